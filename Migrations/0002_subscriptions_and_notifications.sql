@@ -107,6 +107,17 @@ COMMENT ON TABLE repricer.subscription_events IS
     'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the '
     'notificationUUID, the requestReferenceId or the digest of a status.';
 
+-- Written by the statement that takes a statement back.
+CREATE TABLE repricer.subscription_event_versions (
+    LIKE repricer.subscription_events,
+    recorded_until timestamptz NOT NULL,
+    CONSTRAINT subscription_event_versions_pkey
+        PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket),
+    CONSTRAINT subscription_event_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
+);
+COMMENT ON TABLE repricer.subscription_event_versions IS
+    'Append-only. Statements that reprocess read anew, as they were read before.';
+
 -- What a renewal or purchase charged for each item, as it is known now. Uplift counts from here, never from intentions.
 CREATE TABLE repricer.charges (
     original_transaction_id text NOT NULL,
@@ -135,6 +146,15 @@ COMMENT ON COLUMN repricer.charges.refunded_milliunits IS
     'What money_entries say was given back and not taken back again.';
 COMMENT ON COLUMN repricer.charges.recorded_at IS
     'Since when it is known as it stands here; what was known before is in charge_versions.';
+
+-- Written by the statement that replaces them: a charge is corrected rarely, so the whole row is kept.
+CREATE TABLE repricer.charge_versions (
+    LIKE repricer.charges,
+    recorded_until timestamptz NOT NULL,
+    CONSTRAINT charge_versions_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket),
+    CONSTRAINT charge_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
+);
+COMMENT ON TABLE repricer.charge_versions IS 'Append-only. What a charge was, from recorded_at until recorded_until.';
 
 -- The money ledger: one line a signed charge, refund or reversal of one item, whatever the order and the repeats of the
 -- statements. A line is never changed: where a later statement makes it another, the difference is added as the next

@@ -113,6 +113,32 @@ COMMENT ON COLUMN repricer.batches.halted_storefronts IS
 COMMENT ON COLUMN repricer.batches.is_parking IS
     'Rows of its halted storefronts are still to be taken out of the queues.';
 
+CREATE TABLE repricer.batch_versions (
+    batch_id uuid NOT NULL,
+    recorded_until timestamptz NOT NULL,
+    state text NOT NULL,
+    decided_by name,
+    decided_at timestamptz,
+    decision_reason text,
+    is_paused boolean NOT NULL,
+    paused_reason text,
+    CONSTRAINT batch_versions_pkey PRIMARY KEY (batch_id, recorded_until)
+);
+COMMENT ON TABLE repricer.batch_versions IS
+    'Append-only. What a batch was until the instant of recording at which a decision or a halt replaced it.';
+
+-- What every function does before it decides on a batch, pauses or resumes it: keeps what it is. The caller holds its row.
+CREATE FUNCTION repricer.keep_batch(p_batch_id uuid) RETURNS void
+    LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
+BEGIN
+    INSERT INTO batch_versions
+        SELECT batch_id, recording_instant(), state, decided_by, decided_at, decision_reason, is_paused, paused_reason
+        FROM batches WHERE batch_id = p_batch_id
+        -- Twice within a microsecond: nobody saw what it was between.
+        ON CONFLICT DO NOTHING;
+END
+$$;
+
 -- Rows of the file that never became a change. They are kept, so that no row disappears.
 CREATE TABLE repricer.batch_rejects (
     batch_id uuid NOT NULL,
@@ -213,6 +239,10 @@ CREATE TABLE repricer.price_changes (
     acceptance text,
     effective_at timestamptz,
     ended_at timestamptz,
+    is_leaving boolean NOT NULL DEFAULT false,
+    -- For reports of the past.
+    recorded_at timestamptz,
+    claim_recorded_at timestamptz,
     CONSTRAINT price_changes_pkey PRIMARY KEY (original_transaction_id, change_id, bucket),
     CONSTRAINT price_changes_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
     CONSTRAINT price_changes_batch_id_fkey FOREIGN KEY (batch_id, submitted_by)
@@ -313,6 +343,88 @@ COMMENT ON COLUMN repricer.price_changes.stage IS
     'As indexes know `state`: a change whose call is out is queued here, so that a claim writes no index entry.';
 COMMENT ON COLUMN repricer.price_changes.doubtful_since IS
     'When the first call of it left that was given up with an unknown outcome: the App Store may have applied it.';
+
+COMMENT ON COLUMN repricer.price_changes.is_leaving IS
+    'It took effect, and its item is not set to renew any more: no further period is charged.';
+COMMENT ON COLUMN repricer.price_changes.recorded_at IS
+    'Since when it stands as it does here, of what price_change_versions keeps. Null: as it was submitted.';
+COMMENT ON COLUMN repricer.price_changes.claim_recorded_at IS 'When its latest claim was recorded. Null: it had none.';
+
+-- What changes were before, for reports of the past: of each the columns that reports read and that change. The statement
+-- that replaces a version writes it. Three versions are not kept, since nearly every change has them and they can be told:
+-- that it waited for approval, that it was queued and never called, and that its call was out, where the answer scheduled
+-- it and altered nothing else. The approval of the batch, claim_recorded_at and recorded_at of what follows say when
+-- these ended.
+CREATE TABLE repricer.price_change_versions (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    recorded_at timestamptz,
+    recorded_until timestamptz NOT NULL,
+    claim_recorded_at timestamptz,
+    current_sku text,
+    former_skus text[],
+    current_dependent_skus text[],
+    send_after timestamptz,
+    send_by timestamptz NOT NULL,
+    due_effective_at timestamptz NOT NULL,
+    planned_effective_at timestamptz,
+    moved_before_call text,
+    moved_since_call text,
+    request_reference_id uuid,
+    state text NOT NULL,
+    state_since timestamptz NOT NULL,
+    reason text,
+    doubtful_since timestamptz,
+    sent_at timestamptz,
+    scheduled_at timestamptz,
+    consent_asked_at timestamptz,
+    accepted_at timestamptz,
+    acceptance text,
+    effective_at timestamptz,
+    ended_at timestamptz,
+    is_leaving boolean NOT NULL,
+    CONSTRAINT price_change_versions_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket),
+    CONSTRAINT price_change_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
+);
+COMMENT ON TABLE repricer.price_change_versions IS
+    'Append-only. What a price change was until the instant of recording at which something known replaced it.';
+
+-- Subscriptions of which a fact was written that may alter the figures that reports keep.
+CREATE TABLE repricer.stale_figures (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    CONSTRAINT stale_figures_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
+);
+CREATE INDEX stale_figures_subscription ON repricer.stale_figures (original_transaction_id);
+COMMENT ON TABLE repricer.stale_figures IS
+    'Subscriptions whose kept figures are to be computed anew. One row a writer, so that nobody waits for another one''s mark.';
+
+-- What every function does before it alters changes: keeps what they are, and marks their subscriptions. Returns the instant
+-- that they bear from now on (recorded_at). The caller holds the locks of their subscriptions or rows.
+CREATE FUNCTION repricer.keep_changes(p_ids text[], p_change_ids uuid[]) RETURNS timestamptz
+    LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_at timestamptz := recording_instant();
+BEGIN
+    INSERT INTO price_change_versions (original_transaction_id, bucket, change_id, recorded_at, recorded_until,
+            claim_recorded_at, current_sku, former_skus, current_dependent_skus, send_after, send_by, due_effective_at,
+            planned_effective_at, moved_before_call, moved_since_call, request_reference_id, state, state_since, reason,
+            doubtful_since, sent_at, scheduled_at, consent_asked_at, accepted_at, acceptance, effective_at, ended_at,
+            is_leaving)
+        SELECT c.original_transaction_id, c.bucket, c.change_id, c.recorded_at, v_at,
+            c.claim_recorded_at, c.current_sku, c.former_skus, c.current_dependent_skus, c.send_after, c.send_by, c.due_effective_at,
+            c.planned_effective_at, c.moved_before_call, c.moved_since_call, c.request_reference_id, c.state, c.state_since, c.reason,
+            c.doubtful_since, c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.acceptance, c.effective_at, c.ended_at,
+            c.is_leaving
+        FROM unnest(p_ids, p_change_ids) AS t (id, change_id)
+        JOIN price_changes c ON c.original_transaction_id = t.id AND c.change_id = t.change_id
+            AND c.bucket = bucket_of(t.id)
+        ON CONFLICT DO NOTHING;
+    INSERT INTO stale_figures SELECT DISTINCT id, bucket_of(id) FROM unnest(p_ids) AS id;
+    RETURN v_at;
+END
+$$;
 
 -- Each SKU of a subscription plays one part among the open changes: parent or dependent. This one key refuses a
 -- dependent of itself, a shared one and a chain, over all batches. Rows of an ended change leave.
@@ -417,3 +529,14 @@ COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS
     'The subscription that carries it, once found.';
 COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS
     'The requestReferenceId of the call that cancels it.';
+
+-- Written by the statement that replaces them: nearly none has more than two, so the whole row is kept.
+CREATE TABLE repricer.dependent_cancellation_versions (
+    LIKE repricer.dependent_cancellations,
+    recorded_until timestamptz NOT NULL,
+    CONSTRAINT dependent_cancellation_versions_pkey
+        PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket),
+    CONSTRAINT dependent_cancellation_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
+);
+COMMENT ON TABLE repricer.dependent_cancellation_versions IS
+    'Append-only. What a dependent''s cancellation was, from recorded_at until recorded_until.';

@@ -784,6 +784,7 @@ DECLARE
     v_stray bigint;
     v_line bigint;
     v_held_out bigint;
+    v_recorded_at timestamptz;
     v_exceeded text[];
     v_first text;
     v_fault text;
@@ -847,11 +848,17 @@ BEGIN
     END IF;
     SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
         FROM first_approvals WHERE batch_id = p_batch_id;
+    PERFORM keep_batch(p_batch_id);
     UPDATE batches SET state = 'approved', decided_by = session_user, decided_at = p_at,
             next_release_at = wave_release_at(waves -> 0, p_at)
         WHERE batch_id = p_batch_id RETURNING * INTO v_batch;
+    IF v_batch.holdout_basis_points > 0 THEN
+        SELECT keep_changes(array_agg(original_transaction_id), array_agg(change_id)) INTO v_recorded_at FROM price_changes
+            WHERE batch_id = p_batch_id AND state = 'awaiting_approval' AND is_held_out;
+    END IF;
     WITH held_out AS (
-        UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at, reason = 'held_out'
+        UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at, reason = 'held_out',
+                recorded_at = v_recorded_at
             WHERE v_batch.holdout_basis_points > 0 AND batch_id = p_batch_id AND state = 'awaiting_approval'
                 AND is_held_out
             RETURNING original_transaction_id, bucket, change_id
@@ -896,6 +903,7 @@ CREATE FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamptz, p_new
 DECLARE
     v_state text;
     v_rows bigint;
+    v_recorded_at timestamptz;
 BEGIN
     PERFORM require_pricing();
     p_at := decision_instant(p_at);
@@ -920,9 +928,11 @@ BEGIN
             SELECT c.original_transaction_id FROM price_changes c
             WHERE c.batch_id = p_batch_id AND c.stage IN ('awaiting_approval', 'queued', 'unknown'))
         ORDER BY s.bucket, s.original_transaction_id FOR UPDATE;
+    SELECT keep_changes(array_agg(original_transaction_id), array_agg(change_id)) INTO v_recorded_at FROM price_changes
+        WHERE batch_id = p_batch_id AND stage IN ('awaiting_approval', 'queued') AND state <> 'sending';
     WITH withdrawn AS (
         UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at,
-                reason = p_new_state
+                reason = p_new_state, recorded_at = v_recorded_at
             WHERE batch_id = p_batch_id AND stage IN ('awaiting_approval', 'queued') AND state <> 'sending'
             RETURNING original_transaction_id, bucket, change_id
     ), released AS (
@@ -938,6 +948,7 @@ BEGIN
             FROM withdrawn
     )
     SELECT count(*) INTO v_rows FROM withdrawn;
+    PERFORM keep_batch(p_batch_id);
     UPDATE batches SET state = p_new_state,
             decided_by = CASE WHEN p_new_state = 'rejected' THEN session_user ELSE decided_by END,
             decided_at = CASE WHEN p_new_state = 'rejected' THEN p_at ELSE decided_at END,
@@ -1027,6 +1038,7 @@ BEGIN
             RAISE EXCEPTION 'batch % is %, nothing of it is sent any more', p_batch_id, v_batch.state
                 USING ERRCODE = 'object_not_in_prerequisite_state';
         END IF;
+        PERFORM keep_batch(p_batch_id);
         UPDATE batches SET is_paused = p_is_paused,
                 paused_by = CASE WHEN p_is_paused THEN session_user END,
                 paused_at = CASE WHEN p_is_paused THEN p_at END,
@@ -1158,54 +1170,68 @@ END;
 -- Changes of approved batches go back to their queues. One whose item has another open change by now stays as it ended.
 CREATE FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timestamptz, p_now timestamptz, p_limit integer)
     RETURNS bigint
-    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
-WITH met AS (
-    SELECT c.original_transaction_id, c.bucket, c.change_id
-    FROM batches b
-    JOIN price_changes c ON c.batch_id = b.batch_id AND c.stage = 'rejected'
-    JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
-    WHERE b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
-        AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
-        AND (c.ended_at >= p_halt.ended_from OR c.ended_at >= p_halt.ended_from - interval '1 minute'
-            AND starts_with(c.reason, p_halt.code || ' '))
-        AND NOT EXISTS (
-            SELECT FROM price_changes o
-            WHERE o.original_transaction_id = c.original_transaction_id AND o.bucket = c.bucket
-                AND o.change_id <> c.change_id AND o.ended_at IS NULL
-                AND (coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku) AND c.undoes_change_id IS NULL
-                        AND o.undoes_change_id IS NULL
-                    OR o.undoes_change_id = c.undoes_change_id))
-        AND NOT EXISTS (
-            SELECT FROM dependency_roles r
-            WHERE r.original_transaction_id = c.original_transaction_id AND r.bucket = c.bucket
-                AND c.dependent_skus <> '{}' AND r.sku = ANY (
-                    coalesce(c.current_dependent_skus, c.dependent_skus) || coalesce(c.current_sku, c.sku)))
-    ORDER BY c.bucket, c.original_transaction_id, c.change_id LIMIT p_limit
-    -- Who has locked the subscription writes it just now; the next look finds it free.
-    FOR UPDATE OF s, c SKIP LOCKED
-), moved AS (
-    UPDATE price_changes c SET state = 'queued', ended_at = NULL, sent_at = NULL, state_since = p_at,
-        next_attempt_at = p_now
-    FROM met WHERE c.original_transaction_id = met.original_transaction_id AND c.change_id = met.change_id
-        AND c.bucket = met.bucket AND c.state = 'rejected'
-    RETURNING c.*
-), roles AS (
-    INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
-    SELECT m.original_transaction_id, m.bucket, part.sku, part.role, m.change_id
-    FROM moved m CROSS JOIN LATERAL (
-        SELECT coalesce(m.current_sku, m.sku), 'parent'
-        UNION ALL SELECT unnest(coalesce(m.current_dependent_skus, m.dependent_skus)), 'dependent'
-    ) AS part (sku, role)
-    WHERE m.dependent_skus <> '{}'
-    ON CONFLICT DO NOTHING
-), told AS (
-    INSERT INTO price_change_history
-        (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-    SELECT original_transaction_id, bucket, change_id, p_at, state, 'judgement', 'halt ' || p_halt.put_back_id,
-        'put back, others were refused alike: ' || reason
-    FROM moved ON CONFLICT DO NOTHING
-)
-SELECT count(*) FROM moved
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_ids text[];
+    v_changes uuid[];
+    v_recorded_at timestamptz;
+    v_rows bigint;
+BEGIN
+    SELECT array_agg(met.original_transaction_id), array_agg(met.change_id) INTO v_ids, v_changes FROM (
+        SELECT c.original_transaction_id, c.change_id
+        FROM batches b
+        JOIN price_changes c ON c.batch_id = b.batch_id AND c.stage = 'rejected'
+        JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
+        WHERE b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
+            AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
+            AND (c.ended_at >= p_halt.ended_from OR c.ended_at >= p_halt.ended_from - interval '1 minute'
+                AND starts_with(c.reason, p_halt.code || ' '))
+            AND NOT EXISTS (
+                SELECT FROM price_changes o
+                WHERE o.original_transaction_id = c.original_transaction_id AND o.bucket = c.bucket
+                    AND o.change_id <> c.change_id AND o.ended_at IS NULL
+                    AND (coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku) AND c.undoes_change_id IS NULL
+                            AND o.undoes_change_id IS NULL
+                        OR o.undoes_change_id = c.undoes_change_id))
+            AND NOT EXISTS (
+                SELECT FROM dependency_roles r
+                WHERE r.original_transaction_id = c.original_transaction_id AND r.bucket = c.bucket
+                    AND c.dependent_skus <> '{}' AND r.sku = ANY (
+                        coalesce(c.current_dependent_skus, c.dependent_skus) || coalesce(c.current_sku, c.sku)))
+        ORDER BY c.bucket, c.original_transaction_id, c.change_id LIMIT p_limit
+        -- Who has locked the subscription writes it just now; the next look finds it free.
+        FOR UPDATE OF s, c SKIP LOCKED
+    ) met;
+    IF v_ids IS NULL THEN
+        RETURN 0;
+    END IF;
+    v_recorded_at := keep_changes(v_ids, v_changes);
+    WITH moved AS (
+        UPDATE price_changes c SET state = 'queued', ended_at = NULL, sent_at = NULL, state_since = p_at,
+            next_attempt_at = p_now, recorded_at = v_recorded_at
+        FROM unnest(v_ids, v_changes) AS met (id, change_id)
+        WHERE c.original_transaction_id = met.id AND c.change_id = met.change_id
+            AND c.bucket = bucket_of(met.id) AND c.state = 'rejected'
+        RETURNING c.*
+    ), roles AS (
+        INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
+        SELECT m.original_transaction_id, m.bucket, part.sku, part.role, m.change_id
+        FROM moved m CROSS JOIN LATERAL (
+            SELECT coalesce(m.current_sku, m.sku), 'parent'
+            UNION ALL SELECT unnest(coalesce(m.current_dependent_skus, m.dependent_skus)), 'dependent'
+        ) AS part (sku, role)
+        WHERE m.dependent_skus <> '{}'
+        ON CONFLICT DO NOTHING
+    ), told AS (
+        INSERT INTO price_change_history
+            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        SELECT original_transaction_id, bucket, change_id, p_at, state, 'judgement', 'halt ' || p_halt.put_back_id,
+            'put back, others were refused alike: ' || reason
+        FROM moved ON CONFLICT DO NOTHING
+    )
+    SELECT count(*) INTO v_rows FROM moved;
+    RETURN v_rows;
+END
 $$;
 
 CREATE FUNCTION repricer.put_back_extensions(p_halt repricer.put_backs, p_now timestamptz, p_limit integer) RETURNS bigint
@@ -1241,15 +1267,18 @@ $$;
 CREATE FUNCTION repricer.put_back_cancellations(p_halt repricer.put_backs, p_now timestamptz, p_limit integer) RETURNS bigint
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 WITH met AS (
-    SELECT d.original_transaction_id, d.bucket, d.change_id, d.dependent_sku
+    SELECT d.*, recording_instant() AS at
     FROM dependent_cancellations d
     JOIN subscriptions s ON s.original_transaction_id = d.original_transaction_id AND s.bucket = d.bucket
     WHERE d.state = 'discrepancy' AND starts_with(d.detail, 'Cancel a Subscription was refused with ')
         AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
         AND d.settled_at >= p_halt.ended_from - interval '1 minute'
     ORDER BY d.bucket, d.original_transaction_id LIMIT p_limit FOR UPDATE OF s, d SKIP LOCKED
+), former AS (
+    INSERT INTO dependent_cancellation_versions SELECT met.* FROM met ON CONFLICT DO NOTHING
 ), moved AS (
-    UPDATE dependent_cancellations d SET state = 'requested', settled_at = NULL, settled_by_evidence = NULL,
+    UPDATE dependent_cancellations d SET recorded_at = met.at, state = 'requested', settled_at = NULL,
+        settled_by_evidence = NULL,
         cancel_reference_id = NULL, next_check_at = p_now,
         detail = substr(d.detail, length('Cancel a Subscription was refused with ') + 1) || ' (put back: others were refused alike)',
         checks = 0
@@ -1316,12 +1345,14 @@ CREATE FUNCTION repricer.halt_batch(
     p_from timestamptz DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
-    UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = session_user, paused_at = p_at,
-            paused_reason = p_reason
-        WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused;
+    PERFORM FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    PERFORM keep_batch(p_batch_id);
+    UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = session_user, paused_at = p_at,
+            paused_reason = p_reason
+        WHERE batch_id = p_batch_id;
     PERFORM note_put_back('price_change', p_batch_id, p_by, p_from);
     PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
         json_build_object('by', p_by, 'reason', p_reason, 'details', p_details));
@@ -1362,6 +1393,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    PERFORM keep_batch(p_batch_id);
     UPDATE batches SET is_paused = false, halted_by = NULL, probe_at = NULL, probe_answer = NULL, paused_by = NULL,
             paused_at = NULL, paused_reason = NULL
         WHERE batch_id = p_batch_id;
@@ -1498,6 +1530,7 @@ CREATE FUNCTION repricer.close_change(p_change_id uuid, p_at timestamptz, p_reas
 DECLARE
     v_change price_changes;
     v_subscription subscriptions;
+    v_recorded_at timestamptz;
     v_price bigint;
 BEGIN
     PERFORM require_pricing();
@@ -1532,8 +1565,9 @@ BEGIN
         RAISE EXCEPTION 'the App Store shows the price of change %: it may still take effect; undo takes it back',
             p_change_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
+    v_recorded_at := keep_changes(ARRAY[v_change.original_transaction_id], ARRAY[p_change_id]);
     UPDATE price_changes SET state = 'invalidated', reason = 'closed', ended_at = p_at, state_since = p_at,
-            doubtful_since = p_at
+            doubtful_since = p_at, recorded_at = v_recorded_at
         WHERE original_transaction_id = v_change.original_transaction_id AND bucket = v_change.bucket
             AND change_id = p_change_id;
     DELETE FROM dependency_roles WHERE original_transaction_id = v_change.original_transaction_id
@@ -1573,6 +1607,9 @@ CREATE FUNCTION repricer.begin_catch_up(p_since timestamptz, p_from timestamptz,
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     v_changes bigint;
+    v_ids text[];
+    v_change_ids uuid[];
+    v_recorded_at timestamptz;
 BEGIN
     UPDATE service_controls SET catch_up_since = least(catch_up_since, p_since),
         catch_up_from = greatest(catch_up_from, p_from), catch_up_by = CASE WHEN p_by_person THEN session_user ELSE catch_up_by END,
@@ -1585,12 +1622,16 @@ BEGIN
             OR EXISTS (SELECT FROM store_calls r
                 WHERE r.subject = s.original_transaction_id AND r.bucket = s.bucket AND r.settled_at IS NULL)
         ORDER BY s.bucket, s.original_transaction_id FOR UPDATE;
-    UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, p_since)
-        FROM batches b
-        WHERE b.batch_id = c.batch_id AND b.state <> 'rejected'
+    SELECT array_agg(c.original_transaction_id), array_agg(c.change_id) INTO v_ids, v_change_ids
+        FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
+        WHERE b.state <> 'rejected'
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since)
             AND (c.doubtful_since IS NULL OR c.doubtful_since > p_since);
+    v_recorded_at := keep_changes(v_ids, v_change_ids);
+    UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, p_since), recorded_at = v_recorded_at
+        FROM unnest(v_ids, v_change_ids) AS t (id, change_id)
+        WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id AND c.bucket = bucket_of(t.id);
     -- Those that are followed already, too: who recovers once more is told the same as the first time.
     SELECT count(*) INTO v_changes FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
         WHERE b.state <> 'rejected' AND c.doubtful_since <= p_since

@@ -11,160 +11,25 @@ COMMENT ON FUNCTION report.as_of() IS
 
 -- What was known at an instant -----------------------------------------------------------------------------------------
 --
--- What changes keeps what it was before: one row a version that something known has replaced, until when it held. So each
--- table can be read as it was recorded at an instant (`NAME_at`), and each report has a function that is its view over
--- these (`report.NAME_as_of`). Versions are only ever added, which is why the same question gets the same answer for ever.
--- Only triggers write them: whoever changes a row, by whatever way, keeps what it was.
+-- What changes keeps what it was before: one row a version that something known has replaced, until when it held
+-- (`…_versions`, beside their tables). So each table can be read as it was recorded at an instant (`NAME_at`), and each
+-- report has a function that is its view over these (`report.NAME_as_of`). Versions are only ever added, by the statement
+-- that replaces them, which is why the same question gets the same answer for ever.
 
--- Of a change the columns that reports read and that change. Two versions are not kept, since nearly every change has them
--- and they can be told: that it waited for approval, and that it was queued and never called. The version that follows, or
--- the row, says when that ended (state_since, and the approval of the batch).
-CREATE TABLE repricer.price_change_versions (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    change_id uuid NOT NULL,
-    recorded_until timestamptz NOT NULL,
-    current_sku text,
-    former_skus text[],
-    current_dependent_skus text[],
-    send_after timestamptz,
-    send_by timestamptz NOT NULL,
-    due_effective_at timestamptz NOT NULL,
-    planned_effective_at timestamptz,
-    moved_before_call text,
-    moved_since_call text,
-    request_reference_id uuid,
-    state text NOT NULL,
-    state_since timestamptz NOT NULL,
-    reason text,
-    doubtful_since timestamptz,
-    sent_at timestamptz,
-    scheduled_at timestamptz,
-    consent_asked_at timestamptz,
-    accepted_at timestamptz,
-    acceptance text,
-    effective_at timestamptz,
-    ended_at timestamptz,
-    CONSTRAINT price_change_versions_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket),
-    CONSTRAINT price_change_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
-);
-COMMENT ON TABLE repricer.price_change_versions IS
-    'Append-only. What a price change was until the instant of recording at which something known replaced it.';
-
-CREATE FUNCTION repricer.keep_price_change() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
-BEGIN
-    INSERT INTO price_change_versions VALUES (
-        OLD.original_transaction_id, OLD.bucket, OLD.change_id, recording_instant(), OLD.current_sku, OLD.former_skus,
-        OLD.current_dependent_skus, OLD.send_after, OLD.send_by, OLD.due_effective_at, OLD.planned_effective_at,
-        OLD.moved_before_call, OLD.moved_since_call, OLD.request_reference_id, OLD.state, OLD.state_since, OLD.reason,
-        OLD.doubtful_since, OLD.sent_at, OLD.scheduled_at, OLD.consent_asked_at, OLD.accepted_at, OLD.acceptance,
-        OLD.effective_at, OLD.ended_at)
-    -- Twice within a microsecond: nobody saw what it was between.
-    ON CONFLICT DO NOTHING;
-    RETURN NULL;
-END
-$$;
-CREATE TRIGGER price_changes_keep_versions AFTER UPDATE ON repricer.price_changes FOR EACH ROW
-    WHEN (NOT (OLD.state = 'awaiting_approval' AND NEW.state = 'queued')
-        AND NOT (OLD.state = 'queued' AND NEW.state = 'sending' AND OLD.request_reference_id IS NULL
-            AND OLD.reason IS NULL AND OLD.moved_since_call IS NULL)
-        AND (OLD.current_sku, OLD.former_skus, OLD.current_dependent_skus, OLD.send_after, OLD.send_by, OLD.due_effective_at,
-                OLD.planned_effective_at, OLD.moved_before_call, OLD.moved_since_call, OLD.request_reference_id, OLD.state,
-                OLD.state_since, OLD.reason, OLD.doubtful_since, OLD.sent_at, OLD.scheduled_at, OLD.consent_asked_at,
-                OLD.accepted_at, OLD.acceptance, OLD.effective_at, OLD.ended_at)
-            IS DISTINCT FROM (NEW.current_sku, NEW.former_skus, NEW.current_dependent_skus, NEW.send_after, NEW.send_by,
-                NEW.due_effective_at, NEW.planned_effective_at, NEW.moved_before_call, NEW.moved_since_call,
-                NEW.request_reference_id, NEW.state, NEW.state_since, NEW.reason, NEW.doubtful_since, NEW.sent_at,
-                NEW.scheduled_at, NEW.consent_asked_at, NEW.accepted_at, NEW.acceptance, NEW.effective_at, NEW.ended_at))
-    EXECUTE FUNCTION repricer.keep_price_change();
-
--- The others are corrected rarely, and whole rows are kept of them. Their own recorded_at says since when they stand so.
-CREATE TABLE repricer.charge_versions (
-    LIKE repricer.charges,
-    recorded_until timestamptz NOT NULL,
-    CONSTRAINT charge_versions_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket),
-    CONSTRAINT charge_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
-);
-CREATE TABLE repricer.dependent_cancellation_versions (
-    LIKE repricer.dependent_cancellations,
-    recorded_until timestamptz NOT NULL,
-    CONSTRAINT dependent_cancellation_versions_pkey
-        PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket),
-    CONSTRAINT dependent_cancellation_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
-);
-CREATE TABLE repricer.subscription_event_versions (
-    LIKE repricer.subscription_events,
-    recorded_until timestamptz NOT NULL,
-    CONSTRAINT subscription_event_versions_pkey
-        PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket),
-    CONSTRAINT subscription_event_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
-);
-CREATE TABLE repricer.batch_versions (
-    batch_id uuid NOT NULL,
-    recorded_until timestamptz NOT NULL,
-    state text NOT NULL,
-    decided_by name,
-    decided_at timestamptz,
-    decision_reason text,
-    is_paused boolean NOT NULL,
-    paused_reason text,
-    CONSTRAINT batch_versions_pkey PRIMARY KEY (batch_id, recorded_until)
-);
-COMMENT ON TABLE repricer.charge_versions IS 'Append-only. What a charge was, from recorded_at until recorded_until.';
-COMMENT ON TABLE repricer.dependent_cancellation_versions IS
-    'Append-only. What a dependent''s cancellation was, from recorded_at until recorded_until.';
-COMMENT ON TABLE repricer.subscription_event_versions IS
-    'Append-only. Statements that reprocess read anew, as they were read before.';
-COMMENT ON TABLE repricer.batch_versions IS
-    'Append-only. What a batch was until the instant of recording at which a decision or a halt replaced it.';
-
-CREATE FUNCTION repricer.keep_whole_row() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
-DECLARE
-    v_at timestamptz := recording_instant();
-BEGIN
-    EXECUTE format('INSERT INTO %I SELECT ($1).*, $2 ON CONFLICT DO NOTHING', TG_ARGV[0]) USING OLD, v_at;
-    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
-    NEW.recorded_at := v_at;
-    RETURN NEW;
-END
-$$;
-CREATE TRIGGER charges_keep_versions BEFORE UPDATE OR DELETE ON repricer.charges
-    FOR EACH ROW EXECUTE FUNCTION repricer.keep_whole_row('charge_versions');
--- When it is looked at next is nobody's news.
-CREATE TRIGGER dependent_cancellations_keep_versions BEFORE UPDATE ON repricer.dependent_cancellations FOR EACH ROW
-    WHEN ((OLD.parent_sku, OLD.cause, OLD.is_cross_subscription, OLD.target_transaction_id, OLD.cancel_reference_id, OLD.state,
-            OLD.price_milliunits, OLD.currency, OLD.requested_at, OLD.requested_by_evidence, OLD.settled_at,
-            OLD.settled_by_evidence, OLD.detail)
-        IS DISTINCT FROM (NEW.parent_sku, NEW.cause, NEW.is_cross_subscription, NEW.target_transaction_id,
-            NEW.cancel_reference_id, NEW.state, NEW.price_milliunits, NEW.currency, NEW.requested_at,
-            NEW.requested_by_evidence, NEW.settled_at, NEW.settled_by_evidence, NEW.detail))
-    EXECUTE FUNCTION repricer.keep_whole_row('dependent_cancellation_versions');
-CREATE TRIGGER subscription_events_keep_versions BEFORE UPDATE OR DELETE ON repricer.subscription_events
-    FOR EACH ROW EXECUTE FUNCTION repricer.keep_whole_row('subscription_event_versions');
-CREATE FUNCTION repricer.keep_batch() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
-BEGIN
-    INSERT INTO batch_versions VALUES (OLD.batch_id, recording_instant(), OLD.state, OLD.decided_by, OLD.decided_at,
-        OLD.decision_reason, OLD.is_paused, OLD.paused_reason) ON CONFLICT DO NOTHING;
-    RETURN NULL;
-END
-$$;
-CREATE TRIGGER batches_keep_versions AFTER UPDATE ON repricer.batches FOR EACH ROW
-    WHEN (OLD.state <> 'submitting'
-        AND (OLD.state, OLD.decided_by, OLD.decided_at, OLD.decision_reason, OLD.is_paused, OLD.paused_reason)
-            IS DISTINCT FROM
-            (NEW.state, NEW.decided_by, NEW.decided_at, NEW.decision_reason, NEW.is_paused, NEW.paused_reason))
-    EXECUTE FUNCTION repricer.keep_batch();
-
--- What is not past yet is not known: the same question would get another answer later.
+-- What is not past yet is not known: the same question would get another answer later. Nor is what a standby has not
+-- replayed, which it shows by the last commit that it has; a virtual clock says nothing of that.
 CREATE FUNCTION repricer.require_past(p_at timestamptz) RETURNS void LANGUAGE plpgsql STABLE
     SET search_path = repricer, pg_temp AS $$
 BEGIN
     IF p_at IS NULL OR p_at > recording_instant() THEN
         RAISE EXCEPTION 'the instant % lies ahead of the database''s clock (%)', p_at, recording_instant()
             USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF pg_is_in_recovery() AND p_at > coalesce(pg_last_xact_replay_timestamp(), '-infinity')
+        AND NOT EXISTS (SELECT FROM service_controls WHERE clock_rate IS NOT NULL)
+    THEN
+        RAISE EXCEPTION 'this standby has replayed what was committed until %, and does not know what was known at % yet',
+            pg_last_xact_replay_timestamp(), p_at USING ERRCODE = 'invalid_parameter_value';
     END IF;
 END
 $$;
@@ -198,8 +63,9 @@ SELECT original_transaction_id, bucket, change_id, dependent_sku, parent_sku, ba
 FROM repricer.dependent_cancellation_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 
--- The earliest version that held beyond the instant says what was known then; where there is none, the row does. A
--- function for each table of which not every column is kept: the others never change, or no report reads them.
+-- The earliest version that held beyond the instant says what was known then; where there is none, the row does. Where
+-- that was not recorded yet, it was one of the versions that are not kept (price_change_versions). A function for each
+-- table of which not every column is kept: the others never change, or no report reads them.
 DO $at$
 DECLARE
     v_columns text;
@@ -207,9 +73,10 @@ BEGIN
     SELECT string_agg(CASE
         WHEN a.attname = 'stage' THEN 'CASE k.state WHEN ''sending'' THEN ''queued'' ELSE k.state END'
         WHEN a.attname IN ('state', 'state_since') THEN 'k.' || a.attname
-        -- A call that had not left.
         WHEN a.attname IN ('request_reference_id', 'sent_at')
-            THEN format('CASE WHEN NOT k.is_early THEN CASE WHEN v.state IS NULL THEN c.%1$I ELSE v.%1$I END END', a.attname)
+            THEN format('CASE WHEN NOT k.is_unsent THEN CASE WHEN v.state IS NULL THEN c.%1$I ELSE v.%1$I END END', a.attname)
+        WHEN a.attname = 'scheduled_at'
+            THEN 'CASE WHEN NOT k.is_later THEN CASE WHEN v.state IS NULL THEN c.scheduled_at ELSE v.scheduled_at END END'
         WHEN EXISTS (SELECT FROM pg_attribute o WHERE o.attrelid = 'repricer.price_change_versions'::regclass
                 AND o.attname = a.attname AND a.attname NOT IN ('original_transaction_id', 'bucket', 'change_id'))
             THEN format('CASE WHEN v.state IS NULL THEN c.%1$I ELSE v.%1$I END', a.attname)
@@ -226,16 +93,24 @@ LEFT JOIN LATERAL (
     WHERE p.original_transaction_id = c.original_transaction_id AND p.change_id = c.change_id AND p.recorded_until > p_at
     ORDER BY p.recorded_until LIMIT 1) v ON true
 CROSS JOIN LATERAL (
-    -- Before its first call, and before its approval.
-    SELECT coalesce(v.state, c.state) = 'sending' AND coalesce(v.state_since, c.state_since) > p_at AS is_early
+    -- Recorded later than the instant: then it was called, or not even that.
+    SELECT coalesce(CASE WHEN v.state IS NULL THEN c.recorded_at ELSE v.recorded_at END > p_at, false) AS is_later,
+        coalesce(CASE WHEN v.state IS NULL THEN c.claim_recorded_at ELSE v.claim_recorded_at END <= p_at, false) AS was_claimed
 ) e
 CROSS JOIN LATERAL (
-    SELECT e.is_early,
-        CASE WHEN coalesce(v.state, c.state) IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
-            THEN 'awaiting_approval' WHEN e.is_early THEN 'queued' ELSE coalesce(v.state, c.state) END AS state,
-        CASE WHEN coalesce(v.state, c.state) IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
-            THEN b.submitted_at WHEN e.is_early THEN b.decided_at ELSE coalesce(v.state_since, c.state_since) END
-            AS state_since
+    SELECT e.is_later, e.is_later AND NOT e.was_claimed AS is_unsent,
+        CASE WHEN e.is_later THEN CASE WHEN e.was_claimed THEN 'sending' ELSE 'queued' END ELSE coalesce(v.state, c.state) END
+            AS last_state
+) l
+CROSS JOIN LATERAL (
+    -- And before its approval.
+    SELECT l.is_later, l.is_unsent,
+        CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
+            THEN 'awaiting_approval' ELSE l.last_state END AS state,
+        CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true) THEN b.submitted_at
+            WHEN l.is_unsent THEN b.decided_at
+            WHEN l.is_later THEN CASE WHEN v.state IS NULL THEN c.sent_at ELSE v.sent_at END
+            ELSE coalesce(v.state_since, c.state_since) END AS state_since
 ) k
 $body$ $make$, v_columns);
 
@@ -260,18 +135,9 @@ $at$;
 --
 -- What became of a change that ended is computed once and kept (`change_figures`, `kept_exceptions`), and summed by batch
 -- and kind (`figure_tallies`). Who writes a fact that may alter what is kept adds a mark of the subscription
--- (`stale_figures`) in the same transaction, by a trigger: an insert that nobody waits for. A step of the service computes
--- anew what is marked. So a reader who sees a fact sees its mark as well, and counts what is marked, or still open, from
--- the facts themselves: the figures are exact at any moment, whether the service runs or not.
-CREATE TABLE repricer.stale_figures (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    CONSTRAINT stale_figures_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
-);
-CREATE INDEX stale_figures_subscription ON repricer.stale_figures (original_transaction_id);
-COMMENT ON TABLE repricer.stale_figures IS
-    'Subscriptions whose kept figures are to be computed anew. One row a fact, so that nobody waits for another one''s mark.';
-
+-- (`stale_figures`) in the same transaction: an insert that nobody waits for. A step of the service computes anew what is
+-- marked. So a reader who sees a fact sees its mark as well, and counts what is marked, or still open, from the facts
+-- themselves: the figures are exact at any moment, whether the service runs or not.
 CREATE TABLE repricer.change_figures (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -294,11 +160,18 @@ CREATE TABLE repricer.change_figures (
     first_at timestamptz,
     old_total_milliunits bigint NOT NULL,
     new_total_milliunits bigint NOT NULL,
+    is_leaving boolean NOT NULL,
+    is_told boolean NOT NULL,
+    fell_with_parent boolean NOT NULL,
+    others_lost_milliunits bigint NOT NULL,
     CONSTRAINT change_figures_pkey PRIMARY KEY (original_transaction_id, change_id, bucket),
     CONSTRAINT change_figures_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
 COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
 COMMENT ON COLUMN repricer.change_figures.is_uncharged IS 'Effective, without a charge at the new price.';
+COMMENT ON COLUMN repricer.change_figures.is_told IS 'The customer was asked, or told.';
+COMMENT ON COLUMN repricer.change_figures.others_lost_milliunits IS
+    'Of a declined one for which the whole subscription ended: what its other items cost a period. Counted once.';
 
 CREATE TABLE repricer.kept_exceptions (
     original_transaction_id text NOT NULL,
@@ -348,51 +221,14 @@ CREATE TABLE repricer.figure_tallies (
     new_per_period bigint NOT NULL,
     declined_lost bigint NOT NULL,
     cancelled_lost bigint NOT NULL,
+    fell_with_parent bigint NOT NULL,
+    fell_lost bigint NOT NULL,
+    lapsed_lost bigint NOT NULL,
+    others_lost bigint NOT NULL,
     CONSTRAINT figure_tallies_pkey PRIMARY KEY
         (batch_id, is_undo, direction, forecast_consent, currency, storefront, period)
 );
 COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one at a time.';
-
--- The marks -------------------------------------------------------------------------------------------------------------
-
-CREATE FUNCTION repricer.mark_figures() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
-BEGIN
-    -- What nothing is kept of has its mark already, or is counted from the facts.
-    IF TG_OP = 'DELETE' THEN
-        NEW := OLD;
-    END IF;
-    IF TG_ARGV[0] = 'final' OR EXISTS (
-        SELECT FROM change_figures f WHERE f.original_transaction_id = NEW.original_transaction_id)
-    THEN
-        INSERT INTO stale_figures VALUES (NEW.original_transaction_id, NEW.bucket);
-    END IF;
-    RETURN NULL;
-END
-$$;
--- Nothing is counted differently since a change was submitted: it was not called.
-CREATE TRIGGER price_changes_mark_inserted AFTER INSERT ON repricer.price_changes FOR EACH ROW
-    WHEN (NEW.state <> 'awaiting_approval') EXECUTE FUNCTION repricer.mark_figures('final');
-CREATE TRIGGER price_changes_mark_final AFTER UPDATE ON repricer.price_changes FOR EACH ROW
-    WHEN (NEW.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
-        OR OLD.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted'))
-    EXECUTE FUNCTION repricer.mark_figures('final');
-CREATE TRIGGER price_changes_mark_open AFTER UPDATE ON repricer.price_changes FOR EACH ROW
-    WHEN (NEW.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
-        AND OLD.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
-        -- Which of the open states it has alters nothing that is kept; that it was called does.
-        AND (OLD.current_sku, OLD.former_skus, OLD.sent_at, OLD.doubtful_since, OLD.scheduled_at)
-            IS DISTINCT FROM (NEW.current_sku, NEW.former_skus, NEW.sent_at, NEW.doubtful_since, NEW.scheduled_at))
-    EXECUTE FUNCTION repricer.mark_figures('kept');
-CREATE TRIGGER charges_mark AFTER INSERT OR UPDATE OR DELETE ON repricer.charges FOR EACH ROW
-    EXECUTE FUNCTION repricer.mark_figures('kept');
--- What tells a missing renewal from one that failed: the running period, and what was said in between.
-CREATE TRIGGER subscriptions_mark_inserted AFTER INSERT ON repricer.subscriptions FOR EACH ROW
-    EXECUTE FUNCTION repricer.mark_figures('kept');
-CREATE TRIGGER subscriptions_mark AFTER UPDATE ON repricer.subscriptions FOR EACH ROW
-    WHEN (OLD.purchased_at IS DISTINCT FROM NEW.purchased_at) EXECUTE FUNCTION repricer.mark_figures('kept');
-CREATE TRIGGER subscription_events_mark AFTER INSERT OR UPDATE OR DELETE ON repricer.subscription_events FOR EACH ROW
-    EXECUTE FUNCTION repricer.mark_figures('kept');
 
 -- What the views count -----------------------------------------------------------------------------------------------
 
@@ -440,9 +276,17 @@ SELECT h.original_transaction_id, h.bucket, h.transaction_id, h.sku, h.purchased
     CASE WHEN t.is_in_effect THEN c.new_price_milliunits ELSE c.current_price_milliunits END AS expected_milliunits,
     CASE WHEN w.exception IS NULL THEN w.explained_as END AS explained_as, w.exception, c.stage
 FROM repricer.price_changes c
-JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
-    AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
-    AND h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
+-- OFFSET 0: change by change, never all charges for those of a batch.
+CROSS JOIN LATERAL (
+    SELECT k.*,
+        -- Two renewals for one time. What a customer buys, a seat too, comes beside.
+        NOT k.is_purchase AND coalesce(max(k.expires_at) FILTER (WHERE NOT k.is_purchase) OVER (
+            PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > k.purchased_at + interval '1 minute', false) AS is_double
+    FROM repricer.charges k
+    WHERE k.original_transaction_id = c.original_transaction_id
+        AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
+    OFFSET 0) h
 CROSS JOIN LATERAL (
     SELECT c.state = 'effective' AND c.effective_at <= h.purchased_at AS is_in_effect,
         c.currency = h.currency AND (c.storefront = h.storefront OR h.storefront IS NULL) AS is_of_the_place
@@ -460,7 +304,7 @@ CROSS JOIN LATERAL (
         CASE
             WHEN h.price_milliunits * h.quantity > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity
                 THEN 'refunded'
-            WHEN d.is_double THEN 'double'
+            WHEN h.is_double THEN 'double'
             WHEN h.currency <> c.currency AND h.storefront = c.storefront THEN 'wrong_currency'
             WHEN c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AND h.purchased_at > c.ended_at
                 AND NOT h.is_purchase THEN 'declined_yet_charged'
@@ -474,16 +318,9 @@ CROSS JOIN LATERAL (
     FROM (SELECT EXISTS (
             SELECT FROM repricer.price_changes u
             WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
-                AND u.scheduled_at IS NOT NULL AND h.price_milliunits = u.new_price_milliunits) AS is_undone) u,
-        -- Two renewals for one time. What a customer buys, a seat too, comes beside.
-        (SELECT NOT h.is_purchase AND EXISTS (
-            SELECT FROM repricer.charges o
-            WHERE o.original_transaction_id = h.original_transaction_id AND o.sku = h.sku
-                AND o.transaction_id <> h.transaction_id AND NOT o.is_purchase
-                AND (o.purchased_at, o.transaction_id) < (h.purchased_at, h.transaction_id)
-                AND o.expires_at > h.purchased_at + interval '1 minute') AS is_double) d
+                AND u.scheduled_at IS NOT NULL AND h.price_milliunits = u.new_price_milliunits) AS is_undone) u
 ) w
-WHERE c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
+WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
     AND NOT EXISTS (
         SELECT FROM repricer.price_changes n
         WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
@@ -494,7 +331,8 @@ WHERE c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', '
                     AND n.new_price_milliunits = h.price_milliunits AND n.currency = h.currency,
                 coalesce(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id)
                 > (t.is_in_effect AND c.new_price_milliunits = h.price_milliunits AND c.currency = h.currency,
-                coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id));
+                coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)
+        OFFSET 0);
 COMMENT ON VIEW repricer.explained_charges IS
     'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
 
@@ -552,8 +390,39 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
     c.current_price_milliunits, c.new_price_milliunits, coalesce(r.renewals, 0) AS renewals, r.first_at,
     coalesce(r.old_total_milliunits, 0) AS old_total_milliunits, coalesce(r.new_total_milliunits, 0) AS new_total_milliunits,
     c.stage,
-    c.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted') AS is_final
+    c.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted') AS is_final,
+    c.is_leaving, coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL AS is_told,
+    c.state IN ('declined', 'cancelled') AND coalesce(c.reason = 'parent_declined', false) AS fell_with_parent,
+    coalesce(o.lost_milliunits, 0) AS others_lost_milliunits
 FROM repricer.price_changes c
+LEFT JOIN LATERAL (
+    -- The last charge of each other item, where the period that it paid for was the last one.
+    SELECT sum(l.price_milliunits * l.quantity)::bigint AS lost_milliunits
+    FROM (
+        SELECT DISTINCT ON (h.sku) h.sku, h.price_milliunits, h.quantity, h.purchased_at, h.expires_at
+        FROM repricer.charges h
+        WHERE h.original_transaction_id = c.original_transaction_id AND h.purchased_at <= c.ended_at
+            AND h.currency = c.currency AND h.sku <> c.sku AND h.sku IS DISTINCT FROM c.current_sku
+            AND (c.former_skus IS NULL OR h.sku <> ALL (c.former_skus))
+        ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
+    WHERE c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AND c.undoes_change_id IS NULL
+        AND l.expires_at + (l.expires_at - l.purchased_at) / 2 > c.ended_at
+        AND EXISTS (
+            SELECT FROM repricer.subscription_events e
+            WHERE e.original_transaction_id = c.original_transaction_id AND e.type = 'EXPIRED'
+                AND e.subtype = 'PRICE_INCREASE'
+                AND e.signed_at BETWEEN c.ended_at - interval '1 day' AND c.ended_at + interval '1 day')
+        -- What is lost by a change of its own, or as a dependent, is counted there; and all of it under one change.
+        AND NOT EXISTS (
+            SELECT FROM repricer.price_changes n
+            WHERE n.original_transaction_id = c.original_transaction_id AND n.undoes_change_id IS NULL
+                AND (n.state = 'declined' AND (l.sku = ANY (coalesce(n.current_dependent_skus, n.dependent_skus))
+                        OR n.change_id < c.change_id AND n.reason IS DISTINCT FROM 'parent_declined'
+                            AND n.ended_at > c.ended_at - interval '1 day')
+                    OR l.sku IN (n.sku, n.current_sku) AND (n.state = 'declined' OR n.reason = 'parent_declined'
+                        OR n.state = 'cancelled' AND n.direction = 'increase'
+                            AND coalesce(n.consent_asked_at, n.accepted_at) IS NOT NULL)))
+) o ON c.state = 'declined'
 LEFT JOIN LATERAL (
     SELECT count(*) AS renewals, min(h.purchased_at) AS first_at, sum(h.old_price_milliunits)::bigint AS old_total_milliunits,
         sum(h.price_milliunits)::bigint AS new_total_milliunits
@@ -567,8 +436,13 @@ CREATE VIEW repricer.unkept_change_figures AS
 SELECT f.* FROM repricer.live_change_figures f
 WHERE f.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
 UNION ALL
--- OFFSET 0: subscription by subscription, never all of them.
-SELECT f.* FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
+-- OFFSET 0: subscription by subscription, never all of them. The id is that of the mark, so that who asks for some
+-- subscriptions reads their marks alone.
+SELECT m.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent, f.currency,
+    f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged, f.current_price_milliunits,
+    f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits, f.new_total_milliunits, f.stage, f.is_final,
+    f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits
+FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
 CROSS JOIN LATERAL (
     SELECT l.* FROM repricer.live_change_figures l
     WHERE l.original_transaction_id = m.original_transaction_id
@@ -585,24 +459,32 @@ SELECT
     CASE WHEN f.acceptance = 'consented' THEN f.weight ELSE 0 END AS consented,
     CASE WHEN f.acceptance = 'informed' THEN f.weight ELSE 0 END AS informed,
     CASE WHEN f.state = 'effective' THEN f.weight ELSE 0 END AS effective,
-    CASE WHEN f.state = 'declined' THEN f.weight ELSE 0 END AS declined,
-    CASE WHEN f.state = 'cancelled' THEN f.weight ELSE 0 END AS cancelled,
+    CASE WHEN f.state = 'declined' AND NOT f.fell_with_parent THEN f.weight ELSE 0 END AS declined,
+    CASE WHEN f.state = 'cancelled' AND NOT f.fell_with_parent THEN f.weight ELSE 0 END AS cancelled,
     CASE WHEN f.state = 'lapsed' THEN f.weight ELSE 0 END AS lapsed,
     CASE WHEN f.state IN ('invalidated', 'rejected', 'ineligible', 'missed', 'aborted') THEN f.weight ELSE 0 END AS other,
     CASE WHEN f.is_uncharged THEN f.weight ELSE 0 END AS uncharged,
     CASE WHEN f.renewals > 0 THEN f.weight ELSE 0 END AS charged_changes, f.weight * f.renewals AS charged_renewals,
     f.weight * f.old_total_milliunits AS old_total, f.weight * f.new_total_milliunits AS new_total,
-    CASE WHEN f.renewals > 0 THEN f.weight * f.current_price_milliunits ELSE 0 END AS old_per_period,
-    CASE WHEN f.renewals > 0 THEN f.weight * f.new_price_milliunits ELSE 0 END AS new_per_period,
-    CASE WHEN f.state = 'declined' THEN f.weight * f.current_price_milliunits ELSE 0 END AS declined_lost,
-    CASE WHEN f.state = 'cancelled' THEN f.weight * f.current_price_milliunits ELSE 0 END AS cancelled_lost,
-    f.original_transaction_id, f.is_final
+    CASE WHEN f.renewals > 0 AND NOT f.is_leaving THEN f.weight * f.current_price_milliunits ELSE 0 END AS old_per_period,
+    CASE WHEN f.renewals > 0 AND NOT f.is_leaving THEN f.weight * f.new_price_milliunits ELSE 0 END AS new_per_period,
+    CASE WHEN f.state = 'declined' AND NOT f.fell_with_parent THEN f.weight * f.current_price_milliunits ELSE 0 END
+        AS declined_lost,
+    -- Who left without having been told of an increase did not leave for it.
+    CASE WHEN f.state = 'cancelled' AND NOT f.fell_with_parent AND f.is_told AND f.direction = 'increase'
+        THEN f.weight * f.current_price_milliunits ELSE 0 END AS cancelled_lost,
+    CASE WHEN f.fell_with_parent THEN f.weight ELSE 0 END AS fell_with_parent,
+    CASE WHEN f.fell_with_parent THEN f.weight * f.current_price_milliunits ELSE 0 END AS fell_lost,
+    CASE WHEN f.state = 'lapsed' AND f.is_told AND f.direction = 'increase' THEN f.weight * f.current_price_milliunits
+        ELSE 0 END AS lapsed_lost,
+    f.weight * f.others_lost_milliunits AS others_lost, f.original_transaction_id, f.is_final
 FROM (
     SELECT
         k.original_transaction_id, k.bucket, k.change_id, k.batch_id, k.is_undo, k.direction, k.forecast_consent,
         k.currency, k.storefront, k.period, k.state, k.is_sent, k.is_asked, k.acceptance, k.is_uncharged,
         k.current_price_milliunits, k.new_price_milliunits, k.renewals, k.first_at, k.old_total_milliunits,
-        k.new_total_milliunits, (-1)::bigint AS weight, true AS is_final
+        k.new_total_milliunits, k.is_leaving, k.is_told, k.fell_with_parent, k.others_lost_milliunits,
+        (-1)::bigint AS weight, true AS is_final
     FROM repricer.change_figures k
     WHERE EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
     UNION ALL
@@ -610,7 +492,7 @@ FROM (
         l.original_transaction_id, l.bucket, l.change_id, l.batch_id, l.is_undo, l.direction, l.forecast_consent,
         l.currency, l.storefront, l.period, l.state, l.is_sent, l.is_asked, l.acceptance, l.is_uncharged,
         l.current_price_milliunits, l.new_price_milliunits, l.renewals, l.first_at, l.old_total_milliunits,
-        l.new_total_milliunits, 1, l.is_final
+        l.new_total_milliunits, l.is_leaving, l.is_told, l.fell_with_parent, l.others_lost_milliunits, 1, l.is_final
     FROM repricer.unkept_change_figures l
 ) f;
 COMMENT ON VIEW repricer.untallied_changes IS
@@ -623,7 +505,7 @@ SELECT
     u.batch_id, u.is_undo, u.direction, u.forecast_consent, u.currency, u.storefront, u.period, u.changes, u.sent,
     u.asked_for_consent, u.consented, u.informed, u.effective, u.declined, u.cancelled, u.lapsed, u.other, u.uncharged,
     u.charged_changes, u.charged_renewals, u.old_total, u.new_total, u.old_per_period, u.new_per_period,
-    u.declined_lost, u.cancelled_lost
+    u.declined_lost, u.cancelled_lost, u.fell_with_parent, u.fell_lost, u.lapsed_lost, u.others_lost
 FROM repricer.untallied_changes u;
 COMMENT ON VIEW repricer.change_tallies IS 'Of all changes, exact at any moment. Its rows are to be added up.';
 
@@ -639,7 +521,7 @@ SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.s
 FROM repricer.live_charge_exceptions x
 WHERE x.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
 UNION ALL
-SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception, x.occurred_at,
+SELECT x.batch_id, m.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception, x.occurred_at,
     x.amount_milliunits, x.expected_milliunits, x.refunded_milliunits, x.currency, x.storefront, x.bucket
 FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
 -- OFFSET 0: subscription by subscription, never all of them.
@@ -674,7 +556,8 @@ BEGIN
             sum(u.sent), sum(u.asked_for_consent), sum(u.consented), sum(u.informed), sum(u.effective),
             sum(u.declined), sum(u.cancelled), sum(u.lapsed), sum(u.other), sum(u.uncharged), sum(u.charged_changes),
             sum(u.charged_renewals), sum(u.old_total), sum(u.new_total), sum(u.old_per_period), sum(u.new_per_period),
-            sum(u.declined_lost), sum(u.cancelled_lost)
+            sum(u.declined_lost), sum(u.cancelled_lost), sum(u.fell_with_parent), sum(u.fell_lost), sum(u.lapsed_lost),
+            sum(u.others_lost)
         FROM untallied_changes u WHERE u.original_transaction_id = ANY (v_ids) AND u.is_final
         GROUP BY 1, 2, 3, 4, 5, 6, 7
         ON CONFLICT ON CONSTRAINT figure_tallies_pkey DO UPDATE SET
@@ -690,7 +573,9 @@ BEGIN
             old_per_period = t.old_per_period + EXCLUDED.old_per_period,
             new_per_period = t.new_per_period + EXCLUDED.new_per_period,
             declined_lost = t.declined_lost + EXCLUDED.declined_lost,
-            cancelled_lost = t.cancelled_lost + EXCLUDED.cancelled_lost;
+            cancelled_lost = t.cancelled_lost + EXCLUDED.cancelled_lost,
+            fell_with_parent = t.fell_with_parent + EXCLUDED.fell_with_parent, fell_lost = t.fell_lost + EXCLUDED.fell_lost,
+            lapsed_lost = t.lapsed_lost + EXCLUDED.lapsed_lost, others_lost = t.others_lost + EXCLUDED.others_lost;
     DELETE FROM change_figures f WHERE f.original_transaction_id = ANY (v_ids);
     DELETE FROM kept_exceptions k WHERE k.original_transaction_id = ANY (v_ids);
     INSERT INTO change_figures
@@ -698,7 +583,7 @@ BEGIN
             f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent,
             f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
             f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
-            f.new_total_milliunits
+            f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits
         FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
     INSERT INTO kept_exceptions
         SELECT x.original_transaction_id, x.bucket, x.change_id, x.batch_id, x.transaction_id, x.sku, x.exception,
@@ -818,19 +703,20 @@ WITH funnels AS (
         sum(t.asked_for_consent)::bigint AS asked_for_consent, sum(t.consented)::bigint AS consented,
         sum(t.informed)::bigint AS informed, sum(t.effective)::bigint AS effective,
         sum(t.declined)::bigint AS declined, sum(t.cancelled)::bigint AS cancelled, sum(t.lapsed)::bigint AS lapsed,
-        sum(t.other)::bigint AS other
+        sum(t.other)::bigint AS other, sum(t.fell_with_parent)::bigint AS fell_with_parent
     FROM repricer.change_tallies t WHERE NOT t.is_undo
     GROUP BY t.batch_id, t.direction, t.forecast_consent HAVING sum(t.changes) > 0
 )
 SELECT f.batch_id, b.name AS batch_name, f.direction, f.forecast_consent, f.changes, f.sent,
     f.asked_for_consent, f.consented, f.informed, f.effective, f.declined, f.cancelled, f.lapsed,
-    f.other, f.changes - f.effective - f.declined - f.cancelled - f.lapsed - f.other AS open,
+    f.other, f.changes - f.effective - f.declined - f.cancelled - f.lapsed - f.other - f.fell_with_parent AS open,
     round(f.consented::numeric * 10000 / nullif(f.asked_for_consent, 0))::bigint
         AS consented_basis_points,
     round(f.declined::numeric * 10000 / nullif(f.asked_for_consent, 0))::bigint
         AS declined_basis_points,
     round(f.cancelled::numeric * 10000 / nullif(f.sent, 0))::bigint AS cancelled_basis_points,
-    round(f.effective::numeric * 10000 / nullif(f.changes, 0))::bigint AS effective_basis_points
+    round(f.effective::numeric * 10000 / nullif(f.changes, 0))::bigint AS effective_basis_points,
+    f.fell_with_parent
 FROM funnels f JOIN repricer.batches b ON b.batch_id = f.batch_id;
 COMMENT ON VIEW report.consent_funnel IS
     'From changes to renewals, for each batch, direction and forecast of consent.';
@@ -861,7 +747,8 @@ WITH factors (period, numerator, denominator) AS (
                 AND o.batch_id = d.batch_id
                 AND o.sku = CASE WHEN d.is_cross_subscription
                     THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
-                AND o.state IN ('declined', 'cancelled'))
+                AND (o.state = 'declined' OR o.reason = 'parent_declined' OR o.state = 'cancelled'
+                    AND o.direction = 'increase' AND coalesce(o.consent_asked_at, o.accepted_at) IS NOT NULL))
     GROUP BY d.batch_id, d.original_transaction_id, d.change_id
 ), lost AS (
     SELECT d.batch_id, c.currency, c.storefront, c.period, sum(d.dependents)::bigint AS dependents,
@@ -877,11 +764,17 @@ WITH factors (period, numerator, denominator) AS (
         sum(t.old_total)::bigint AS old_total, sum(t.new_total)::bigint AS new_total,
         sum(t.old_per_period)::bigint AS old_per_period, sum(t.new_per_period)::bigint AS new_per_period,
         sum(t.declined)::bigint AS declined, sum(t.declined_lost)::bigint AS declined_lost,
-        sum(t.cancelled)::bigint AS cancelled, sum(t.cancelled_lost)::bigint AS cancelled_lost
+        sum(t.cancelled)::bigint AS cancelled, sum(t.cancelled_lost)::bigint AS cancelled_lost,
+        sum(t.lapsed)::bigint AS lapsed, sum(t.lapsed_lost)::bigint AS lapsed_lost,
+        sum(t.fell_with_parent)::bigint AS fell_with_parent, sum(t.fell_lost)::bigint AS fell_lost,
+        sum(t.others_lost)::bigint AS others_lost
     FROM repricer.change_tallies t WHERE NOT t.is_undo
     GROUP BY t.batch_id, t.currency, t.storefront, t.period HAVING sum(t.changes) > 0
 ), groups AS (
-    SELECT s.*, coalesce(l.dependents, 0) AS dependents, coalesce(l.dependent_lost, 0) AS dependent_lost
+    SELECT s.*, coalesce(l.dependents, 0) + s.fell_with_parent AS dependents,
+        coalesce(l.dependent_lost, 0) + s.fell_lost AS dependent_lost,
+        s.declined_lost + s.cancelled_lost + s.lapsed_lost + s.others_lost + s.fell_lost + coalesce(l.dependent_lost, 0)
+            AS all_lost
     FROM sums s
     LEFT JOIN lost l ON l.batch_id = s.batch_id AND l.currency = s.currency AND l.storefront = s.storefront
         AND l.period = s.period
@@ -897,15 +790,15 @@ SELECT g.batch_id, b.name AS batch_name, g.currency, g.storefront, g.period, g.c
     g.cancelled, g.cancelled_lost AS cancelled_lost_per_period_milliunits,
     g.dependents AS dependents_cancelled,
     g.dependent_lost AS dependent_lost_per_period_milliunits,
-    g.declined_lost + g.cancelled_lost + g.dependent_lost AS lost_per_period_milliunits,
-    round((g.declined_lost + g.cancelled_lost + g.dependent_lost)::numeric * f.numerator
-        / f.denominator)::bigint AS lost_per_month_milliunits
+    g.all_lost AS lost_per_period_milliunits,
+    round(g.all_lost::numeric * f.numerator / f.denominator)::bigint AS lost_per_month_milliunits,
+    g.lapsed, g.lapsed_lost AS lapsed_lost_per_period_milliunits, g.others_lost AS other_items_lost_per_period_milliunits
 FROM groups g
 JOIN repricer.batches b ON b.batch_id = g.batch_id
 LEFT JOIN factors f ON f.period = g.period;
 COMMENT ON VIEW report.revenue_impact IS
-    'Money, one row a batch, currency, storefront and period. Uplift counts only where a renewal was '
-    'charged at the new price, less what was refunded. Never add milliunits of two currencies.';
+    'Money, one row a batch, currency, storefront and period, all of it as customers pay it: tax is inside. Uplift counts '
+    'only where a renewal was charged at the new price, less what was refunded. Never add milliunits of two currencies.';
 
 CREATE VIEW report.pending_consent AS
 SELECT c.batch_id, b.name AS batch_name, c.original_transaction_id, c.change_id, c.sku,
@@ -1012,10 +905,22 @@ CREATE VIEW report.money AS
 SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
     e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, x.change_id, x.batch_id, b.name AS batch_name,
     CASE WHEN e.kind = 'charge' THEN x.explained_as ELSE e.kind END AS explained_as, e.correction > 0 AS is_correction
+FROM repricer.explained_charges x
+JOIN repricer.batches b ON b.batch_id = x.batch_id
+-- OFFSET 0: as explained_charges.
+CROSS JOIN LATERAL (
+    SELECT m.* FROM repricer.money_entries m
+    WHERE m.original_transaction_id = x.original_transaction_id AND m.transaction_id = x.transaction_id AND m.sku = x.sku
+    OFFSET 0) e
+UNION ALL
+-- What no change of ours is about.
+SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
+    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, NULL, NULL, NULL,
+    CASE WHEN e.kind <> 'charge' THEN e.kind END, e.correction > 0
 FROM repricer.money_entries e
-LEFT JOIN repricer.explained_charges x ON x.original_transaction_id = e.original_transaction_id
-    AND x.transaction_id = e.transaction_id AND x.sku = e.sku
-LEFT JOIN repricer.batches b ON b.batch_id = x.batch_id;
+WHERE NOT EXISTS (
+    SELECT FROM repricer.explained_charges x
+    WHERE x.original_transaction_id = e.original_transaction_id AND x.transaction_id = e.transaction_id AND x.sku = e.sku);
 COMMENT ON VIEW report.money IS
     'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is '
     'followed by the difference, so that the sum of what was recorded by an instant is what was known then.';
@@ -1077,7 +982,7 @@ WITH problems (batch_id, check_name, problems) AS (
         CROSS JOIN LATERAL (
             SELECT item FROM jsonb_array_elements(s.items) item
             WHERE item ->> 'sku' = coalesce(c.current_sku, c.sku)) i
-        WHERE c.state IN ('rejected', 'ineligible', 'missed', 'aborted')
+        WHERE c.stage IN ('rejected', 'ineligible', 'missed', 'aborted')
             AND b.decided_at IS NOT NULL AND b.state <> 'rejected' AND c.undoes_change_id IS NULL
             AND c.new_price_milliunits = CASE WHEN c.direction = 'increase'
                 THEN (i.item #>> '{increase,price}')::bigint ELSE (i.item ->> 'renewalPrice')::bigint END
@@ -1102,7 +1007,7 @@ WITH problems (batch_id, check_name, problems) AS (
         FROM repricer.price_changes c
         CROSS JOIN LATERAL
             unnest(coalesce(c.current_dependent_skus, c.dependent_skus)) AS u (sku)
-        WHERE c.state = 'declined'
+        WHERE c.stage = 'declined'
             AND NOT EXISTS (
                 SELECT FROM repricer.dependent_cancellations d
                 WHERE d.original_transaction_id = c.original_transaction_id
@@ -1802,8 +1707,11 @@ BEGIN
         ('*', 'is_overdue', 'Whether the due instant lies before report.as_of().'),
         ('*', 'changes', 'Number of price changes.'),
         ('*', 'effective', 'Changes that took effect.'),
-        ('*', 'declined', 'Changes that ended without the consent they needed.'),
-        ('*', 'cancelled', 'Changes whose subscriber left, or was refunded or revoked.'),
+        ('*', 'declined',
+            'Changes that ended without the consent they needed; those that fell with another item are not among them.'),
+        ('*', 'cancelled',
+            'Changes whose subscriber left, or was refunded or revoked; those that fell with another item are not among them.'),
+        ('*', 'lapsed', 'Changes that ended for billing or product reasons.'),
         ('*', 'is_final', 'Whether nothing more is expected.'),
         ('batch_summary', 'batch_state', 'awaiting_approval, approved, rejected or aborted.'),
         ('batch_summary', 'is_paused', 'Whether sending is paused for the batch.'),
@@ -1869,11 +1777,12 @@ BEGIN
         ('consent_funnel', 'asked_for_consent', 'Changes for which the App Store asked for consent.'),
         ('consent_funnel', 'consented', 'Changes that the subscriber consented to.'),
         ('consent_funnel', 'informed', 'Changes that were announced without a need of consent.'),
-        ('consent_funnel', 'lapsed', 'Changes that ended for billing or product reasons.'),
+        ('consent_funnel', 'fell_with_parent',
+            'Changes of dependents that ended since the increase of the item that they hang on was declined.'),
         ('consent_funnel', 'other', 'Changes that were invalidated, rejected, ineligible, missed or aborted.'),
         ('consent_funnel', 'open',
             'Changes from which more is expected. changes = effective + declined + cancelled + lapsed + other + '
-            'open.'),
+            'fell_with_parent + open.'),
         ('consent_funnel', 'consented_basis_points',
             'consented of asked_for_consent, in hundredths of a per cent; null where nobody was asked.'),
         ('consent_funnel', 'declined_basis_points', 'declined of asked_for_consent, likewise.'),
@@ -1884,24 +1793,30 @@ BEGIN
         ('revenue_impact', 'old_total_milliunits', 'What these renewals would have charged at the old prices.'),
         ('revenue_impact', 'new_total_milliunits', 'What these renewals charged.'),
         ('revenue_impact', 'uplift_milliunits',
-            'new_total less old_total: collected so far; negative for decreases.'),
+            'new_total less old_total: collected so far, tax included; negative for decreases.'),
         ('revenue_impact', 'old_per_period_milliunits',
-            'Sum of the old prices of charged_changes: each change once.'),
+            'Sum of the old prices of those of charged_changes whose items are set to renew: each change once.'),
         ('revenue_impact', 'new_per_period_milliunits',
-            'Sum of the new prices of charged_changes: each change once.'),
+            'Sum of the new prices of those of charged_changes whose items are set to renew: each change once.'),
         ('revenue_impact', 'uplift_per_period_milliunits',
-            'new_per_period less old_per_period: what every further period adds.'),
+            'new_per_period less old_per_period: what every further period adds, tax included.'),
         ('revenue_impact', 'uplift_per_month_milliunits',
             'uplift_per_period for a month (weekly: times 52/12), rounded once, half away from zero; null for an '
             'unknown period.'),
         ('revenue_impact', 'declined_lost_per_period_milliunits', 'Sum of the old prices of the declined changes.'),
-        ('revenue_impact', 'cancelled_lost_per_period_milliunits', 'Sum of the old prices of the cancelled changes.'),
+        ('revenue_impact', 'cancelled_lost_per_period_milliunits',
+            'Sum of the old prices of cancelled increases whose customers had been asked or told.'),
+        ('revenue_impact', 'lapsed_lost_per_period_milliunits',
+            'Sum of the old prices of lapsed increases whose customers had been asked or told.'),
+        ('revenue_impact', 'other_items_lost_per_period_milliunits',
+            'What other items of subscriptions cost that ended as a whole for a declined increase, where nothing else here '
+            'counts them.'),
         ('revenue_impact', 'dependents_cancelled',
-            'Dependents proved cancelled that are not counted as declined or cancelled themselves.'),
+            'Dependents that fell with a declined item: proved cancelled, or by a change of their own that fell.'),
         ('revenue_impact', 'dependent_lost_per_period_milliunits',
             'Sum of the prices of dependents_cancelled, where known; one that is paid in another period is turned'
             ' into this one.'),
-        ('revenue_impact', 'lost_per_period_milliunits', 'Sum of the three losses.'),
+        ('revenue_impact', 'lost_per_period_milliunits', 'Sum of the five losses, tax included.'),
         ('revenue_impact', 'lost_per_month_milliunits', 'lost_per_period for a month, rounded like the uplift.'),
         ('pending_consent', 'consent_due_at', 'The renewal at which the item ends if consent is not given.'),
         ('upcoming_effective', 'is_settled',

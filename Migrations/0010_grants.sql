@@ -83,6 +83,8 @@ GRANT INSERT, UPDATE ON repricer.subscriptions, repricer.charges, repricer.exten
     repricer.rate_limits, repricer.service_leases TO repricer_service;
 GRANT INSERT, UPDATE, DELETE ON repricer.inbox, repricer.renewal_extensions, repricer.moved_renewals,
     repricer.status_checks TO repricer_service;
+GRANT INSERT ON repricer.charge_versions, repricer.subscription_event_versions, repricer.price_change_versions,
+    repricer.dependent_cancellation_versions, repricer.stale_figures TO repricer_service;
 GRANT INSERT ON repricer.money_entries, repricer.notification_ids, repricer.notifications, repricer.signing_headers,
     repricer.dependent_claims, repricer.price_change_history TO repricer_service;
 GRANT INSERT, DELETE ON repricer.subscription_events, repricer.dependency_roles, repricer.outbox
@@ -100,7 +102,8 @@ GRANT UPDATE (current_sku, called_sku, former_skus, current_dependent_skus, call
     moved_before_call, moved_since_call, is_ready, goes_alone, parked_reason, parks, stale_tokens,
     next_attempt_at,
     request_reference_id, state, state_since, reason, doubtful_since, sent_at, scheduled_at,
-    consent_asked_at, accepted_at, acceptance, effective_at, ended_at)
+    consent_asked_at, accepted_at, acceptance, effective_at, ended_at, is_leaving, recorded_at,
+    claim_recorded_at)
     ON repricer.price_changes TO repricer_service;
 GRANT UPDATE (state, called_at, next_attempt_at, code, detail, completed_at, status_succeeded, status_failed, summary_evidence, summary_succeeded,
     summary_failed) ON repricer.mass_extensions TO repricer_service;

@@ -166,6 +166,9 @@ END) STORED NOT NULL,
     acceptance text,
     effective_at timestamp with time zone,
     ended_at timestamp with time zone,
+    is_leaving boolean DEFAULT false NOT NULL,
+    recorded_at timestamp with time zone,
+    claim_recorded_at timestamp with time zone,
     CONSTRAINT price_changes_acceptance CHECK (((acceptance IS NULL) OR (acceptance = ANY (ARRAY['consented'::text, 'informed'::text])))),
     CONSTRAINT price_changes_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT price_changes_consent CHECK (
@@ -219,6 +222,12 @@ COMMENT ON COLUMN repricer.price_changes.is_held IS 'Taken out of the queues, si
 COMMENT ON COLUMN repricer.price_changes.stage IS 'As indexes know `state`: a change whose call is out is queued here, so that a claim writes no index entry.';
 
 COMMENT ON COLUMN repricer.price_changes.doubtful_since IS 'When the first call of it left that was given up with an unknown outcome: the App Store may have applied it.';
+
+COMMENT ON COLUMN repricer.price_changes.is_leaving IS 'It took effect, and its item is not set to renew any more: no further period is charged.';
+
+COMMENT ON COLUMN repricer.price_changes.recorded_at IS 'Since when it stands as it does here, of what price_change_versions keeps. Null: as it was submitted.';
+
+COMMENT ON COLUMN repricer.price_changes.claim_recorded_at IS 'When its latest claim was recorded. Null: it had none.';
 
 CREATE TABLE repricer.store_calls (
     bucket smallint NOT NULL,
@@ -784,7 +793,7 @@ CREATE TABLE repricer.stale_figures (
     CONSTRAINT stale_figures_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
-COMMENT ON TABLE repricer.stale_figures IS 'Subscriptions whose kept figures are to be computed anew. One row a fact, so that nobody waits for another one''s mark.';
+COMMENT ON TABLE repricer.stale_figures IS 'Subscriptions whose kept figures are to be computed anew. One row a writer, so that nobody waits for another one''s mark.';
 
 CREATE VIEW repricer.charge_exceptions AS
  SELECT k.batch_id,
@@ -1004,12 +1013,20 @@ CREATE TABLE repricer.change_figures (
     first_at timestamp with time zone,
     old_total_milliunits bigint NOT NULL,
     new_total_milliunits bigint NOT NULL,
+    is_leaving boolean NOT NULL,
+    is_told boolean NOT NULL,
+    fell_with_parent boolean NOT NULL,
+    others_lost_milliunits bigint NOT NULL,
     CONSTRAINT change_figures_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
 COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
 
 COMMENT ON COLUMN repricer.change_figures.is_uncharged IS 'Effective, without a charge at the new price.';
+
+COMMENT ON COLUMN repricer.change_figures.is_told IS 'The customer was asked, or told.';
+
+COMMENT ON COLUMN repricer.change_figures.others_lost_milliunits IS 'Of a declined one for which the whole subscription ended: what its other items cost a period. Counted once.';
 
 CREATE VIEW repricer.charged_renewals AS
  SELECT c.batch_id,
@@ -1056,7 +1073,11 @@ CREATE TABLE repricer.figure_tallies (
     old_per_period bigint NOT NULL,
     new_per_period bigint NOT NULL,
     declined_lost bigint NOT NULL,
-    cancelled_lost bigint NOT NULL
+    cancelled_lost bigint NOT NULL,
+    fell_with_parent bigint NOT NULL,
+    fell_lost bigint NOT NULL,
+    lapsed_lost bigint NOT NULL,
+    others_lost bigint NOT NULL
 );
 
 COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one at a time.';
@@ -1086,8 +1107,26 @@ CREATE VIEW repricer.live_change_figures AS
     COALESCE(r.old_total_milliunits, (0)::bigint) AS old_total_milliunits,
     COALESCE(r.new_total_milliunits, (0)::bigint) AS new_total_milliunits,
     c.stage,
-    (c.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AS is_final
-   FROM (repricer.price_changes c
+    (c.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AS is_final,
+    c.is_leaving,
+    (COALESCE(c.consent_asked_at, c.accepted_at) IS NOT NULL) AS is_told,
+    ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text])) AND COALESCE((c.reason = 'parent_declined'::text), false)) AS fell_with_parent,
+    COALESCE(o.lost_milliunits, (0)::bigint) AS others_lost_milliunits
+   FROM ((repricer.price_changes c
+     LEFT JOIN LATERAL ( SELECT (sum((l.price_milliunits * l.quantity)))::bigint AS lost_milliunits
+           FROM ( SELECT DISTINCT ON (h.sku) h.sku,
+                    h.price_milliunits,
+                    h.quantity,
+                    h.purchased_at,
+                    h.expires_at
+                   FROM repricer.charges h
+                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (h.sku <> c.sku) AND (h.sku IS DISTINCT FROM c.current_sku) AND ((c.former_skus IS NULL) OR (h.sku <> ALL (c.former_skus))))
+                  ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
+          WHERE ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (c.undoes_change_id IS NULL) AND ((l.expires_at + ((l.expires_at - l.purchased_at) / (2)::double precision)) > c.ended_at) AND (EXISTS ( SELECT
+                   FROM repricer.subscription_events e
+                  WHERE ((e.original_transaction_id = c.original_transaction_id) AND (e.type = 'EXPIRED'::text) AND (e.subtype = 'PRICE_INCREASE'::text) AND ((e.signed_at >= (c.ended_at - '1 day'::interval)) AND (e.signed_at <= (c.ended_at + '1 day'::interval)))))) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes n
+                  WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.undoes_change_id IS NULL) AND (((n.state = 'declined'::text) AND ((l.sku = ANY (COALESCE(n.current_dependent_skus, n.dependent_skus))) OR ((n.change_id < c.change_id) AND (n.reason IS DISTINCT FROM 'parent_declined'::text) AND (n.ended_at > (c.ended_at - '1 day'::interval))))) OR (((l.sku = n.sku) OR (l.sku = n.current_sku)) AND ((n.state = 'declined'::text) OR (n.reason = 'parent_declined'::text) OR ((n.state = 'cancelled'::text) AND (n.direction = 'increase'::text) AND (COALESCE(n.consent_asked_at, n.accepted_at) IS NOT NULL))))))))))) o ON ((c.state = 'declined'::text)))
      LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
             min(h.purchased_at) AS first_at,
             (sum(h.old_price_milliunits))::bigint AS old_total_milliunits,
@@ -1120,7 +1159,11 @@ CREATE VIEW repricer.unkept_change_figures AS
     f.old_total_milliunits,
     f.new_total_milliunits,
     f.stage,
-    f.is_final
+    f.is_final,
+    f.is_leaving,
+    f.is_told,
+    f.fell_with_parent,
+    f.others_lost_milliunits
    FROM repricer.live_change_figures f
   WHERE (f.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]))
 UNION ALL
@@ -1146,7 +1189,11 @@ UNION ALL
     f.old_total_milliunits,
     f.new_total_milliunits,
     f.stage,
-    f.is_final
+    f.is_final,
+    f.is_leaving,
+    f.is_told,
+    f.fell_with_parent,
+    f.others_lost_milliunits
    FROM (( SELECT DISTINCT s.original_transaction_id
            FROM repricer.stale_figures s) m
      CROSS JOIN LATERAL ( SELECT l.original_transaction_id,
@@ -1171,7 +1218,11 @@ UNION ALL
             l.old_total_milliunits,
             l.new_total_milliunits,
             l.stage,
-            l.is_final
+            l.is_final,
+            l.is_leaving,
+            l.is_told,
+            l.fell_with_parent,
+            l.others_lost_milliunits
            FROM repricer.live_change_figures l
           WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
          OFFSET 0) f);
@@ -1208,11 +1259,11 @@ CREATE VIEW repricer.untallied_changes AS
             ELSE (0)::bigint
         END AS effective,
         CASE
-            WHEN (f.state = 'declined'::text) THEN f.weight
+            WHEN ((f.state = 'declined'::text) AND (NOT f.fell_with_parent)) THEN f.weight
             ELSE (0)::bigint
         END AS declined,
         CASE
-            WHEN (f.state = 'cancelled'::text) THEN f.weight
+            WHEN ((f.state = 'cancelled'::text) AND (NOT f.fell_with_parent)) THEN f.weight
             ELSE (0)::bigint
         END AS cancelled,
         CASE
@@ -1235,21 +1286,34 @@ CREATE VIEW repricer.untallied_changes AS
     (f.weight * f.old_total_milliunits) AS old_total,
     (f.weight * f.new_total_milliunits) AS new_total,
         CASE
-            WHEN (f.renewals > 0) THEN (f.weight * f.current_price_milliunits)
+            WHEN ((f.renewals > 0) AND (NOT f.is_leaving)) THEN (f.weight * f.current_price_milliunits)
             ELSE (0)::bigint
         END AS old_per_period,
         CASE
-            WHEN (f.renewals > 0) THEN (f.weight * f.new_price_milliunits)
+            WHEN ((f.renewals > 0) AND (NOT f.is_leaving)) THEN (f.weight * f.new_price_milliunits)
             ELSE (0)::bigint
         END AS new_per_period,
         CASE
-            WHEN (f.state = 'declined'::text) THEN (f.weight * f.current_price_milliunits)
+            WHEN ((f.state = 'declined'::text) AND (NOT f.fell_with_parent)) THEN (f.weight * f.current_price_milliunits)
             ELSE (0)::bigint
         END AS declined_lost,
         CASE
-            WHEN (f.state = 'cancelled'::text) THEN (f.weight * f.current_price_milliunits)
+            WHEN ((f.state = 'cancelled'::text) AND (NOT f.fell_with_parent) AND f.is_told AND (f.direction = 'increase'::text)) THEN (f.weight * f.current_price_milliunits)
             ELSE (0)::bigint
         END AS cancelled_lost,
+        CASE
+            WHEN f.fell_with_parent THEN f.weight
+            ELSE (0)::bigint
+        END AS fell_with_parent,
+        CASE
+            WHEN f.fell_with_parent THEN (f.weight * f.current_price_milliunits)
+            ELSE (0)::bigint
+        END AS fell_lost,
+        CASE
+            WHEN ((f.state = 'lapsed'::text) AND f.is_told AND (f.direction = 'increase'::text)) THEN (f.weight * f.current_price_milliunits)
+            ELSE (0)::bigint
+        END AS lapsed_lost,
+    (f.weight * f.others_lost_milliunits) AS others_lost,
     f.original_transaction_id,
     f.is_final
    FROM ( SELECT k.original_transaction_id,
@@ -1273,6 +1337,10 @@ CREATE VIEW repricer.untallied_changes AS
             k.first_at,
             k.old_total_milliunits,
             k.new_total_milliunits,
+            k.is_leaving,
+            k.is_told,
+            k.fell_with_parent,
+            k.others_lost_milliunits,
             ('-1'::integer)::bigint AS weight,
             true AS is_final
            FROM repricer.change_figures k
@@ -1301,6 +1369,10 @@ CREATE VIEW repricer.untallied_changes AS
             l.first_at,
             l.old_total_milliunits,
             l.new_total_milliunits,
+            l.is_leaving,
+            l.is_told,
+            l.fell_with_parent,
+            l.others_lost_milliunits,
             1,
             l.is_final
            FROM repricer.unkept_change_figures l) f;
@@ -1333,7 +1405,11 @@ CREATE VIEW repricer.change_tallies AS
     t.old_per_period,
     t.new_per_period,
     t.declined_lost,
-    t.cancelled_lost
+    t.cancelled_lost,
+    t.fell_with_parent,
+    t.fell_lost,
+    t.lapsed_lost,
+    t.others_lost
    FROM repricer.figure_tallies t
 UNION ALL
  SELECT u.batch_id,
@@ -1361,7 +1437,11 @@ UNION ALL
     u.old_per_period,
     u.new_per_period,
     u.declined_lost,
-    u.cancelled_lost
+    u.cancelled_lost,
+    u.fell_with_parent,
+    u.fell_lost,
+    u.lapsed_lost,
+    u.others_lost
    FROM repricer.untallied_changes u;
 
 COMMENT ON VIEW repricer.change_tallies IS 'Of all changes, exact at any moment. Its rows are to be added up.';
@@ -1380,7 +1460,8 @@ CREATE VIEW report.consent_funnel AS
             (sum(t.declined))::bigint AS declined,
             (sum(t.cancelled))::bigint AS cancelled,
             (sum(t.lapsed))::bigint AS lapsed,
-            (sum(t.other))::bigint AS other
+            (sum(t.other))::bigint AS other,
+            (sum(t.fell_with_parent))::bigint AS fell_with_parent
            FROM repricer.change_tallies t
           WHERE (NOT t.is_undo)
           GROUP BY t.batch_id, t.direction, t.forecast_consent
@@ -1400,11 +1481,12 @@ CREATE VIEW report.consent_funnel AS
     f.cancelled,
     f.lapsed,
     f.other,
-    (((((f.changes - f.effective) - f.declined) - f.cancelled) - f.lapsed) - f.other) AS open,
+    ((((((f.changes - f.effective) - f.declined) - f.cancelled) - f.lapsed) - f.other) - f.fell_with_parent) AS open,
     (round((((f.consented)::numeric * (10000)::numeric) / (NULLIF(f.asked_for_consent, 0))::numeric)))::bigint AS consented_basis_points,
     (round((((f.declined)::numeric * (10000)::numeric) / (NULLIF(f.asked_for_consent, 0))::numeric)))::bigint AS declined_basis_points,
     (round((((f.cancelled)::numeric * (10000)::numeric) / (NULLIF(f.sent, 0))::numeric)))::bigint AS cancelled_basis_points,
-    (round((((f.effective)::numeric * (10000)::numeric) / (NULLIF(f.changes, 0))::numeric)))::bigint AS effective_basis_points
+    (round((((f.effective)::numeric * (10000)::numeric) / (NULLIF(f.changes, 0))::numeric)))::bigint AS effective_basis_points,
+    f.fell_with_parent
    FROM (funnels f
      JOIN repricer.batches b ON ((b.batch_id = f.batch_id)));
 
@@ -1430,15 +1512,15 @@ COMMENT ON COLUMN report.consent_funnel.informed IS 'Changes that were announced
 
 COMMENT ON COLUMN report.consent_funnel.effective IS 'Changes that took effect.';
 
-COMMENT ON COLUMN report.consent_funnel.declined IS 'Changes that ended without the consent they needed.';
+COMMENT ON COLUMN report.consent_funnel.declined IS 'Changes that ended without the consent they needed; those that fell with another item are not among them.';
 
-COMMENT ON COLUMN report.consent_funnel.cancelled IS 'Changes whose subscriber left, or was refunded or revoked.';
+COMMENT ON COLUMN report.consent_funnel.cancelled IS 'Changes whose subscriber left, or was refunded or revoked; those that fell with another item are not among them.';
 
 COMMENT ON COLUMN report.consent_funnel.lapsed IS 'Changes that ended for billing or product reasons.';
 
 COMMENT ON COLUMN report.consent_funnel.other IS 'Changes that were invalidated, rejected, ineligible, missed or aborted.';
 
-COMMENT ON COLUMN report.consent_funnel.open IS 'Changes from which more is expected. changes = effective + declined + cancelled + lapsed + other + open.';
+COMMENT ON COLUMN report.consent_funnel.open IS 'Changes from which more is expected. changes = effective + declined + cancelled + lapsed + other + fell_with_parent + open.';
 
 COMMENT ON COLUMN report.consent_funnel.consented_basis_points IS 'consented of asked_for_consent, in hundredths of a per cent; null where nobody was asked.';
 
@@ -1447,6 +1529,8 @@ COMMENT ON COLUMN report.consent_funnel.declined_basis_points IS 'declined of as
 COMMENT ON COLUMN report.consent_funnel.cancelled_basis_points IS 'cancelled of sent, likewise.';
 
 COMMENT ON COLUMN report.consent_funnel.effective_basis_points IS 'effective of changes, likewise.';
+
+COMMENT ON COLUMN report.consent_funnel.fell_with_parent IS 'Changes of dependents that ended since the increase of the item that they hang on was declined.';
 
 CREATE FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.consent_funnel
     LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -1471,7 +1555,8 @@ BEGIN
             (sum(t.declined))::bigint AS declined,
             (sum(t.cancelled))::bigint AS cancelled,
             (sum(t.lapsed))::bigint AS lapsed,
-            (sum(t.other))::bigint AS other
+            (sum(t.other))::bigint AS other,
+            (sum(t.fell_with_parent))::bigint AS fell_with_parent
            FROM repricer.change_tallies_at(p_at) t
           WHERE (NOT t.is_undo)
           GROUP BY t.batch_id, t.direction, t.forecast_consent
@@ -1491,11 +1576,12 @@ BEGIN
     f.cancelled,
     f.lapsed,
     f.other,
-    (((((f.changes - f.effective) - f.declined) - f.cancelled) - f.lapsed) - f.other) AS open,
+    ((((((f.changes - f.effective) - f.declined) - f.cancelled) - f.lapsed) - f.other) - f.fell_with_parent) AS open,
     (round((((f.consented)::numeric * (10000)::numeric) / (NULLIF(f.asked_for_consent, 0))::numeric)))::bigint AS consented_basis_points,
     (round((((f.declined)::numeric * (10000)::numeric) / (NULLIF(f.asked_for_consent, 0))::numeric)))::bigint AS declined_basis_points,
     (round((((f.cancelled)::numeric * (10000)::numeric) / (NULLIF(f.sent, 0))::numeric)))::bigint AS cancelled_basis_points,
-    (round((((f.effective)::numeric * (10000)::numeric) / (NULLIF(f.changes, 0))::numeric)))::bigint AS effective_basis_points
+    (round((((f.effective)::numeric * (10000)::numeric) / (NULLIF(f.changes, 0))::numeric)))::bigint AS effective_basis_points,
+    f.fell_with_parent
    FROM (funnels f
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = f.batch_id)))
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
@@ -2242,7 +2328,7 @@ CREATE VIEW report.reconciliation AS
              CROSS JOIN LATERAL ( SELECT item.value AS item
                    FROM jsonb_array_elements(s.items) item(value)
                   WHERE ((item.value ->> 'sku'::text) = COALESCE(c.current_sku, c.sku))) i)
-          WHERE ((c.state = ANY (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (b.decided_at IS NOT NULL) AND (b.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL) AND (c.new_price_milliunits =
+          WHERE ((c.stage = ANY (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (b.decided_at IS NOT NULL) AND (b.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL) AND (c.new_price_milliunits =
                 CASE
                     WHEN (c.direction = 'increase'::text) THEN ((i.item #>> '{increase,price}'::text[]))::bigint
                     ELSE ((i.item ->> 'renewalPrice'::text))::bigint
@@ -2276,7 +2362,7 @@ CREATE VIEW report.reconciliation AS
             count(*) AS count
            FROM (repricer.price_changes c
              CROSS JOIN LATERAL unnest(COALESCE(c.current_dependent_skus, c.dependent_skus)) u(sku))
-          WHERE ((c.state = 'declined'::text) AND (NOT (EXISTS ( SELECT
+          WHERE ((c.stage = 'declined'::text) AND (NOT (EXISTS ( SELECT
                    FROM repricer.dependent_cancellations d
                   WHERE ((d.original_transaction_id = c.original_transaction_id) AND (d.change_id = c.change_id) AND (d.dependent_sku = u.sku))))))
           GROUP BY c.batch_id
@@ -2379,7 +2465,7 @@ CREATE VIEW report.revenue_impact AS
                         CASE
                             WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
                             ELSE d.dependent_sku
-                        END) AND (o.state = ANY (ARRAY['declined'::text, 'cancelled'::text])))))))
+                        END) AND ((o.state = 'declined'::text) OR (o.reason = 'parent_declined'::text) OR ((o.state = 'cancelled'::text) AND (o.direction = 'increase'::text) AND (COALESCE(o.consent_asked_at, o.accepted_at) IS NOT NULL))))))))
           GROUP BY d.batch_id, d.original_transaction_id, d.change_id
         ), lost AS (
          SELECT d.batch_id,
@@ -2408,7 +2494,12 @@ CREATE VIEW report.revenue_impact AS
             (sum(t.declined))::bigint AS declined,
             (sum(t.declined_lost))::bigint AS declined_lost,
             (sum(t.cancelled))::bigint AS cancelled,
-            (sum(t.cancelled_lost))::bigint AS cancelled_lost
+            (sum(t.cancelled_lost))::bigint AS cancelled_lost,
+            (sum(t.lapsed))::bigint AS lapsed,
+            (sum(t.lapsed_lost))::bigint AS lapsed_lost,
+            (sum(t.fell_with_parent))::bigint AS fell_with_parent,
+            (sum(t.fell_lost))::bigint AS fell_lost,
+            (sum(t.others_lost))::bigint AS others_lost
            FROM repricer.change_tallies t
           WHERE (NOT t.is_undo)
           GROUP BY t.batch_id, t.currency, t.storefront, t.period
@@ -2430,8 +2521,14 @@ CREATE VIEW report.revenue_impact AS
             s.declined_lost,
             s.cancelled,
             s.cancelled_lost,
-            COALESCE(l.dependents, (0)::bigint) AS dependents,
-            COALESCE(l.dependent_lost, (0)::bigint) AS dependent_lost
+            s.lapsed,
+            s.lapsed_lost,
+            s.fell_with_parent,
+            s.fell_lost,
+            s.others_lost,
+            (COALESCE(l.dependents, (0)::bigint) + s.fell_with_parent) AS dependents,
+            (COALESCE(l.dependent_lost, (0)::bigint) + s.fell_lost) AS dependent_lost,
+            (((((s.declined_lost + s.cancelled_lost) + s.lapsed_lost) + s.others_lost) + s.fell_lost) + COALESCE(l.dependent_lost, (0)::bigint)) AS all_lost
            FROM (sums s
              LEFT JOIN lost l ON (((l.batch_id = s.batch_id) AND (l.currency = s.currency) AND (l.storefront = s.storefront) AND (l.period = s.period))))
         )
@@ -2457,13 +2554,16 @@ CREATE VIEW report.revenue_impact AS
     g.cancelled_lost AS cancelled_lost_per_period_milliunits,
     g.dependents AS dependents_cancelled,
     g.dependent_lost AS dependent_lost_per_period_milliunits,
-    ((g.declined_lost + g.cancelled_lost) + g.dependent_lost) AS lost_per_period_milliunits,
-    (round((((((g.declined_lost + g.cancelled_lost) + g.dependent_lost))::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS lost_per_month_milliunits
+    g.all_lost AS lost_per_period_milliunits,
+    (round((((g.all_lost)::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS lost_per_month_milliunits,
+    g.lapsed,
+    g.lapsed_lost AS lapsed_lost_per_period_milliunits,
+    g.others_lost AS other_items_lost_per_period_milliunits
    FROM ((groups g
      JOIN repricer.batches b ON ((b.batch_id = g.batch_id)))
      LEFT JOIN factors f ON ((f.period = g.period)));
 
-COMMENT ON VIEW report.revenue_impact IS 'Money, one row a batch, currency, storefront and period. Uplift counts only where a renewal was charged at the new price, less what was refunded. Never add milliunits of two currencies.';
+COMMENT ON VIEW report.revenue_impact IS 'Money, one row a batch, currency, storefront and period, all of it as customers pay it: tax is inside. Uplift counts only where a renewal was charged at the new price, less what was refunded. Never add milliunits of two currencies.';
 
 COMMENT ON COLUMN report.revenue_impact.batch_id IS 'The batch; null where the row is about the whole installation.';
 
@@ -2487,31 +2587,37 @@ COMMENT ON COLUMN report.revenue_impact.old_total_milliunits IS 'What these rene
 
 COMMENT ON COLUMN report.revenue_impact.new_total_milliunits IS 'What these renewals charged.';
 
-COMMENT ON COLUMN report.revenue_impact.uplift_milliunits IS 'new_total less old_total: collected so far; negative for decreases.';
+COMMENT ON COLUMN report.revenue_impact.uplift_milliunits IS 'new_total less old_total: collected so far, tax included; negative for decreases.';
 
-COMMENT ON COLUMN report.revenue_impact.old_per_period_milliunits IS 'Sum of the old prices of charged_changes: each change once.';
+COMMENT ON COLUMN report.revenue_impact.old_per_period_milliunits IS 'Sum of the old prices of those of charged_changes whose items are set to renew: each change once.';
 
-COMMENT ON COLUMN report.revenue_impact.new_per_period_milliunits IS 'Sum of the new prices of charged_changes: each change once.';
+COMMENT ON COLUMN report.revenue_impact.new_per_period_milliunits IS 'Sum of the new prices of those of charged_changes whose items are set to renew: each change once.';
 
-COMMENT ON COLUMN report.revenue_impact.uplift_per_period_milliunits IS 'new_per_period less old_per_period: what every further period adds.';
+COMMENT ON COLUMN report.revenue_impact.uplift_per_period_milliunits IS 'new_per_period less old_per_period: what every further period adds, tax included.';
 
 COMMENT ON COLUMN report.revenue_impact.uplift_per_month_milliunits IS 'uplift_per_period for a month (weekly: times 52/12), rounded once, half away from zero; null for an unknown period.';
 
-COMMENT ON COLUMN report.revenue_impact.declined IS 'Changes that ended without the consent they needed.';
+COMMENT ON COLUMN report.revenue_impact.declined IS 'Changes that ended without the consent they needed; those that fell with another item are not among them.';
 
 COMMENT ON COLUMN report.revenue_impact.declined_lost_per_period_milliunits IS 'Sum of the old prices of the declined changes.';
 
-COMMENT ON COLUMN report.revenue_impact.cancelled IS 'Changes whose subscriber left, or was refunded or revoked.';
+COMMENT ON COLUMN report.revenue_impact.cancelled IS 'Changes whose subscriber left, or was refunded or revoked; those that fell with another item are not among them.';
 
-COMMENT ON COLUMN report.revenue_impact.cancelled_lost_per_period_milliunits IS 'Sum of the old prices of the cancelled changes.';
+COMMENT ON COLUMN report.revenue_impact.cancelled_lost_per_period_milliunits IS 'Sum of the old prices of cancelled increases whose customers had been asked or told.';
 
-COMMENT ON COLUMN report.revenue_impact.dependents_cancelled IS 'Dependents proved cancelled that are not counted as declined or cancelled themselves.';
+COMMENT ON COLUMN report.revenue_impact.dependents_cancelled IS 'Dependents that fell with a declined item: proved cancelled, or by a change of their own that fell.';
 
 COMMENT ON COLUMN report.revenue_impact.dependent_lost_per_period_milliunits IS 'Sum of the prices of dependents_cancelled, where known; one that is paid in another period is turned into this one.';
 
-COMMENT ON COLUMN report.revenue_impact.lost_per_period_milliunits IS 'Sum of the three losses.';
+COMMENT ON COLUMN report.revenue_impact.lost_per_period_milliunits IS 'Sum of the five losses, tax included.';
 
 COMMENT ON COLUMN report.revenue_impact.lost_per_month_milliunits IS 'lost_per_period for a month, rounded like the uplift.';
+
+COMMENT ON COLUMN report.revenue_impact.lapsed IS 'Changes that ended for billing or product reasons.';
+
+COMMENT ON COLUMN report.revenue_impact.lapsed_lost_per_period_milliunits IS 'Sum of the old prices of lapsed increases whose customers had been asked or told.';
+
+COMMENT ON COLUMN report.revenue_impact.other_items_lost_per_period_milliunits IS 'What other items of subscriptions cost that ended as a whole for a declined increase, where nothing else here counts them.';
 
 CREATE FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_impact
     LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -2542,7 +2648,7 @@ BEGIN
                         CASE
                             WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
                             ELSE d.dependent_sku
-                        END) AND (o.state = ANY (ARRAY['declined'::text, 'cancelled'::text])))))))
+                        END) AND ((o.state = 'declined'::text) OR (o.reason = 'parent_declined'::text) OR ((o.state = 'cancelled'::text) AND (o.direction = 'increase'::text) AND (COALESCE(o.consent_asked_at, o.accepted_at) IS NOT NULL))))))))
           GROUP BY d.batch_id, d.original_transaction_id, d.change_id
         ), lost AS (
          SELECT d.batch_id,
@@ -2571,7 +2677,12 @@ BEGIN
             (sum(t.declined))::bigint AS declined,
             (sum(t.declined_lost))::bigint AS declined_lost,
             (sum(t.cancelled))::bigint AS cancelled,
-            (sum(t.cancelled_lost))::bigint AS cancelled_lost
+            (sum(t.cancelled_lost))::bigint AS cancelled_lost,
+            (sum(t.lapsed))::bigint AS lapsed,
+            (sum(t.lapsed_lost))::bigint AS lapsed_lost,
+            (sum(t.fell_with_parent))::bigint AS fell_with_parent,
+            (sum(t.fell_lost))::bigint AS fell_lost,
+            (sum(t.others_lost))::bigint AS others_lost
            FROM repricer.change_tallies_at(p_at) t
           WHERE (NOT t.is_undo)
           GROUP BY t.batch_id, t.currency, t.storefront, t.period
@@ -2593,8 +2704,14 @@ BEGIN
             s.declined_lost,
             s.cancelled,
             s.cancelled_lost,
-            COALESCE(l.dependents, (0)::bigint) AS dependents,
-            COALESCE(l.dependent_lost, (0)::bigint) AS dependent_lost
+            s.lapsed,
+            s.lapsed_lost,
+            s.fell_with_parent,
+            s.fell_lost,
+            s.others_lost,
+            (COALESCE(l.dependents, (0)::bigint) + s.fell_with_parent) AS dependents,
+            (COALESCE(l.dependent_lost, (0)::bigint) + s.fell_lost) AS dependent_lost,
+            (((((s.declined_lost + s.cancelled_lost) + s.lapsed_lost) + s.others_lost) + s.fell_lost) + COALESCE(l.dependent_lost, (0)::bigint)) AS all_lost
            FROM (sums s
              LEFT JOIN lost l ON (((l.batch_id = s.batch_id) AND (l.currency = s.currency) AND (l.storefront = s.storefront) AND (l.period = s.period))))
         )
@@ -2620,8 +2737,11 @@ BEGIN
     g.cancelled_lost AS cancelled_lost_per_period_milliunits,
     g.dependents AS dependents_cancelled,
     g.dependent_lost AS dependent_lost_per_period_milliunits,
-    ((g.declined_lost + g.cancelled_lost) + g.dependent_lost) AS lost_per_period_milliunits,
-    (round((((((g.declined_lost + g.cancelled_lost) + g.dependent_lost))::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS lost_per_month_milliunits
+    g.all_lost AS lost_per_period_milliunits,
+    (round((((g.all_lost)::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS lost_per_month_milliunits,
+    g.lapsed,
+    g.lapsed_lost AS lapsed_lost_per_period_milliunits,
+    g.others_lost AS other_items_lost_per_period_milliunits
    FROM ((groups g
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = g.batch_id)))
      LEFT JOIN factors f ON ((f.period = g.period)))
@@ -2820,6 +2940,7 @@ DECLARE
     v_stray bigint;
     v_line bigint;
     v_held_out bigint;
+    v_recorded_at timestamptz;
     v_exceeded text[];
     v_first text;
     v_fault text;
@@ -2883,11 +3004,17 @@ BEGIN
     END IF;
     SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
         FROM first_approvals WHERE batch_id = p_batch_id;
+    PERFORM keep_batch(p_batch_id);
     UPDATE batches SET state = 'approved', decided_by = session_user, decided_at = p_at,
             next_release_at = wave_release_at(waves -> 0, p_at)
         WHERE batch_id = p_batch_id RETURNING * INTO v_batch;
+    IF v_batch.holdout_basis_points > 0 THEN
+        SELECT keep_changes(array_agg(original_transaction_id), array_agg(change_id)) INTO v_recorded_at FROM price_changes
+            WHERE batch_id = p_batch_id AND state = 'awaiting_approval' AND is_held_out;
+    END IF;
     WITH held_out AS (
-        UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at, reason = 'held_out'
+        UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at, reason = 'held_out',
+                recorded_at = v_recorded_at
             WHERE v_batch.holdout_basis_points > 0 AND batch_id = p_batch_id AND state = 'awaiting_approval'
                 AND is_held_out
             RETURNING original_transaction_id, bucket, change_id
@@ -3102,6 +3229,9 @@ CREATE FUNCTION repricer.begin_catch_up(p_since timestamp with time zone, p_from
     AS $$
 DECLARE
     v_changes bigint;
+    v_ids text[];
+    v_change_ids uuid[];
+    v_recorded_at timestamptz;
 BEGIN
     UPDATE service_controls SET catch_up_since = least(catch_up_since, p_since),
         catch_up_from = greatest(catch_up_from, p_from), catch_up_by = CASE WHEN p_by_person THEN session_user ELSE catch_up_by END,
@@ -3114,12 +3244,16 @@ BEGIN
             OR EXISTS (SELECT FROM store_calls r
                 WHERE r.subject = s.original_transaction_id AND r.bucket = s.bucket AND r.settled_at IS NULL)
         ORDER BY s.bucket, s.original_transaction_id FOR UPDATE;
-    UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, p_since)
-        FROM batches b
-        WHERE b.batch_id = c.batch_id AND b.state <> 'rejected'
+    SELECT array_agg(c.original_transaction_id), array_agg(c.change_id) INTO v_ids, v_change_ids
+        FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
+        WHERE b.state <> 'rejected'
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since)
             AND (c.doubtful_since IS NULL OR c.doubtful_since > p_since);
+    v_recorded_at := keep_changes(v_ids, v_change_ids);
+    UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, p_since), recorded_at = v_recorded_at
+        FROM unnest(v_ids, v_change_ids) AS t (id, change_id)
+        WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id AND c.bucket = bucket_of(t.id);
     -- Those that are followed already, too: who recovers once more is told the same as the first time.
     SELECT count(*) INTO v_changes FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
         WHERE b.state <> 'rejected' AND c.doubtful_since <= p_since
@@ -3204,7 +3338,11 @@ CREATE FUNCTION repricer.change_tallies_at(p_at timestamp with time zone) RETURN
     t.old_per_period,
     t.new_per_period,
     t.declined_lost,
-    t.cancelled_lost
+    t.cancelled_lost,
+    t.fell_with_parent,
+    t.fell_lost,
+    t.lapsed_lost,
+    t.others_lost
    FROM repricer.figure_tallies_at(p_at) t
 UNION ALL
  SELECT u.batch_id,
@@ -3232,7 +3370,11 @@ UNION ALL
     u.old_per_period,
     u.new_per_period,
     u.declined_lost,
-    u.cancelled_lost
+    u.cancelled_lost,
+    u.fell_with_parent,
+    u.fell_lost,
+    u.lapsed_lost,
+    u.others_lost
    FROM repricer.untallied_changes_at(p_at) u
 $$;
 
@@ -3273,6 +3415,7 @@ CREATE FUNCTION repricer.close_change(p_change_id uuid, p_at timestamp with time
 DECLARE
     v_change price_changes;
     v_subscription subscriptions;
+    v_recorded_at timestamptz;
     v_price bigint;
 BEGIN
     PERFORM require_pricing();
@@ -3307,8 +3450,9 @@ BEGIN
         RAISE EXCEPTION 'the App Store shows the price of change %: it may still take effect; undo takes it back',
             p_change_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
+    v_recorded_at := keep_changes(ARRAY[v_change.original_transaction_id], ARRAY[p_change_id]);
     UPDATE price_changes SET state = 'invalidated', reason = 'closed', ended_at = p_at, state_since = p_at,
-            doubtful_since = p_at
+            doubtful_since = p_at, recorded_at = v_recorded_at
         WHERE original_transaction_id = v_change.original_transaction_id AND bucket = v_change.bucket
             AND change_id = p_change_id;
     DELETE FROM dependency_roles WHERE original_transaction_id = v_change.original_transaction_id
@@ -3651,12 +3795,14 @@ CREATE FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zo
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 BEGIN
-    UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = session_user, paused_at = p_at,
-            paused_reason = p_reason
-        WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused;
+    PERFORM FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    PERFORM keep_batch(p_batch_id);
+    UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = session_user, paused_at = p_at,
+            paused_reason = p_reason
+        WHERE batch_id = p_batch_id;
     PERFORM note_put_back('price_change', p_batch_id, p_by, p_from);
     PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
         json_build_object('by', p_by, 'reason', p_reason, 'details', p_details));
@@ -3801,47 +3947,44 @@ SELECT p_basis_points > 0 AND ('x' || left(encode(
     * 10000 < p_basis_points * 4294967296
 $$;
 
-CREATE FUNCTION repricer.keep_batch() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
+CREATE FUNCTION repricer.keep_batch(p_batch_id uuid) RETURNS void
+    LANGUAGE plpgsql
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 BEGIN
-    INSERT INTO batch_versions VALUES (OLD.batch_id, recording_instant(), OLD.state, OLD.decided_by, OLD.decided_at,
-        OLD.decision_reason, OLD.is_paused, OLD.paused_reason) ON CONFLICT DO NOTHING;
-    RETURN NULL;
+    INSERT INTO batch_versions
+        SELECT batch_id, recording_instant(), state, decided_by, decided_at, decision_reason, is_paused, paused_reason
+        FROM batches WHERE batch_id = p_batch_id
+        -- Twice within a microsecond: nobody saw what it was between.
+        ON CONFLICT DO NOTHING;
 END
 $$;
 
-CREATE FUNCTION repricer.keep_price_change() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
+CREATE FUNCTION repricer.keep_changes(p_ids text[], p_change_ids uuid[]) RETURNS timestamp with time zone
+    LANGUAGE plpgsql
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
-BEGIN
-    INSERT INTO price_change_versions VALUES (
-        OLD.original_transaction_id, OLD.bucket, OLD.change_id, recording_instant(), OLD.current_sku, OLD.former_skus,
-        OLD.current_dependent_skus, OLD.send_after, OLD.send_by, OLD.due_effective_at, OLD.planned_effective_at,
-        OLD.moved_before_call, OLD.moved_since_call, OLD.request_reference_id, OLD.state, OLD.state_since, OLD.reason,
-        OLD.doubtful_since, OLD.sent_at, OLD.scheduled_at, OLD.consent_asked_at, OLD.accepted_at, OLD.acceptance,
-        OLD.effective_at, OLD.ended_at)
-    -- Twice within a microsecond: nobody saw what it was between.
-    ON CONFLICT DO NOTHING;
-    RETURN NULL;
-END
-$$;
-
-CREATE FUNCTION repricer.keep_whole_row() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $_$
 DECLARE
     v_at timestamptz := recording_instant();
 BEGIN
-    EXECUTE format('INSERT INTO %I SELECT ($1).*, $2 ON CONFLICT DO NOTHING', TG_ARGV[0]) USING OLD, v_at;
-    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
-    NEW.recorded_at := v_at;
-    RETURN NEW;
+    INSERT INTO price_change_versions (original_transaction_id, bucket, change_id, recorded_at, recorded_until,
+            claim_recorded_at, current_sku, former_skus, current_dependent_skus, send_after, send_by, due_effective_at,
+            planned_effective_at, moved_before_call, moved_since_call, request_reference_id, state, state_since, reason,
+            doubtful_since, sent_at, scheduled_at, consent_asked_at, accepted_at, acceptance, effective_at, ended_at,
+            is_leaving)
+        SELECT c.original_transaction_id, c.bucket, c.change_id, c.recorded_at, v_at,
+            c.claim_recorded_at, c.current_sku, c.former_skus, c.current_dependent_skus, c.send_after, c.send_by, c.due_effective_at,
+            c.planned_effective_at, c.moved_before_call, c.moved_since_call, c.request_reference_id, c.state, c.state_since, c.reason,
+            c.doubtful_since, c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.acceptance, c.effective_at, c.ended_at,
+            c.is_leaving
+        FROM unnest(p_ids, p_change_ids) AS t (id, change_id)
+        JOIN price_changes c ON c.original_transaction_id = t.id AND c.change_id = t.change_id
+            AND c.bucket = bucket_of(t.id)
+        ON CONFLICT DO NOTHING;
+    INSERT INTO stale_figures SELECT DISTINCT id, bucket_of(id) FROM unnest(p_ids) AS id;
+    RETURN v_at;
 END
-$_$;
+$$;
 
 CREATE FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) RETURNS TABLE(now_micros bigint, slots bigint[], next_micros bigint, blocked_until timestamp with time zone)
     LANGUAGE plpgsql
@@ -3948,8 +4091,26 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
     COALESCE(r.old_total_milliunits, (0)::bigint) AS old_total_milliunits,
     COALESCE(r.new_total_milliunits, (0)::bigint) AS new_total_milliunits,
     c.stage,
-    (c.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AS is_final
-   FROM (repricer.price_changes_at(p_at) c
+    (c.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AS is_final,
+    c.is_leaving,
+    (COALESCE(c.consent_asked_at, c.accepted_at) IS NOT NULL) AS is_told,
+    ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text])) AND COALESCE((c.reason = 'parent_declined'::text), false)) AS fell_with_parent,
+    COALESCE(o.lost_milliunits, (0)::bigint) AS others_lost_milliunits
+   FROM ((repricer.price_changes_at(p_at) c
+     LEFT JOIN LATERAL ( SELECT (sum((l.price_milliunits * l.quantity)))::bigint AS lost_milliunits
+           FROM ( SELECT DISTINCT ON (h.sku) h.sku,
+                    h.price_milliunits,
+                    h.quantity,
+                    h.purchased_at,
+                    h.expires_at
+                   FROM repricer.charges_at(p_at) h
+                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (h.sku <> c.sku) AND (h.sku IS DISTINCT FROM c.current_sku) AND ((c.former_skus IS NULL) OR (h.sku <> ALL (c.former_skus))))
+                  ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
+          WHERE ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (c.undoes_change_id IS NULL) AND ((l.expires_at + ((l.expires_at - l.purchased_at) / (2)::double precision)) > c.ended_at) AND (EXISTS ( SELECT
+                   FROM repricer.subscription_events_at(p_at) e
+                  WHERE ((e.original_transaction_id = c.original_transaction_id) AND (e.type = 'EXPIRED'::text) AND (e.subtype = 'PRICE_INCREASE'::text) AND ((e.signed_at >= (c.ended_at - 'P1D'::interval)) AND (e.signed_at <= (c.ended_at + 'P1D'::interval)))))) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes_at(p_at) n
+                  WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.undoes_change_id IS NULL) AND (((n.state = 'declined'::text) AND ((l.sku = ANY (COALESCE(n.current_dependent_skus, n.dependent_skus))) OR ((n.change_id < c.change_id) AND (n.reason IS DISTINCT FROM 'parent_declined'::text) AND (n.ended_at > (c.ended_at - 'P1D'::interval))))) OR (((l.sku = n.sku) OR (l.sku = n.current_sku)) AND ((n.state = 'declined'::text) OR (n.reason = 'parent_declined'::text) OR ((n.state = 'cancelled'::text) AND (n.direction = 'increase'::text) AND (COALESCE(n.consent_asked_at, n.accepted_at) IS NOT NULL))))))))))) o ON ((c.state = 'declined'::text)))
      LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
             min(h.purchased_at) AS first_at,
             (sum(h.old_price_milliunits))::bigint AS old_total_milliunits,
@@ -4016,24 +4177,6 @@ CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time z
 BEGIN
     PERFORM FROM batches WHERE batch_id = p_batch_id AND is_paused AND probe_at <= p_now FOR UPDATE SKIP LOCKED;
     RETURN FOUND;
-END
-$$;
-
-CREATE FUNCTION repricer.mark_figures() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-BEGIN
-    -- What nothing is kept of has its mark already, or is counted from the facts.
-    IF TG_OP = 'DELETE' THEN
-        NEW := OLD;
-    END IF;
-    IF TG_ARGV[0] = 'final' OR EXISTS (
-        SELECT FROM change_figures f WHERE f.original_transaction_id = NEW.original_transaction_id)
-    THEN
-        INSERT INTO stale_figures VALUES (NEW.original_transaction_id, NEW.bucket);
-    END IF;
-    RETURN NULL;
 END
 $$;
 
@@ -4342,19 +4485,22 @@ SELECT c.original_transaction_id,
     c.parks,
     c.stale_tokens,
     c.next_attempt_at,
-    CASE WHEN NOT k.is_early THEN CASE WHEN v.state IS NULL THEN c.request_reference_id ELSE v.request_reference_id END END,
+    CASE WHEN NOT k.is_unsent THEN CASE WHEN v.state IS NULL THEN c.request_reference_id ELSE v.request_reference_id END END,
     k.state,
     CASE k.state WHEN 'sending' THEN 'queued' ELSE k.state END,
     k.state_since,
     CASE WHEN v.state IS NULL THEN c.reason ELSE v.reason END,
     CASE WHEN v.state IS NULL THEN c.doubtful_since ELSE v.doubtful_since END,
-    CASE WHEN NOT k.is_early THEN CASE WHEN v.state IS NULL THEN c.sent_at ELSE v.sent_at END END,
-    CASE WHEN v.state IS NULL THEN c.scheduled_at ELSE v.scheduled_at END,
+    CASE WHEN NOT k.is_unsent THEN CASE WHEN v.state IS NULL THEN c.sent_at ELSE v.sent_at END END,
+    CASE WHEN NOT k.is_later THEN CASE WHEN v.state IS NULL THEN c.scheduled_at ELSE v.scheduled_at END END,
     CASE WHEN v.state IS NULL THEN c.consent_asked_at ELSE v.consent_asked_at END,
     CASE WHEN v.state IS NULL THEN c.accepted_at ELSE v.accepted_at END,
     CASE WHEN v.state IS NULL THEN c.acceptance ELSE v.acceptance END,
     CASE WHEN v.state IS NULL THEN c.effective_at ELSE v.effective_at END,
-    CASE WHEN v.state IS NULL THEN c.ended_at ELSE v.ended_at END
+    CASE WHEN v.state IS NULL THEN c.ended_at ELSE v.ended_at END,
+    CASE WHEN v.state IS NULL THEN c.is_leaving ELSE v.is_leaving END,
+    CASE WHEN v.state IS NULL THEN c.recorded_at ELSE v.recorded_at END,
+    CASE WHEN v.state IS NULL THEN c.claim_recorded_at ELSE v.claim_recorded_at END
 FROM repricer.price_changes c
 JOIN repricer.batches b ON b.batch_id = c.batch_id AND b.submitted_at <= p_at
 LEFT JOIN LATERAL (
@@ -4362,16 +4508,24 @@ LEFT JOIN LATERAL (
     WHERE p.original_transaction_id = c.original_transaction_id AND p.change_id = c.change_id AND p.recorded_until > p_at
     ORDER BY p.recorded_until LIMIT 1) v ON true
 CROSS JOIN LATERAL (
-    -- Before its first call, and before its approval.
-    SELECT coalesce(v.state, c.state) = 'sending' AND coalesce(v.state_since, c.state_since) > p_at AS is_early
+    -- Recorded later than the instant: then it was called, or not even that.
+    SELECT coalesce(CASE WHEN v.state IS NULL THEN c.recorded_at ELSE v.recorded_at END > p_at, false) AS is_later,
+        coalesce(CASE WHEN v.state IS NULL THEN c.claim_recorded_at ELSE v.claim_recorded_at END <= p_at, false) AS was_claimed
 ) e
 CROSS JOIN LATERAL (
-    SELECT e.is_early,
-        CASE WHEN coalesce(v.state, c.state) IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
-            THEN 'awaiting_approval' WHEN e.is_early THEN 'queued' ELSE coalesce(v.state, c.state) END AS state,
-        CASE WHEN coalesce(v.state, c.state) IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
-            THEN b.submitted_at WHEN e.is_early THEN b.decided_at ELSE coalesce(v.state_since, c.state_since) END
-            AS state_since
+    SELECT e.is_later, e.is_later AND NOT e.was_claimed AS is_unsent,
+        CASE WHEN e.is_later THEN CASE WHEN e.was_claimed THEN 'sending' ELSE 'queued' END ELSE coalesce(v.state, c.state) END
+            AS last_state
+) l
+CROSS JOIN LATERAL (
+    -- And before its approval.
+    SELECT l.is_later, l.is_unsent,
+        CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
+            THEN 'awaiting_approval' ELSE l.last_state END AS state,
+        CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true) THEN b.submitted_at
+            WHEN l.is_unsent THEN b.decided_at
+            WHEN l.is_later THEN CASE WHEN v.state IS NULL THEN c.sent_at ELSE v.sent_at END
+            ELSE coalesce(v.state_since, c.state_since) END AS state_since
 ) k
 $$;
 
@@ -4448,15 +4602,18 @@ CREATE FUNCTION repricer.put_back_cancellations(p_halt repricer.put_backs, p_now
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 WITH met AS (
-    SELECT d.original_transaction_id, d.bucket, d.change_id, d.dependent_sku
+    SELECT d.*, recording_instant() AS at
     FROM dependent_cancellations d
     JOIN subscriptions s ON s.original_transaction_id = d.original_transaction_id AND s.bucket = d.bucket
     WHERE d.state = 'discrepancy' AND starts_with(d.detail, 'Cancel a Subscription was refused with ')
         AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
         AND d.settled_at >= p_halt.ended_from - interval '1 minute'
     ORDER BY d.bucket, d.original_transaction_id LIMIT p_limit FOR UPDATE OF s, d SKIP LOCKED
+), former AS (
+    INSERT INTO dependent_cancellation_versions SELECT met.* FROM met ON CONFLICT DO NOTHING
 ), moved AS (
-    UPDATE dependent_cancellations d SET state = 'requested', settled_at = NULL, settled_by_evidence = NULL,
+    UPDATE dependent_cancellations d SET recorded_at = met.at, state = 'requested', settled_at = NULL,
+        settled_by_evidence = NULL,
         cancel_reference_id = NULL, next_check_at = p_now,
         detail = substr(d.detail, length('Cancel a Subscription was refused with ') + 1) || ' (put back: others were refused alike)',
         checks = 0
@@ -4468,56 +4625,70 @@ SELECT count(*) FROM moved
 $$;
 
 CREATE FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer) RETURNS bigint
-    LANGUAGE sql SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
-WITH met AS (
-    SELECT c.original_transaction_id, c.bucket, c.change_id
-    FROM batches b
-    JOIN price_changes c ON c.batch_id = b.batch_id AND c.stage = 'rejected'
-    JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
-    WHERE b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
-        AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
-        AND (c.ended_at >= p_halt.ended_from OR c.ended_at >= p_halt.ended_from - interval '1 minute'
-            AND starts_with(c.reason, p_halt.code || ' '))
-        AND NOT EXISTS (
-            SELECT FROM price_changes o
-            WHERE o.original_transaction_id = c.original_transaction_id AND o.bucket = c.bucket
-                AND o.change_id <> c.change_id AND o.ended_at IS NULL
-                AND (coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku) AND c.undoes_change_id IS NULL
-                        AND o.undoes_change_id IS NULL
-                    OR o.undoes_change_id = c.undoes_change_id))
-        AND NOT EXISTS (
-            SELECT FROM dependency_roles r
-            WHERE r.original_transaction_id = c.original_transaction_id AND r.bucket = c.bucket
-                AND c.dependent_skus <> '{}' AND r.sku = ANY (
-                    coalesce(c.current_dependent_skus, c.dependent_skus) || coalesce(c.current_sku, c.sku)))
-    ORDER BY c.bucket, c.original_transaction_id, c.change_id LIMIT p_limit
-    -- Who has locked the subscription writes it just now; the next look finds it free.
-    FOR UPDATE OF s, c SKIP LOCKED
-), moved AS (
-    UPDATE price_changes c SET state = 'queued', ended_at = NULL, sent_at = NULL, state_since = p_at,
-        next_attempt_at = p_now
-    FROM met WHERE c.original_transaction_id = met.original_transaction_id AND c.change_id = met.change_id
-        AND c.bucket = met.bucket AND c.state = 'rejected'
-    RETURNING c.*
-), roles AS (
-    INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
-    SELECT m.original_transaction_id, m.bucket, part.sku, part.role, m.change_id
-    FROM moved m CROSS JOIN LATERAL (
-        SELECT coalesce(m.current_sku, m.sku), 'parent'
-        UNION ALL SELECT unnest(coalesce(m.current_dependent_skus, m.dependent_skus)), 'dependent'
-    ) AS part (sku, role)
-    WHERE m.dependent_skus <> '{}'
-    ON CONFLICT DO NOTHING
-), told AS (
-    INSERT INTO price_change_history
-        (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-    SELECT original_transaction_id, bucket, change_id, p_at, state, 'judgement', 'halt ' || p_halt.put_back_id,
-        'put back, others were refused alike: ' || reason
-    FROM moved ON CONFLICT DO NOTHING
-)
-SELECT count(*) FROM moved
+DECLARE
+    v_ids text[];
+    v_changes uuid[];
+    v_recorded_at timestamptz;
+    v_rows bigint;
+BEGIN
+    SELECT array_agg(met.original_transaction_id), array_agg(met.change_id) INTO v_ids, v_changes FROM (
+        SELECT c.original_transaction_id, c.change_id
+        FROM batches b
+        JOIN price_changes c ON c.batch_id = b.batch_id AND c.stage = 'rejected'
+        JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
+        WHERE b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
+            AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
+            AND (c.ended_at >= p_halt.ended_from OR c.ended_at >= p_halt.ended_from - interval '1 minute'
+                AND starts_with(c.reason, p_halt.code || ' '))
+            AND NOT EXISTS (
+                SELECT FROM price_changes o
+                WHERE o.original_transaction_id = c.original_transaction_id AND o.bucket = c.bucket
+                    AND o.change_id <> c.change_id AND o.ended_at IS NULL
+                    AND (coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku) AND c.undoes_change_id IS NULL
+                            AND o.undoes_change_id IS NULL
+                        OR o.undoes_change_id = c.undoes_change_id))
+            AND NOT EXISTS (
+                SELECT FROM dependency_roles r
+                WHERE r.original_transaction_id = c.original_transaction_id AND r.bucket = c.bucket
+                    AND c.dependent_skus <> '{}' AND r.sku = ANY (
+                        coalesce(c.current_dependent_skus, c.dependent_skus) || coalesce(c.current_sku, c.sku)))
+        ORDER BY c.bucket, c.original_transaction_id, c.change_id LIMIT p_limit
+        -- Who has locked the subscription writes it just now; the next look finds it free.
+        FOR UPDATE OF s, c SKIP LOCKED
+    ) met;
+    IF v_ids IS NULL THEN
+        RETURN 0;
+    END IF;
+    v_recorded_at := keep_changes(v_ids, v_changes);
+    WITH moved AS (
+        UPDATE price_changes c SET state = 'queued', ended_at = NULL, sent_at = NULL, state_since = p_at,
+            next_attempt_at = p_now, recorded_at = v_recorded_at
+        FROM unnest(v_ids, v_changes) AS met (id, change_id)
+        WHERE c.original_transaction_id = met.id AND c.change_id = met.change_id
+            AND c.bucket = bucket_of(met.id) AND c.state = 'rejected'
+        RETURNING c.*
+    ), roles AS (
+        INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
+        SELECT m.original_transaction_id, m.bucket, part.sku, part.role, m.change_id
+        FROM moved m CROSS JOIN LATERAL (
+            SELECT coalesce(m.current_sku, m.sku), 'parent'
+            UNION ALL SELECT unnest(coalesce(m.current_dependent_skus, m.dependent_skus)), 'dependent'
+        ) AS part (sku, role)
+        WHERE m.dependent_skus <> '{}'
+        ON CONFLICT DO NOTHING
+    ), told AS (
+        INSERT INTO price_change_history
+            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+        SELECT original_transaction_id, bucket, change_id, p_at, state, 'judgement', 'halt ' || p_halt.put_back_id,
+            'put back, others were refused alike: ' || reason
+        FROM moved ON CONFLICT DO NOTHING
+    )
+    SELECT count(*) INTO v_rows FROM moved;
+    RETURN v_rows;
+END
 $$;
 
 CREATE FUNCTION repricer.put_back_extensions(p_halt repricer.put_backs, p_now timestamp with time zone, p_limit integer) RETURNS bigint
@@ -4654,6 +4825,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    PERFORM keep_batch(p_batch_id);
     UPDATE batches SET is_paused = false, halted_by = NULL, probe_at = NULL, probe_answer = NULL, paused_by = NULL,
             paused_at = NULL, paused_reason = NULL
         WHERE batch_id = p_batch_id;
@@ -4945,6 +5117,12 @@ BEGIN
         RAISE EXCEPTION 'the instant % lies ahead of the database''s clock (%)', p_at, recording_instant()
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    IF pg_is_in_recovery() AND p_at > coalesce(pg_last_xact_replay_timestamp(), '-infinity')
+        AND NOT EXISTS (SELECT FROM service_controls WHERE clock_rate IS NOT NULL)
+    THEN
+        RAISE EXCEPTION 'this standby has replayed what was committed until %, and does not know what was known at % yet',
+            pg_last_xact_replay_timestamp(), p_at USING ERRCODE = 'invalid_parameter_value';
+    END IF;
 END
 $$;
 
@@ -5145,6 +5323,7 @@ BEGIN
             RAISE EXCEPTION 'batch % is %, nothing of it is sent any more', p_batch_id, v_batch.state
                 USING ERRCODE = 'object_not_in_prerequisite_state';
         END IF;
+        PERFORM keep_batch(p_batch_id);
         UPDATE batches SET is_paused = p_is_paused,
                 paused_by = CASE WHEN p_is_paused THEN session_user END,
                 paused_at = CASE WHEN p_is_paused THEN p_at END,
@@ -5285,7 +5464,8 @@ BEGIN
             sum(u.sent), sum(u.asked_for_consent), sum(u.consented), sum(u.informed), sum(u.effective),
             sum(u.declined), sum(u.cancelled), sum(u.lapsed), sum(u.other), sum(u.uncharged), sum(u.charged_changes),
             sum(u.charged_renewals), sum(u.old_total), sum(u.new_total), sum(u.old_per_period), sum(u.new_per_period),
-            sum(u.declined_lost), sum(u.cancelled_lost)
+            sum(u.declined_lost), sum(u.cancelled_lost), sum(u.fell_with_parent), sum(u.fell_lost), sum(u.lapsed_lost),
+            sum(u.others_lost)
         FROM untallied_changes u WHERE u.original_transaction_id = ANY (v_ids) AND u.is_final
         GROUP BY 1, 2, 3, 4, 5, 6, 7
         ON CONFLICT ON CONSTRAINT figure_tallies_pkey DO UPDATE SET
@@ -5301,7 +5481,9 @@ BEGIN
             old_per_period = t.old_per_period + EXCLUDED.old_per_period,
             new_per_period = t.new_per_period + EXCLUDED.new_per_period,
             declined_lost = t.declined_lost + EXCLUDED.declined_lost,
-            cancelled_lost = t.cancelled_lost + EXCLUDED.cancelled_lost;
+            cancelled_lost = t.cancelled_lost + EXCLUDED.cancelled_lost,
+            fell_with_parent = t.fell_with_parent + EXCLUDED.fell_with_parent, fell_lost = t.fell_lost + EXCLUDED.fell_lost,
+            lapsed_lost = t.lapsed_lost + EXCLUDED.lapsed_lost, others_lost = t.others_lost + EXCLUDED.others_lost;
     DELETE FROM change_figures f WHERE f.original_transaction_id = ANY (v_ids);
     DELETE FROM kept_exceptions k WHERE k.original_transaction_id = ANY (v_ids);
     INSERT INTO change_figures
@@ -5309,7 +5491,7 @@ BEGIN
             f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent,
             f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
             f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
-            f.new_total_milliunits
+            f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits
         FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
     INSERT INTO kept_exceptions
         SELECT x.original_transaction_id, x.bucket, x.change_id, x.batch_id, x.transaction_id, x.sku, x.exception,
@@ -5440,11 +5622,11 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
             ELSE (0)::bigint
         END AS effective,
         CASE
-            WHEN (f.state = 'declined'::text) THEN f.weight
+            WHEN ((f.state = 'declined'::text) AND (NOT f.fell_with_parent)) THEN f.weight
             ELSE (0)::bigint
         END AS declined,
         CASE
-            WHEN (f.state = 'cancelled'::text) THEN f.weight
+            WHEN ((f.state = 'cancelled'::text) AND (NOT f.fell_with_parent)) THEN f.weight
             ELSE (0)::bigint
         END AS cancelled,
         CASE
@@ -5467,21 +5649,34 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
     (f.weight * f.old_total_milliunits) AS old_total,
     (f.weight * f.new_total_milliunits) AS new_total,
         CASE
-            WHEN (f.renewals > 0) THEN (f.weight * f.current_price_milliunits)
+            WHEN ((f.renewals > 0) AND (NOT f.is_leaving)) THEN (f.weight * f.current_price_milliunits)
             ELSE (0)::bigint
         END AS old_per_period,
         CASE
-            WHEN (f.renewals > 0) THEN (f.weight * f.new_price_milliunits)
+            WHEN ((f.renewals > 0) AND (NOT f.is_leaving)) THEN (f.weight * f.new_price_milliunits)
             ELSE (0)::bigint
         END AS new_per_period,
         CASE
-            WHEN (f.state = 'declined'::text) THEN (f.weight * f.current_price_milliunits)
+            WHEN ((f.state = 'declined'::text) AND (NOT f.fell_with_parent)) THEN (f.weight * f.current_price_milliunits)
             ELSE (0)::bigint
         END AS declined_lost,
         CASE
-            WHEN (f.state = 'cancelled'::text) THEN (f.weight * f.current_price_milliunits)
+            WHEN ((f.state = 'cancelled'::text) AND (NOT f.fell_with_parent) AND f.is_told AND (f.direction = 'increase'::text)) THEN (f.weight * f.current_price_milliunits)
             ELSE (0)::bigint
         END AS cancelled_lost,
+        CASE
+            WHEN f.fell_with_parent THEN f.weight
+            ELSE (0)::bigint
+        END AS fell_with_parent,
+        CASE
+            WHEN f.fell_with_parent THEN (f.weight * f.current_price_milliunits)
+            ELSE (0)::bigint
+        END AS fell_lost,
+        CASE
+            WHEN ((f.state = 'lapsed'::text) AND f.is_told AND (f.direction = 'increase'::text)) THEN (f.weight * f.current_price_milliunits)
+            ELSE (0)::bigint
+        END AS lapsed_lost,
+    (f.weight * f.others_lost_milliunits) AS others_lost,
     f.original_transaction_id,
     f.is_final
    FROM ( SELECT k.original_transaction_id,
@@ -5505,6 +5700,10 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
             k.first_at,
             k.old_total_milliunits,
             k.new_total_milliunits,
+            k.is_leaving,
+            k.is_told,
+            k.fell_with_parent,
+            k.others_lost_milliunits,
             ('-1'::integer)::bigint AS weight,
             true AS is_final
            FROM repricer.change_figures_at(p_at) k
@@ -5533,6 +5732,10 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
             l.first_at,
             l.old_total_milliunits,
             l.new_total_milliunits,
+            l.is_leaving,
+            l.is_told,
+            l.fell_with_parent,
+            l.others_lost_milliunits,
             1,
             l.is_final
            FROM repricer.live_change_figures_at(p_at) l) f
@@ -5564,6 +5767,7 @@ CREATE FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with tim
 DECLARE
     v_state text;
     v_rows bigint;
+    v_recorded_at timestamptz;
 BEGIN
     PERFORM require_pricing();
     p_at := decision_instant(p_at);
@@ -5588,9 +5792,11 @@ BEGIN
             SELECT c.original_transaction_id FROM price_changes c
             WHERE c.batch_id = p_batch_id AND c.stage IN ('awaiting_approval', 'queued', 'unknown'))
         ORDER BY s.bucket, s.original_transaction_id FOR UPDATE;
+    SELECT keep_changes(array_agg(original_transaction_id), array_agg(change_id)) INTO v_recorded_at FROM price_changes
+        WHERE batch_id = p_batch_id AND stage IN ('awaiting_approval', 'queued') AND state <> 'sending';
     WITH withdrawn AS (
         UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at,
-                reason = p_new_state
+                reason = p_new_state, recorded_at = v_recorded_at
             WHERE batch_id = p_batch_id AND stage IN ('awaiting_approval', 'queued') AND state <> 'sending'
             RETURNING original_transaction_id, bucket, change_id
     ), released AS (
@@ -5606,6 +5812,7 @@ BEGIN
             FROM withdrawn
     )
     SELECT count(*) INTO v_rows FROM withdrawn;
+    PERFORM keep_batch(p_batch_id);
     UPDATE batches SET state = p_new_state,
             decided_by = CASE WHEN p_new_state = 'rejected' THEN session_user ELSE decided_by END,
             decided_at = CASE WHEN p_new_state = 'rejected' THEN p_at ELSE decided_at END,
@@ -7096,7 +7303,9 @@ CREATE TABLE repricer.price_change_versions (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
     change_id uuid NOT NULL,
+    recorded_at timestamp with time zone,
     recorded_until timestamp with time zone NOT NULL,
+    claim_recorded_at timestamp with time zone,
     current_sku text,
     former_skus text[],
     current_dependent_skus text[],
@@ -7118,6 +7327,7 @@ CREATE TABLE repricer.price_change_versions (
     acceptance text,
     effective_at timestamp with time zone,
     ended_at timestamp with time zone,
+    is_leaving boolean NOT NULL,
     CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
@@ -7514,30 +7724,6 @@ CREATE TRIGGER audit_trail_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON re
 
 CREATE CONSTRAINT TRIGGER batches_are_finished AFTER INSERT OR UPDATE ON repricer.batches DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN ((new.state = 'submitting'::text)) EXECUTE FUNCTION repricer.refuse_unfinished_submission();
 
-CREATE TRIGGER batches_keep_versions AFTER UPDATE ON repricer.batches FOR EACH ROW WHEN (((old.state <> 'submitting'::text) AND ((((((old.state IS DISTINCT FROM new.state) OR (old.decided_by IS DISTINCT FROM new.decided_by)) OR (old.decided_at IS DISTINCT FROM new.decided_at)) OR (old.decision_reason IS DISTINCT FROM new.decision_reason)) OR (old.is_paused IS DISTINCT FROM new.is_paused)) OR (old.paused_reason IS DISTINCT FROM new.paused_reason)))) EXECUTE FUNCTION repricer.keep_batch();
-
-CREATE TRIGGER charges_keep_versions BEFORE DELETE OR UPDATE ON repricer.charges FOR EACH ROW EXECUTE FUNCTION repricer.keep_whole_row('charge_versions');
-
-CREATE TRIGGER charges_mark AFTER INSERT OR DELETE OR UPDATE ON repricer.charges FOR EACH ROW EXECUTE FUNCTION repricer.mark_figures('kept');
-
-CREATE TRIGGER dependent_cancellations_keep_versions BEFORE UPDATE ON repricer.dependent_cancellations FOR EACH ROW WHEN ((((((((((((((old.parent_sku IS DISTINCT FROM new.parent_sku) OR (old.cause IS DISTINCT FROM new.cause)) OR (old.is_cross_subscription IS DISTINCT FROM new.is_cross_subscription)) OR (old.target_transaction_id IS DISTINCT FROM new.target_transaction_id)) OR (old.cancel_reference_id IS DISTINCT FROM new.cancel_reference_id)) OR (old.state IS DISTINCT FROM new.state)) OR (old.price_milliunits IS DISTINCT FROM new.price_milliunits)) OR (old.currency IS DISTINCT FROM new.currency)) OR (old.requested_at IS DISTINCT FROM new.requested_at)) OR (old.requested_by_evidence IS DISTINCT FROM new.requested_by_evidence)) OR (old.settled_at IS DISTINCT FROM new.settled_at)) OR (old.settled_by_evidence IS DISTINCT FROM new.settled_by_evidence)) OR (old.detail IS DISTINCT FROM new.detail))) EXECUTE FUNCTION repricer.keep_whole_row('dependent_cancellation_versions');
-
-CREATE TRIGGER price_changes_keep_versions AFTER UPDATE ON repricer.price_changes FOR EACH ROW WHEN (((NOT ((old.state = 'awaiting_approval'::text) AND (new.state = 'queued'::text))) AND (NOT ((old.state = 'queued'::text) AND (new.state = 'sending'::text) AND (old.request_reference_id IS NULL) AND (old.reason IS NULL) AND (old.moved_since_call IS NULL))) AND (((((((((((((((((((((old.current_sku IS DISTINCT FROM new.current_sku) OR (old.former_skus IS DISTINCT FROM new.former_skus)) OR (old.current_dependent_skus IS DISTINCT FROM new.current_dependent_skus)) OR (old.send_after IS DISTINCT FROM new.send_after)) OR (old.send_by IS DISTINCT FROM new.send_by)) OR (old.due_effective_at IS DISTINCT FROM new.due_effective_at)) OR (old.planned_effective_at IS DISTINCT FROM new.planned_effective_at)) OR (old.moved_before_call IS DISTINCT FROM new.moved_before_call)) OR (old.moved_since_call IS DISTINCT FROM new.moved_since_call)) OR (old.request_reference_id IS DISTINCT FROM new.request_reference_id)) OR (old.state IS DISTINCT FROM new.state)) OR (old.state_since IS DISTINCT FROM new.state_since)) OR (old.reason IS DISTINCT FROM new.reason)) OR (old.doubtful_since IS DISTINCT FROM new.doubtful_since)) OR (old.sent_at IS DISTINCT FROM new.sent_at)) OR (old.scheduled_at IS DISTINCT FROM new.scheduled_at)) OR (old.consent_asked_at IS DISTINCT FROM new.consent_asked_at)) OR (old.accepted_at IS DISTINCT FROM new.accepted_at)) OR (old.acceptance IS DISTINCT FROM new.acceptance)) OR (old.effective_at IS DISTINCT FROM new.effective_at)) OR (old.ended_at IS DISTINCT FROM new.ended_at)))) EXECUTE FUNCTION repricer.keep_price_change();
-
-CREATE TRIGGER price_changes_mark_final AFTER UPDATE ON repricer.price_changes FOR EACH ROW WHEN (((new.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) OR (old.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))) EXECUTE FUNCTION repricer.mark_figures('final');
-
-CREATE TRIGGER price_changes_mark_inserted AFTER INSERT ON repricer.price_changes FOR EACH ROW WHEN ((new.state <> 'awaiting_approval'::text)) EXECUTE FUNCTION repricer.mark_figures('final');
-
-CREATE TRIGGER price_changes_mark_open AFTER UPDATE ON repricer.price_changes FOR EACH ROW WHEN (((new.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (old.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (((((old.current_sku IS DISTINCT FROM new.current_sku) OR (old.former_skus IS DISTINCT FROM new.former_skus)) OR (old.sent_at IS DISTINCT FROM new.sent_at)) OR (old.doubtful_since IS DISTINCT FROM new.doubtful_since)) OR (old.scheduled_at IS DISTINCT FROM new.scheduled_at)))) EXECUTE FUNCTION repricer.mark_figures('kept');
-
-CREATE TRIGGER subscription_events_keep_versions BEFORE DELETE OR UPDATE ON repricer.subscription_events FOR EACH ROW EXECUTE FUNCTION repricer.keep_whole_row('subscription_event_versions');
-
-CREATE TRIGGER subscription_events_mark AFTER INSERT OR DELETE OR UPDATE ON repricer.subscription_events FOR EACH ROW EXECUTE FUNCTION repricer.mark_figures('kept');
-
-CREATE TRIGGER subscriptions_mark AFTER UPDATE ON repricer.subscriptions FOR EACH ROW WHEN ((old.purchased_at IS DISTINCT FROM new.purchased_at)) EXECUTE FUNCTION repricer.mark_figures('kept');
-
-CREATE TRIGGER subscriptions_mark_inserted AFTER INSERT ON repricer.subscriptions FOR EACH ROW EXECUTE FUNCTION repricer.mark_figures('kept');
-
 ALTER TABLE ONLY repricer.always_consent_storefronts
     ADD CONSTRAINT always_consent_storefronts_import FOREIGN KEY (revision, imported_by, recorded_at) REFERENCES repricer.rule_imports(revision, imported_by, imported_at);
 
@@ -7675,6 +7861,12 @@ GRANT UPDATE(effective_at) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(ended_at) ON TABLE repricer.price_changes TO repricer_service;
 
+GRANT UPDATE(is_leaving) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(recorded_at) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(claim_recorded_at) ON TABLE repricer.price_changes TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.store_calls TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.store_calls TO repricer_service;
 
@@ -7705,7 +7897,7 @@ GRANT SELECT,INSERT,UPDATE ON TABLE repricer.subscriptions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.live_charge_exceptions TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.stale_figures TO repricer_service;
+GRANT SELECT,INSERT ON TABLE repricer.stale_figures TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.charge_exceptions TO repricer_service;
 
@@ -7948,11 +8140,9 @@ GRANT ALL ON FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, 
 
 REVOKE ALL ON FUNCTION repricer.is_held_out(p_content_sha256 text, p_original_transaction_id text, p_basis_points integer) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.keep_batch() FROM PUBLIC;
+REVOKE ALL ON FUNCTION repricer.keep_batch(p_batch_id uuid) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.keep_price_change() FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.keep_whole_row() FROM PUBLIC;
+REVOKE ALL ON FUNCTION repricer.keep_changes(p_ids text[], p_change_ids uuid[]) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) TO repricer_service;
@@ -7968,8 +8158,6 @@ REVOKE ALL ON FUNCTION repricer.live_charge_exceptions_at(p_at timestamp with ti
 
 REVOKE ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.mark_figures() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.money_entries_at(p_at timestamp with time zone) FROM PUBLIC;
 
@@ -8244,7 +8432,7 @@ GRANT SELECT ON TABLE repricer.batch_versions TO repricer_service;
 
 GRANT SELECT,UPDATE ON TABLE repricer.bucket_turns TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.charge_versions TO repricer_service;
+GRANT SELECT,INSERT ON TABLE repricer.charge_versions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.charged_changes TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.charged_changes TO repricer_service;
@@ -8261,7 +8449,7 @@ GRANT SELECT ON TABLE repricer.default_limits TO repricer_service;
 GRANT SELECT ON TABLE repricer.dependency_roles TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.dependency_roles TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.dependent_cancellation_versions TO repricer_service;
+GRANT SELECT,INSERT ON TABLE repricer.dependent_cancellation_versions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.dependent_claims TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.dependent_claims TO repricer_service;
@@ -8304,7 +8492,7 @@ GRANT SELECT,INSERT,DELETE ON TABLE repricer.outbox TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.price_change_history_default TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.price_change_versions TO repricer_service;
+GRANT SELECT,INSERT ON TABLE repricer.price_change_versions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.rate_limits TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.rate_limits TO repricer_service;
@@ -8321,7 +8509,7 @@ GRANT SELECT,INSERT,UPDATE ON TABLE repricer.service_leases TO repricer_service;
 GRANT SELECT ON TABLE repricer.status_checks TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.status_checks TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.subscription_event_versions TO repricer_service;
+GRANT SELECT,INSERT ON TABLE repricer.subscription_event_versions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.webhook_deliveries TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.webhook_deliveries TO repricer_service;

@@ -24,26 +24,39 @@ package enum CancelQueries {
         let ids = dependents.map(\.originalTransactionID)
         return """
             -- name: markCancelSent
-            WITH moved AS (
-                UPDATE repricer.dependent_cancellations d
-                SET state = 'cancel_sent', cancel_reference_id = \(uuid: call.callID), detail = NULL
-                FROM unnest(\(ids)::text[],
-                    \(uuids: dependents.map(\.changeID))::uuid[],
+            WITH named AS (
+                SELECT * FROM unnest(\(ids)::text[], \(uuids: dependents.map(\.changeID))::uuid[],
                     \(dependents.map(\.dependentSKU))::text[]) AS t (id, change_id, sku)
-                WHERE d.original_transaction_id = t.id AND d.change_id = t.change_id
-                    AND \(fragment: Bucket.isThat(of: ids, "d.bucket"))
-                    AND d.dependent_sku = t.sku AND d.state = 'requested'
+            ), \(fragment: VersionQueries.ofDependents("""
+                named t JOIN repricer.dependent_cancellations d ON \(fragment: isRequested(of: ids))
+                """)), moved AS (
+                UPDATE repricer.dependent_cancellations d
+                SET state = 'cancel_sent', cancel_reference_id = \(uuid: call.callID), detail = NULL,
+                    recorded_at = \(fragment: VersionQueries.now)
+                FROM named t WHERE \(fragment: isRequested(of: ids))
                 RETURNING d.*
             )
             \(fragment: OutboxQueries.tellDependents(of: ids))
             """
     }
 
+    private static func isRequested(of ids: [String]) -> SQL {
+        """
+        d.original_transaction_id = t.id AND d.change_id = t.change_id AND d.dependent_sku = t.sku
+            AND \(fragment: Bucket.isThat(of: ids, "d.bucket")) AND d.state = 'requested'
+        """
+    }
+
     private static func ofCall(_ call: StoreCall) -> SQL {
         """
-        original_transaction_id = ANY (\(call.parents)::text[])
-            AND \(fragment: Bucket.isThat(of: call.parents)) AND cancel_reference_id = \(uuid: call.callID) AND state = 'cancel_sent'
+        d.original_transaction_id = ANY (\(call.parents)::text[]) AND \(fragment: Bucket.isThat(of: call.parents, "d.bucket"))
+            AND d.cancel_reference_id = \(uuid: call.callID) AND d.state = 'cancel_sent'
         """
+    }
+
+    private static func former(of call: StoreCall) -> SQL {
+        VersionQueries.ofDependents(
+            "repricer.dependent_cancellations d WHERE \(fragment: ofCall(call))")
     }
 
     /// A statement shows that the subscription will not renew.
@@ -63,9 +76,9 @@ package enum CancelQueries {
     ) -> SQL {
         """
         -- name: settleCancelledDependents
-        WITH moved AS (
-            UPDATE repricer.dependent_cancellations
-            SET state = \(state), detail = \(detail), settled_at = \(timestamp: at),
+        WITH \(fragment: former(of: call)), moved AS (
+            UPDATE repricer.dependent_cancellations d
+            SET recorded_at = \(fragment: VersionQueries.now), state = \(state), detail = \(detail), settled_at = \(timestamp: at),
                 settled_by_evidence = \(evidenceID)
             WHERE \(fragment: ofCall(call))
             RETURNING *
@@ -80,9 +93,9 @@ package enum CancelQueries {
     ) -> SQL {
         """
         -- name: requeueDependents
-        WITH moved AS (
-            UPDATE repricer.dependent_cancellations
-            SET state = 'requested', detail = \(reason), cancel_reference_id = NULL,
+        WITH \(fragment: former(of: call)), moved AS (
+            UPDATE repricer.dependent_cancellations d
+            SET recorded_at = \(fragment: VersionQueries.now), state = 'requested', detail = \(reason), cancel_reference_id = NULL,
                 next_check_at = \(timestamp: nextCheckAt)::timestamptz
                     + \(fragment: isParked ? StoreCallQueries.furtherWait(after: call) : "interval '0'"),
                 checks = 0

@@ -79,9 +79,9 @@ package enum DependentQueries {
     package static func abandon(_ open: Open, detail: String, at: Int64) -> SQL {
         """
         -- name: abandonDependent
-        WITH moved AS (
-            UPDATE repricer.dependent_cancellations
-            SET state = 'discrepancy', detail = \(detail), settled_at = \(timestamp: at)
+        WITH \(fragment: former(open)), moved AS (
+            UPDATE repricer.dependent_cancellations d
+            SET recorded_at = \(fragment: VersionQueries.now), state = 'discrepancy', detail = \(detail), settled_at = \(timestamp: at)
             WHERE \(fragment: isRequested(open))
             RETURNING *
         )
@@ -91,11 +91,16 @@ package enum DependentQueries {
 
     private static func isRequested(_ open: Open) -> SQL {
         """
-        original_transaction_id = \(open.originalTransactionID)
-            AND \(fragment: Bucket.isThat(of: open.originalTransactionID))
-            AND change_id = \(uuid: open.changeID) AND dependent_sku = \(open.dependentSKU)
-            AND state = 'requested'
+        d.original_transaction_id = \(open.originalTransactionID)
+            AND \(fragment: Bucket.isThat(of: open.originalTransactionID, "d.bucket"))
+            AND d.change_id = \(uuid: open.changeID) AND d.dependent_sku = \(open.dependentSKU)
+            AND d.state = 'requested'
         """
+    }
+
+    private static func former(_ open: Open) -> SQL {
+        VersionQueries.ofDependents(
+            "repricer.dependent_cancellations d WHERE \(fragment: isRequested(open))")
     }
 
     // MARK: On another subscription
@@ -132,13 +137,19 @@ package enum DependentQueries {
     package static func place(
         _ open: Open, on target: String, price: Int64?, currency: String?
     ) -> SQL {
-        """
+        let isElsewhere: SQL = """
+            (d.target_transaction_id, d.price_milliunits, d.currency) IS DISTINCT FROM (\(target)::text,
+                coalesce(\(price)::bigint, d.price_milliunits), coalesce(\(currency)::text, d.currency))
+            """
+        return """
         -- name: placeDependent
-        UPDATE repricer.dependent_cancellations
-        SET target_transaction_id = \(target)::text,
-            price_milliunits = coalesce(\(price)::bigint, price_milliunits),
-            currency = coalesce(\(currency)::text, currency)
-        WHERE \(fragment: isRequested(open))
+        WITH \(fragment: VersionQueries.ofDependents("""
+            repricer.dependent_cancellations d WHERE \(fragment: isRequested(open)) AND \(fragment: isElsewhere)
+            """))
+        UPDATE repricer.dependent_cancellations d
+        SET target_transaction_id = \(target)::text, price_milliunits = coalesce(\(price)::bigint, d.price_milliunits),
+            currency = coalesce(\(currency)::text, d.currency), recorded_at = \(fragment: VersionQueries.now)
+        WHERE \(fragment: isRequested(open)) AND \(fragment: isElsewhere)
         """
     }
 
@@ -207,7 +218,7 @@ package enum DependentQueries {
         try !connection.query(
             """
             -- name: isStillRequested
-            SELECT 1 FROM repricer.dependent_cancellations WHERE \(fragment: isRequested(open))
+            SELECT 1 FROM repricer.dependent_cancellations d WHERE \(fragment: isRequested(open))
             """
         ).isEmpty
     }
@@ -247,7 +258,7 @@ package enum DependentQueries {
     package static func checkAgain(_ open: Open, at: Int64) -> SQL {
         """
         -- name: checkDependentAgain
-        UPDATE repricer.dependent_cancellations
+        UPDATE repricer.dependent_cancellations d
         SET next_check_at = \(timestamp: at), checks = greatest(checks - 1, 0)
         WHERE \(fragment: isRequested(open))
         """
@@ -259,9 +270,9 @@ package enum DependentQueries {
     ) -> SQL {
         """
         -- name: confirmDependent
-        WITH moved AS (
-            UPDATE repricer.dependent_cancellations
-            SET state = 'confirmed', detail = \(detail), settled_at = \(timestamp: at),
+        WITH \(fragment: former(open)), moved AS (
+            UPDATE repricer.dependent_cancellations d
+            SET recorded_at = \(fragment: VersionQueries.now), state = 'confirmed', detail = \(detail), settled_at = \(timestamp: at),
                 settled_by_evidence = \(evidenceID)
             WHERE \(fragment: isRequested(open))
             RETURNING *

@@ -38,7 +38,7 @@ package enum FoldQueries {
             accepted_at, acceptance, effective_at, ended_at, due_effective_at, state_since, sent_at, doubtful_since,
             planned_effective_at, called_renewal_at, moved_since_call, sku, dependent_skus, current_sku, current_dependent_skus,
             called_sku, called_dependent_skus, former_skus, current_price_milliunits,
-            new_price_milliunits, request_reference_id, undoes_change_id,
+            new_price_milliunits, request_reference_id, undoes_change_id, is_leaving,
             CASE WHEN cardinality(dependent_skus) > 0 THEN (
                 SELECT ARRAY(SELECT jsonb_array_elements_text(item -> 'dependentSKUs'))
                 FROM repricer.store_calls r, jsonb_array_elements(r.intent -> 'items') item
@@ -99,6 +99,7 @@ package enum FoldQueries {
         change.sentAt = sentAt
         change.calledRenewalAt = try row.instant("called_renewal_at")
         change.doubtfulSince = doubtfulSince
+        change.isLeaving = try row.bool("is_leaving")
         if !change.isClosed {
             change.callProgress = callProgress(
                 of: progress, sentAt: sentAt, doubtfulSince: doubtfulSince, plannedAt: plannedAt)

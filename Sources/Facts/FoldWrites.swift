@@ -16,6 +16,8 @@ package struct FoldWrites: Sendable {
     private var freed: [String] = []
     /// Those with a change whose call no statement answers.
     private var unanswered: [String] = []
+    /// Those of which reports keep figures, or are to.
+    private var figured: [String] = []
     /// Those with more to write than this.
     private var eventful: [SubscriptionFold] = []
 
@@ -25,11 +27,14 @@ package struct FoldWrites: Sendable {
         let id: String
         let change: TrackedChange
         let latest: Evidence?
+        /// What it was before is kept for reports of the past: it can't be told from what it is now.
+        let keepsFormer: Bool
 
-        init(_ id: String, _ change: TrackedChange, _ latest: Evidence?) {
+        init(_ id: String, _ change: TrackedChange, _ latest: Evidence?, keepsFormer: Bool) {
             self.id = id
             self.change = change
             self.latest = latest
+            self.keepsFormer = keepsFormer
         }
     }
     /// Of the newest statement: what a correction names.
@@ -42,12 +47,15 @@ package struct FoldWrites: Sendable {
         states.append(one.state)
         let latest = one.latest.map { (source: $0.source, id: $0.key.evidenceID) }
         for change in one.moved {
+            let moved = Moved(
+                id, change, latest, keepsFormer: !one.scheduled.contains(change.changeID))
             if change.progress.state.isFinal {
-                ended.append(Moved(id, change, latest))
+                ended.append(moved)
             } else {
-                open.append(Moved(id, change, latest))
+                open.append(moved)
             }
         }
+        if one.altersFigures { figured.append(id) }
         for line in one.transitions {
             if one.answered.contains(line.changeID) {
                 answers.append((id, line))
@@ -97,6 +105,7 @@ package struct FoldWrites: Sendable {
         }
         statements += ExtensionFoldQueries.save(eventful)
         if !freed.isEmpty { statements.append(Self.releaseRoles(freed)) }
+        if !figured.isEmpty { statements.append(VersionQueries.mark(figured)) }
         if !holdsCalls {
             if !touched.isEmpty {
                 statements.append(
@@ -116,22 +125,28 @@ package struct FoldWrites: Sendable {
     fileprivate static func yield(_ id: String, to reopened: TrackedChange, at: Instant?) -> SQL {
         """
         -- name: yieldToReopened
-        WITH moved AS (
-            UPDATE repricer.price_changes SET state = 'ineligible', reason = 'conflict_open_change',
+        WITH \(fragment: VersionQueries.ofChanges("repricer.price_changes c WHERE \(fragment: yields(id, to: reopened))")),
+        moved AS (
+            UPDATE repricer.price_changes c SET state = 'ineligible', reason = 'conflict_open_change',
                 ended_at = greatest(state_since, \(timestamp: at?.milliseconds)::timestamptz),
-                state_since = greatest(state_since, \(timestamp: at?.milliseconds)::timestamptz)
-            WHERE original_transaction_id = \(id) AND \(fragment: Bucket.isThat(of: id))
-                AND coalesce(current_sku, sku) = \(reopened.sku)
-                AND change_id <> \(uuid: reopened.changeID)
-                AND undoes_change_id IS NULL
-                AND state IN ('awaiting_approval', 'queued')
+                state_since = greatest(state_since, \(timestamp: at?.milliseconds)::timestamptz),
+                recorded_at = \(fragment: VersionQueries.now)
+            WHERE \(fragment: yields(id, to: reopened))
             RETURNING original_transaction_id, bucket, change_id, state, state_since, reason
-        )
+        ), \(fragment: VersionQueries.markMoved)
         INSERT INTO repricer.price_change_history
             (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
         SELECT original_transaction_id, bucket, change_id, state_since, state, 'judgement',
             \("reopened " + reopened.changeID)::text, reason
         FROM moved ON CONFLICT DO NOTHING
+        """
+    }
+
+    private static func yields(_ id: String, to reopened: TrackedChange) -> SQL {
+        """
+        c.original_transaction_id = \(id) AND \(fragment: Bucket.isThat(of: id, "c.bucket"))
+            AND coalesce(c.current_sku, c.sku) = \(reopened.sku) AND c.change_id <> \(uuid: reopened.changeID)
+            AND c.undoes_change_id IS NULL AND c.state IN ('awaiting_approval', 'queued')
         """
     }
 
@@ -151,10 +166,12 @@ package struct FoldWrites: Sendable {
     }
 
     private static func saveChanges(_ changes: [Moved]) -> SQL {
-        """
+        let kept = changes.filter(\.keepsFormer).map { (id: $0.id, changeID: $0.change.changeID) }
+        return """
         -- name: saveChanges
+        WITH \(fragment: VersionQueries.ofChanges(kept))
         UPDATE repricer.price_changes c SET
-            state = t.state, reason = t.reason, scheduled_at = t.scheduled_at,
+            recorded_at = \(fragment: VersionQueries.now), state = t.state, reason = t.reason, scheduled_at = t.scheduled_at,
             consent_asked_at = t.consent_asked_at, accepted_at = t.accepted_at,
             acceptance = t.acceptance, effective_at = t.effective_at, ended_at = t.ended_at,
             state_since = t.state_since, current_sku = nullif(t.current_sku, c.sku),
@@ -163,6 +180,7 @@ package struct FoldWrites: Sendable {
             planned_effective_at = CASE WHEN t.due_at IS DISTINCT FROM t.planned_at
                 THEN t.planned_at END,
             due_effective_at = coalesce(t.due_at, c.due_effective_at), moved_since_call = t.moved_since_call,
+            is_leaving = t.is_leaving,
             -- Applied after it was given up: that call is the one that Apple has.
             sent_at = CASE WHEN t.state IN ('awaiting_approval', 'queued', 'rejected', 'ineligible',
                     'missed', 'aborted') THEN c.sent_at
@@ -184,10 +202,11 @@ package struct FoldWrites: Sendable {
             \(texts: changes.sparseColumn { $0.change.formerSKUs.isEmpty ? nil : arrayText($0.change.formerSKUs) })::text[],
             \(timestamps: changes.sparseColumn { $0.change.progress.dueAt?.milliseconds })::timestamptz[],
             \(timestamps: changes.sparseColumn { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[],
-            \(texts: changes.sparseColumn { $0.change.progress.slip?.rawValue })::text[]
+            \(texts: changes.sparseColumn { $0.change.progress.slip?.rawValue })::text[],
+            \(bools: changes.column { $0.change.isLeaving })::boolean[]
         ) AS t (id, change_id, state, reason, scheduled_at, consent_asked_at, accepted_at,
             acceptance, effective_at, ended_at, state_since, current_sku, current_dependent_skus,
-            former_skus, due_at, planned_at, moved_since_call)
+            former_skus, due_at, planned_at, moved_since_call, is_leaving)
         WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
             AND \(fragment: Bucket.isThat(of: changes.lazy.map(\.id), "c.bucket"))
         """
@@ -287,11 +306,17 @@ package struct FoldWrites: Sendable {
     {
         """
         -- name: saveCancellation
-        WITH moved AS (
+        WITH \(fragment: VersionQueries.ofDependents("""
+            repricer.dependent_cancellations d
+            WHERE \(fragment: isThat(id, cancellation)) AND (d.state <> \(cancellation.state.rawValue)
+                    OR d.settled_by_evidence IS DISTINCT FROM \(cancellation.settledByEvidence)::text)
+                AND NOT (\(cancellation.state.rawValue)::text = 'requested' AND d.state = 'discrepancy'
+                    AND d.settled_by_evidence IS NULL)
+            """)), moved AS (
         INSERT INTO repricer.dependent_cancellations AS known
             (original_transaction_id, bucket, change_id, dependent_sku, parent_sku, batch_id, cause, state,
              price_milliunits, currency, requested_at, requested_by_evidence, settled_at,
-             settled_by_evidence, detail, is_cross_subscription)
+             settled_by_evidence, detail, is_cross_subscription, recorded_at)
         SELECT \(id)::text, c.bucket, c.change_id, \(cancellation.dependentSKU)::text,
             \(cancellation.parentSKU)::text, c.batch_id, \(cancellation.cause)::text,
             \(cancellation.state.rawValue)::text, \(cancellation.price), \(cancellation.currency)::text,
@@ -299,7 +324,7 @@ package struct FoldWrites: Sendable {
             \(cancellation.requestedByEvidence)::text,
             \(timestamp: cancellation.settledAt?.milliseconds),
             \(cancellation.settledByEvidence)::text, \(cancellation.detail)::text,
-            \(cancellation.isCrossSubscription)
+            \(cancellation.isCrossSubscription), \(fragment: VersionQueries.now)
         FROM repricer.price_changes c
         WHERE c.original_transaction_id = \(id) AND c.change_id = \(uuid: cancellation.changeID)
             AND \(fragment: Bucket.isThat(of: id, "c.bucket"))
@@ -313,7 +338,8 @@ package struct FoldWrites: Sendable {
                 THEN known.target_transaction_id END,
             cancel_reference_id = CASE WHEN EXCLUDED.state <> 'requested'
                 THEN known.cancel_reference_id END,
-            is_cross_subscription = EXCLUDED.is_cross_subscription, next_check_at = NULL, checks = 0
+            is_cross_subscription = EXCLUDED.is_cross_subscription, next_check_at = NULL, checks = 0,
+            recorded_at = EXCLUDED.recorded_at
         -- One given up stays a discrepancy until a statement settles it.
         WHERE (known.state <> EXCLUDED.state OR known.settled_by_evidence
                 IS DISTINCT FROM EXCLUDED.settled_by_evidence)
@@ -331,17 +357,34 @@ package struct FoldWrites: Sendable {
     ) -> SQL {
         """
         -- name: correctCancellation
-        UPDATE repricer.dependent_cancellations SET
+        WITH \(fragment: VersionQueries.ofDependents("""
+            repricer.dependent_cancellations d WHERE \(fragment: isCorrected(id, cancellation))
+            """))
+        UPDATE repricer.dependent_cancellations d SET
             parent_sku = \(cancellation.parentSKU), cause = \(cancellation.cause),
             price_milliunits = \(cancellation.price),
             requested_at = \(timestamp: cancellation.requestedAt.milliseconds),
             requested_by_evidence = \(cancellation.requestedByEvidence),
-            is_cross_subscription = \(cancellation.isCrossSubscription)
-        WHERE original_transaction_id = \(id) AND change_id = \(uuid: cancellation.changeID)
-            AND \(fragment: Bucket.isThat(of: id))
-            AND dependent_sku = \(cancellation.dependentSKU)
-            AND state = \(cancellation.state.rawValue)
-            AND settled_by_evidence IS NOT DISTINCT FROM \(cancellation.settledByEvidence)::text
+            is_cross_subscription = \(cancellation.isCrossSubscription), recorded_at = \(fragment: VersionQueries.now)
+        WHERE \(fragment: isCorrected(id, cancellation))
+        """
+    }
+
+    private static func isCorrected(_ id: String, _ cancellation: DependentCancellation) -> SQL {
+        """
+        \(fragment: isThat(id, cancellation)) AND d.state = \(cancellation.state.rawValue)
+            AND d.settled_by_evidence IS NOT DISTINCT FROM \(cancellation.settledByEvidence)::text
+            AND (d.parent_sku, d.cause, d.price_milliunits, d.requested_at, d.requested_by_evidence, d.is_cross_subscription)
+                IS DISTINCT FROM (\(cancellation.parentSKU)::text, \(cancellation.cause)::text, \(cancellation.price)::bigint,
+                    \(timestamp: cancellation.requestedAt.milliseconds)::timestamptz,
+                    \(cancellation.requestedByEvidence)::text, \(cancellation.isCrossSubscription)::boolean)
+        """
+    }
+
+    private static func isThat(_ id: String, _ cancellation: DependentCancellation) -> SQL {
+        """
+        d.original_transaction_id = \(id) AND d.change_id = \(uuid: cancellation.changeID)
+            AND \(fragment: Bucket.isThat(of: id, "d.bucket")) AND d.dependent_sku = \(cancellation.dependentSKU)
         """
     }
 
@@ -359,14 +402,25 @@ package struct FoldWrites: Sendable {
 }
 
 extension FoldWrites {
+    /// The change `c` was not sent, and names the item or has it for a dependent.
+    private static func isNamed(_ id: String, _ sku: String) -> SQL {
+        """
+        c.original_transaction_id = \(id) AND c.state IN ('awaiting_approval', 'queued')
+            AND \(fragment: Bucket.isThat(of: id, "c.bucket"))
+            AND (coalesce(c.current_sku, c.sku) = \(sku)
+                OR \(sku) = ANY (coalesce(c.current_dependent_skus, c.dependent_skus)))
+        """
+    }
+
     /// An unsent change of a renamed item is about the same product: it is judged and sent under the new name.
     fileprivate static func renameUnsent(_ id: String, _ told: ToldRename) -> [SQL] {
         let (from, to) = (told.rename.from, told.rename.to)
         return [
             """
             -- name: renameUnsentChanges
-            WITH renamed AS (
-                UPDATE repricer.price_changes SET
+            WITH \(fragment: VersionQueries.ofChanges("repricer.price_changes c WHERE \(fragment: isNamed(id, from))")),
+            renamed AS (
+                UPDATE repricer.price_changes c SET recorded_at = \(fragment: VersionQueries.now),
                     current_sku = CASE WHEN coalesce(current_sku, sku) = \(from) THEN \(to)::text
                         ELSE current_sku END,
                     current_dependent_skus = CASE
@@ -374,10 +428,7 @@ extension FoldWrites {
                         THEN array_replace(coalesce(current_dependent_skus, dependent_skus),
                             \(from)::text, \(to)::text)
                         ELSE current_dependent_skus END
-                WHERE original_transaction_id = \(id) AND state IN ('awaiting_approval', 'queued')
-                    AND \(fragment: Bucket.isThat(of: id))
-                    AND (coalesce(current_sku, sku) = \(from)
-                        OR \(from) = ANY (coalesce(current_dependent_skus, dependent_skus)))
+                WHERE \(fragment: isNamed(id, from))
                 RETURNING bucket, change_id, state, current_sku
             )
             INSERT INTO repricer.price_change_history

@@ -70,10 +70,7 @@ enum MoneyQueries {
     private static func saveCharges(_ charges: [Line]) -> SQL {
         """
         -- name: saveCharges
-        INSERT INTO repricer.charges AS known
-            (original_transaction_id, transaction_id, sku, purchased_at, expires_at, price_milliunits, quantity, currency,
-             storefront, is_offer, is_purchase, bucket, recorded_at)
-        SELECT t.*, repricer.bucket_of(t.id), (SELECT repricer.recording_instant()) FROM unnest(
+        WITH told AS (SELECT * FROM unnest(
             \(charges.map(\.id))::text[],
             \(charges.map(\.entry.key.transactionID))::text[],
             \(charges.map(\.entry.key.sku))::text[],
@@ -87,11 +84,27 @@ enum MoneyQueries {
             \(bools: charges.map { $0.entry.terms?.isPurchase ?? false })::boolean[]
         ) AS t (id, transaction_id, sku, purchased_at, expires_at, price, quantity, currency, storefront, is_offer,
             is_purchase)
+        ), \(fragment: VersionQueries.instant), former AS (
+            INSERT INTO repricer.charge_versions
+            SELECT h.*, \(fragment: VersionQueries.now) FROM told t
+            JOIN repricer.charges h ON h.original_transaction_id = t.id AND h.transaction_id = t.transaction_id
+                AND h.sku = t.sku AND \(fragment: Bucket.isThat(of: charges.lazy.map(\.id), "h.bucket"))
+            WHERE (h.purchased_at, h.expires_at, h.price_milliunits, h.quantity, h.currency, h.storefront, h.is_offer,
+                    h.is_purchase)
+                IS DISTINCT FROM (t.purchased_at, t.expires_at, t.price, t.quantity, t.currency, t.storefront, t.is_offer,
+                    t.is_purchase)
+            ON CONFLICT DO NOTHING
+        )
+        INSERT INTO repricer.charges AS known
+            (original_transaction_id, transaction_id, sku, purchased_at, expires_at, price_milliunits, quantity, currency,
+             storefront, is_offer, is_purchase, bucket, recorded_at)
+        SELECT t.*, repricer.bucket_of(t.id), \(fragment: VersionQueries.now) FROM told t
         ON CONFLICT (original_transaction_id, transaction_id, sku, bucket) DO UPDATE
             SET purchased_at = EXCLUDED.purchased_at, expires_at = EXCLUDED.expires_at,
                 price_milliunits = EXCLUDED.price_milliunits, quantity = EXCLUDED.quantity,
                 currency = EXCLUDED.currency, storefront = EXCLUDED.storefront,
-                is_offer = EXCLUDED.is_offer, is_purchase = EXCLUDED.is_purchase
+                is_offer = EXCLUDED.is_offer, is_purchase = EXCLUDED.is_purchase,
+                recorded_at = EXCLUDED.recorded_at
             WHERE (known.purchased_at, known.expires_at, known.price_milliunits, known.quantity, known.currency,
                     known.storefront, known.is_offer, known.is_purchase)
                 IS DISTINCT FROM (EXCLUDED.purchased_at, EXCLUDED.expires_at, EXCLUDED.price_milliunits,
@@ -103,8 +116,7 @@ enum MoneyQueries {
     private static func sumRefunds(_ ids: [String]) -> SQL {
         """
         -- name: sumRefunds
-        UPDATE repricer.charges c SET refunded_milliunits = s.refunded
-        FROM (
+        WITH sums AS (
             SELECT h.original_transaction_id, h.bucket, h.transaction_id, h.sku,
                 coalesce(-sum(e.amount_milliunits), 0)::bigint AS refunded
             FROM repricer.charges h
@@ -113,9 +125,23 @@ enum MoneyQueries {
                 AND e.currency = h.currency AND e.kind <> 'charge'
             WHERE h.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "h.bucket"))
             GROUP BY h.original_transaction_id, h.bucket, h.transaction_id, h.sku
-        ) s
-        WHERE c.original_transaction_id = s.original_transaction_id AND c.bucket = s.bucket
+        ), \(fragment: VersionQueries.instant), former AS (
+            INSERT INTO repricer.charge_versions
+            SELECT c.*, \(fragment: VersionQueries.now) FROM sums s
+            JOIN repricer.charges c ON \(fragment: isSummed(ids))
+            ON CONFLICT DO NOTHING
+        )
+        UPDATE repricer.charges c SET refunded_milliunits = s.refunded, recorded_at = \(fragment: VersionQueries.now)
+        FROM sums s WHERE \(fragment: isSummed(ids))
+        """
+    }
+
+    /// The charge `c` is the one of the sum `s`, and bears another one.
+    private static func isSummed(_ ids: [String]) -> SQL {
+        """
+        c.original_transaction_id = s.original_transaction_id AND c.bucket = s.bucket
             AND c.transaction_id = s.transaction_id AND c.sku = s.sku AND c.refunded_milliunits <> s.refunded
+            AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))
         """
     }
 }

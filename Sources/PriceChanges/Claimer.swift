@@ -23,6 +23,10 @@ struct Claimer: Sendable {
         var calls: [StoreCall] = []
         /// What was read for them, by their ids.
         var claimed: [String: ClaimedCall] = [:]
+        /// Changes of them that are not what every change is before its first call.
+        fileprivate var again: [(id: String, changeID: String)] = []
+        /// Their subscriptions that were called before.
+        fileprivate var called: [String] = []
         /// Changes that were judged, whatever came of it: 0 means that the bucket had nothing to claim.
         var judged = 0
     }
@@ -74,6 +78,8 @@ struct Claimer: Sendable {
                         of: judged, subscription.facts, bucket: turn.bucket, realNow: realNow)
                 else { continue }
                 claim.calls.append(call)
+                claim.again += changes.lazy.filter { !$0.isFresh }.map { (id: id, changeID: $0.changeID) }
+                if found.wasCalled { claim.called.append(id) }
                 claim.claimed[call.callID] = ClaimedCall(
                     intent,
                     found.wasCalled || !moves.isEmpty
@@ -91,7 +97,7 @@ struct Claimer: Sendable {
             statements += engine.intents(claim.calls, now: now)
             statements += PriceCallQueries.claim(
                 claim.calls, planned: stored.compactMapValues(\.facts.renewalAt),
-                now: now.milliseconds)
+                again: claim.again, called: claim.called, now: now.milliseconds)
             try connection.sendLater(statements)
             return claim
         }

@@ -31,17 +31,30 @@ package enum PriceCallQueries {
     ///
     /// - Parameters:
     ///   - renewals: The renewal dates that the calls were planned by, of their subscriptions.
+    ///   - again: Changes among them that are not what every change is before its first call.
+    ///   - called: Subscriptions among theirs that were called before: of these reports may keep figures.
     ///   - now: Of the business clock, UTC milliseconds.
     package static func claim(
-        _ calls: [StoreCall], planned renewals: [String: Instant], now: Int64
+        _ calls: [StoreCall], planned renewals: [String: Instant],
+        again: [(id: String, changeID: String)], called: [String], now: Int64
     ) -> [SQL] {
         guard let bucket = calls.first?.bucket else { return [] }
+        let marked: SQL =
+            called.isEmpty
+            ? ""
+            : """
+            , marked AS (
+                INSERT INTO repricer.stale_figures (original_transaction_id, bucket)
+                SELECT id, \(bucket)::smallint FROM unnest(\(called)::text[]) AS id)
+            """
         let changes = calls.flatMap { call in call.carries.map { (call.subject, $0, call.callID) } }
         let knownAt = changes.map { renewals[$0.0]?.milliseconds }
         return [
             """
             -- name: claimChanges
+            WITH \(fragment: VersionQueries.ofChanges(again))\(fragment: marked)
             UPDATE repricer.price_changes c SET state = 'sending', reason = NULL,
+                recorded_at = \(fragment: VersionQueries.now), claim_recorded_at = \(fragment: VersionQueries.now),
                 request_reference_id = t.call, sent_at = \(timestamp: now)::timestamptz,
                 state_since = \(timestamp: now)::timestamptz, next_attempt_at = NULL,
                 planned_effective_at = NULL, called_renewal_at = t.renewal_at, moved_since_call = NULL,
@@ -158,9 +171,9 @@ package enum PriceCallQueries {
     private static func leaveUnknown(_ endings: [Ending], at: Int64) -> SQL {
         """
         -- name: leaveChangesUnknown
-        WITH moved AS (
+        WITH \(fragment: former(of: endings)), moved AS (
             UPDATE repricer.price_changes c SET state = 'unknown', reason = t.reason,
-                state_since = \(timestamp: at)::timestamptz,
+                recorded_at = \(fragment: VersionQueries.now), state_since = \(timestamp: at)::timestamptz,
                 parked_reason = coalesce(t.parked_reason, c.parked_reason)
             FROM \(fragment: changes(of: endings))
             WHERE \(fragment: isOpen(of: endings))
@@ -194,8 +207,8 @@ package enum PriceCallQueries {
     private static func requeue(_ endings: [Ending], at: Int64) -> SQL {
         """
         -- name: requeueChanges
-        WITH moved AS (
-            UPDATE repricer.price_changes c SET
+        WITH \(fragment: former(of: endings)), moved AS (
+            UPDATE repricer.price_changes c SET recorded_at = \(fragment: VersionQueries.now),
                 state = CASE WHEN b.state = 'approved' THEN 'queued' ELSE 'aborted' END,
                 reason = CASE WHEN b.state = 'approved' THEN t.reason ELSE b.state END,
                 ended_at = CASE WHEN b.state = 'approved' THEN NULL
@@ -212,7 +225,7 @@ package enum PriceCallQueries {
             WHERE b.batch_id = c.batch_id AND \(fragment: isOpen(of: endings))
             RETURNING c.original_transaction_id, c.bucket, c.change_id, c.state, c.reason,
                 c.request_reference_id
-        )
+        ), \(fragment: VersionQueries.markMoved)
         \(fragment: recordMoved(at: at))
         """
     }
@@ -235,8 +248,9 @@ package enum PriceCallQueries {
     private static func reject(_ endings: [Ending], at: Int64) -> SQL {
         """
         -- name: rejectChanges
-        WITH moved AS (
+        WITH \(fragment: former(of: endings)), moved AS (
             UPDATE repricer.price_changes c SET state = 'rejected', reason = t.reason, parked_reason = NULL,
+                recorded_at = \(fragment: VersionQueries.now),
                 ended_at = \(timestamp: at)::timestamptz,
                 doubtful_since = \(fragment: doubtfulSince),
                 state_since = \(timestamp: at)::timestamptz
@@ -244,9 +258,16 @@ package enum PriceCallQueries {
             WHERE \(fragment: isOpen(of: endings))
             RETURNING c.original_transaction_id, c.bucket, c.change_id, c.state, c.reason,
                 c.request_reference_id
-        )
+        ), \(fragment: VersionQueries.markMoved)
         \(fragment: recordMoved(at: at))
         """
+    }
+
+    private static func former(of endings: [Ending]) -> SQL {
+        VersionQueries.ofChanges(
+            """
+            \(fragment: changes(of: endings)) JOIN repricer.price_changes c ON \(fragment: isOpen(of: endings))
+            """)
     }
 
     /// The attempts `t` with each open change that they carry. Found by the subscription, one by one: how many are open

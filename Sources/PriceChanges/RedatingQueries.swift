@@ -53,14 +53,22 @@ package enum RedatingQueries {
     ) -> SQL {
         """
         -- name: redateChange
-        UPDATE repricer.price_changes SET send_after = \(timestamp: sendAfter?.milliseconds),
+        WITH \(fragment: VersionQueries.ofChanges("repricer.price_changes c WHERE \(fragment: isUnsent(id, changeID))"))
+        UPDATE repricer.price_changes c SET recorded_at = \(fragment: VersionQueries.now),
+            send_after = \(timestamp: sendAfter?.milliseconds),
             send_by = \(timestamp: sendBy.milliseconds),
             due_effective_at = \(timestamp: effectiveAt.milliseconds),
             moved_before_call = CASE WHEN \(timestamp: effectiveAt.milliseconds)::timestamptz > due_effective_at
                 THEN coalesce(moved_before_call, moved_since_call, \(Slip.extension.rawValue)) ELSE moved_before_call END,
-            is_ready = CASE WHEN state = 'queued' THEN \(sendAfter == nil) ELSE is_ready END
-        WHERE original_transaction_id = \(id) AND change_id = \(uuid: changeID)
-            AND \(fragment: Bucket.isThat(of: id)) AND state IN ('awaiting_approval', 'queued')
+            is_ready = CASE WHEN c.state = 'queued' THEN \(sendAfter == nil) ELSE is_ready END
+        WHERE \(fragment: isUnsent(id, changeID))
+        """
+    }
+
+    private static func isUnsent(_ id: String, _ changeID: String) -> SQL {
+        """
+        c.original_transaction_id = \(id) AND c.change_id = \(uuid: changeID)
+            AND \(fragment: Bucket.isThat(of: id, "c.bucket")) AND c.state IN ('awaiting_approval', 'queued')
         """
     }
 }

@@ -33,7 +33,7 @@ func chart(of table: ReportTable) -> String {
 private func funnelBars(_ table: ReportTable) -> [Bar] {
     let steps = [
         "changes", "sent", "asked_for_consent", "consented", "informed", "effective", "declined",
-        "cancelled", "lapsed", "other", "open",
+        "cancelled", "fell_with_parent", "lapsed", "other", "open",
     ]
     let groups = Dictionary(grouping: table.rows) { row in
         let direction = table.cell(row, "direction") ?? ""
@@ -44,7 +44,7 @@ private func funnelBars(_ table: ReportTable) -> [Bar] {
     let full = sums.values.compactMap { $0.first }.max() ?? 0
     return sums.keys.sorted(by: >).flatMap { group in
         zip(steps, sums[group] ?? []).filter { $0.1 > 0 }.map { step, count in
-            let isLoss = step == "declined" || step == "cancelled"
+            let isLoss = ["declined", "cancelled", "fell_with_parent", "lapsed"].contains(step)
             return Bar(
                 label: "\(group): \(step)".spaced, value: count, shown: String(count), full: full,
                 kind: isLoss ? "loss" : "bar")

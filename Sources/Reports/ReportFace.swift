@@ -81,20 +81,21 @@ extension ReportFace {
         order: "batch_name, batch_id, direction DESC, forecast_consent DESC",
         totals: [
             "changes", "sent", "asked_for_consent", "consented", "informed", "effective",
-            "declined", "cancelled", "lapsed", "other", "open",
+            "declined", "cancelled", "fell_with_parent", "lapsed", "other", "open",
         ])
 
     fileprivate static let revenueImpact = ReportFace(
-        title: "Revenue impact", order: "batch_name, batch_id, currency, storefront, period",
+        title: "Revenue impact, tax included", order: "batch_name, batch_id, currency, storefront, period",
         hidden: [
             "batch_id", "old_per_period_milliunits", "new_per_period_milliunits",
             "declined_lost_per_period_milliunits", "cancelled_lost_per_period_milliunits",
-            "dependent_lost_per_period_milliunits", "charged_changes",
+            "dependent_lost_per_period_milliunits", "lapsed_lost_per_period_milliunits",
+            "other_items_lost_per_period_milliunits", "charged_changes",
         ],
         totals: [
             "changes", "effective", "charged_renewals", "old_total_milliunits",
             "new_total_milliunits", "uplift_milliunits", "uplift_per_month_milliunits",
-            "declined", "cancelled", "dependents_cancelled", "lost_per_month_milliunits",
+            "declined", "cancelled", "lapsed", "dependents_cancelled", "lost_per_month_milliunits",
         ])
 
     fileprivate static let forecastAccuracy = ReportFace(

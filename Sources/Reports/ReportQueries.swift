@@ -116,12 +116,18 @@ package struct ReportStore: Sendable {
         }
     }
 
-    /// The transactions that write what reports read. Everybody may see these locks.
+    /// The transactions that write what reports read. Everybody may see these locks. A standby sees none of its primary's,
+    /// but from which transaction on some had not ended.
     private func recorders() async throws -> Set<String> {
         let rows = try await pool.withTransaction { connection in
             try connection.query(
                 """
                 -- name: openRecorders
+                SELECT x::text AS id
+                FROM pg_current_snapshot() s, generate_series(
+                    pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint - 1) AS x
+                WHERE pg_is_in_recovery()
+                UNION ALL
                 SELECT DISTINCT l.virtualtransaction AS id
                 FROM pg_locks l
                 JOIN pg_class c ON c.oid = l.relation

@@ -26,6 +26,7 @@ import Testing
         #expect(try unknown(transaction: ["offerType": NSNull(), "isUpgraded": NSNull()]) == [])
         #expect(
             try unknown(renewal: ["advancedCommerceInfo": nulls]) == [
+                "body:PRICE_INCREASE/PENDING:priceIncreaseInfo",
                 "field:renewal.advancedCommerceInfo.offerType",
                 "field:renewal.advancedCommerceInfo.type",
             ])
@@ -44,6 +45,7 @@ import Testing
                 renewal: ["expirationIntent": 9, "advancedCommerceInfo": ["items": items]],
                 data: ["status": 6, "extra": NSNull(), "environment": "Sandbox"])
                 == [
+                    "body:PRICE_INCREASE/PENDING:priceIncreaseInfo",
                     "field:notification.data.extra",
                     "field:renewal.advancedCommerceInfo.items.newest", "field:transaction.gift",
                     "shape:renewal.advancedCommerceInfo.items.SKU:absent",
@@ -54,6 +56,19 @@ import Testing
                     "value:renewal.advancedCommerceInfo.items.priceIncreaseInfo.status=PAUSED",
                     "value:renewal.expirationIntent=9", "value:transaction.offerType=5",
                 ])
+    }
+
+    /// Nobody could tell which item was asked about: that is said, and not passed over.
+    @Test func verify_whenAnAnnouncedIncreaseIsNowhereToBeSeen_namesIt() throws {
+        let bare: JSON = ["items": [["SKU": "A", "price": 12_990]]]
+
+        #expect(
+            try unknown(renewal: ["advancedCommerceInfo": bare]) == [
+                "body:PRICE_INCREASE/PENDING:priceIncreaseInfo"
+            ])
+        // An ordinary subscription says it as a whole.
+        #expect(
+            try unknown(renewal: ["advancedCommerceInfo": bare, "priceIncreaseStatus": 0]) == [])
     }
 
     @Test func verify_whenTypeOrSubtypeIsNew_namesIt() throws {

@@ -50,6 +50,30 @@ private typealias Story = LifecycleStory
         #expect(charged.effectiveAt == Story.at(31))
     }
 
+    /// What every further period brings counts those alone who are set to renew.
+    @Test func chargedItem_isLeaving_fromTheDayThatItDoesNotRenewAnyMore() {
+        let charged = asked + [renewed(31, 15990)]
+        let off = Story.event(
+            40, "DID_CHANGE_RENEWAL_STATUS", "AUTO_RENEW_DISABLED",
+            charged: [Story.charged(price: 15990)], renewing: [Story.renewing(price: 15990)],
+            autoRenew: 0)
+        let on = Story.event(
+            41, "DID_CHANGE_RENEWAL_STATUS", "AUTO_RENEW_ENABLED",
+            charged: [Story.charged(price: 15990)], renewing: [Story.renewing(price: 15990)])
+        func isLeaving(_ events: [SubscriptionEvent]) -> Bool {
+            SubscriptionFold(
+                SubscriptionState(originalTransactionID: "1", changes: [Story.change()]),
+                arrived: events, all: events
+            ).state.changes[0].isLeaving
+        }
+
+        #expect(!isLeaving(asked))
+        #expect(!isLeaving(charged))
+        #expect(isLeaving(charged + [off]))
+        #expect(!isLeaving(charged + [off, on]))
+        #expect(isLeaving(charged + [left]))
+    }
+
     @Test func leftAndResubscribedAtTheNewPrice_isEffective() {
         #expect(last(asked + [left]) == "cancelled left_voluntarily")
         #expect(

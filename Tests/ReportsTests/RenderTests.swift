@@ -136,7 +136,7 @@ import Testing
     }
 
     @Test func table_whenThereAreNoRows_saysSo() {
-        #expect(Self.render([], as: .table) == "Revenue impact: no rows\n")
+        #expect(Self.render([], as: .table) == "Revenue impact, tax included: no rows\n")
     }
 
     @Test func html_whenCellsHoldMarkup_escapesThem() {

@@ -119,8 +119,68 @@ import Testing
                     "lost_per_period_milliunits", "lost_per_month_milliunits")
             } == [
                 ["0", "0", "0", "0", "0"], ["1000000", "0", "1", "1500000", "125000"],
-                ["0", "3990", "0", "3990", "3990"], ["0", "0", "0", "0", "0"],
+                ["0", "0", "0", "0", "0"], ["0", "0", "0", "0", "0"],
             ])
+    }
+
+    @Test func revenueImpact_everyFurtherPeriod_isOfThoseWhoAreSetToRenew() async throws {
+        let leaving =
+            "UPDATE repricer.price_changes SET is_leaving = true WHERE original_transaction_id = '2';"
+
+        let rows = try await Self.read(.revenueImpact, sql: ReportFixture.everyState + leaving)
+
+        let monthly = try #require(rows.first { $0["currency"] == "USD" && $0["period"] == "P1M" })
+        #expect(
+            Self.pick(
+                monthly, "charged_changes", "uplift_milliunits", "old_per_period_milliunits",
+                "uplift_per_period_milliunits") == ["2", "7000", "9990", "3000"])
+    }
+
+    /// Who had been told of an increase, and left or lapsed; what else a subscription carried that ended for it; what fell
+    /// with a declined item. Not who left before, or on a decrease.
+    @Test func revenueImpact_loss_isOfTheIncreaseAndWhole() async throws {
+        func ended(_ id: String, _ line: Int, _ state: String, new: Int = 6000, _ more: String) -> String {
+            ReportFixture.Change(
+                subscription: id, line: line, old: 5000, new: new, consent: new > 5000 ? "required" : "none",
+                state: state
+            ).sql + "UPDATE repricer.price_changes SET ended_at = '2026-03-01Z'\(more) WHERE line = \(line);"
+        }
+        let asked = ", consent_asked_at = '2026-02-01Z'"
+        let sql =
+            ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 7)
+            + ended("1", 2, "declined", asked) + ended("2", 3, "declined", asked + ", reason = 'parent_declined'")
+            + ended("3", 4, "cancelled", asked) + ended("4", 5, "cancelled", "")
+            + ended("5", 6, "cancelled", new: 4000, asked) + ended("6", 7, "lapsed", asked)
+            + ended("7", 8, "declined", asked)
+            + ["1", "7"].map { id in
+                ["OTHER", "PLAN"].map { sku in
+                    """
+                    INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at,
+                        expires_at, price_milliunits, currency)
+                    VALUES ('\(id)', repricer.bucket_of('\(id)'), 't\(id)', '\(sku)', '2026-02-01Z', '2026-03-01Z', 1990, 'USD');
+                    """
+                }.joined()
+            }.joined()
+            + """
+            INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
+                subtype, statement)
+            VALUES ('1', repricer.bucket_of('1'), '2026-03-01Z', 'e', 'notification', 'EXPIRED', 'PRICE_INCREASE', '{}');
+            """
+
+        let rows = try await Self.read(.revenueImpact, sql: sql)
+        let funnel = try await Self.read(.consentFunnel, sql: "SELECT 1")
+
+        #expect(
+            Self.pick(
+                try #require(rows.first), "declined", "declined_lost_per_period_milliunits",
+                "cancelled", "cancelled_lost_per_period_milliunits", "lapsed",
+                "lapsed_lost_per_period_milliunits", "dependents_cancelled",
+                "dependent_lost_per_period_milliunits", "other_items_lost_per_period_milliunits",
+                "lost_per_period_milliunits")
+                == ["2", "10000", "3", "5000", "1", "5000", "1", "5000", "1990", "26990"])
+        #expect(
+            funnel.map { Self.pick($0, "declined", "cancelled", "lapsed", "fell_with_parent", "open") }
+                == [["2", "2", "1", "1", "0"], ["0", "1", "0", "0", "0"]])
     }
 
     @Test func revenueImpact_whenThePriceComesBack_countsEachRenewalOnce() async throws {
@@ -159,7 +219,8 @@ import Testing
         let yen = try #require(rows.first { $0["currency"] == "JPY" })
         #expect(
             Self.pick(yen, "dependents_cancelled", "lost_per_period_milliunits")
-                == ["0", "1500000"])
+                == ["1", "1500000"])
+        #expect(yen["cancelled_lost_per_period_milliunits"] == "0")
     }
 
     /// 50,000 a month beside a parent of 1,000,000 a year.

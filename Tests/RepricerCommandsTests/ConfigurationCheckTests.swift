@@ -1,10 +1,12 @@
 import Foundation
 import HTTP
 import JOSE
+import Postgres
 import ServiceKit
 import TestSupport
 import Testing
 
+@testable import Facts
 @testable import RepricerCommands
 @testable import SandboxStore
 
@@ -44,6 +46,38 @@ import Testing
             "config", "check", as: "repricerd", exits: .unavailable)
         #expect(away.messages.contains("a signed call got no answer"), "\(away.messages)")
         #expect(away.messages.contains("the key is not proved"))
+    }
+
+    /// What a role is set to does not reach its members: each user of finance is looked at.
+    @Test func financeUsers_withoutLimits_areNamedWithWhatToDo() async throws {
+        // In one transaction: users are those of all databases, and other tests look at them, too.
+        let steps = [
+            "CREATE ROLE fiona LOGIN", "GRANT repricer_finance_lead TO fiona",
+            "ALTER ROLE fiona CONNECTION LIMIT 5", "ALTER ROLE fiona SET statement_timeout = 0",
+            "ALTER ROLE fiona SET statement_timeout = '5min'", "GRANT repricer_service TO fiona",
+        ]
+        let found = try await TestDatabase.withRollback { owner in
+            var found: [[[Bool]]] = []
+            for step in steps {
+                _ = try owner.execute(SQL(unsafe: step))
+                found.append(
+                    try FinanceLoginQueries.logins(on: owner).filter { $0.name == "fiona" }
+                        .map { [$0.hasTimeout, $0.hasConnectionLimit] })
+            }
+            return found
+        }
+        let told = ConfigurationCheck.finance([
+            .init(name: "fiona", hasTimeout: false, hasConnectionLimit: false),
+            .init(name: "fay", hasTimeout: true, hasConnectionLimit: true),
+        ]).problems.map(\.description)
+
+        #expect(found == [[], [[false, false]], [[false, true]], [[false, true]], [[true, true]], []])
+        #expect(
+            told == [
+                "user fiona: of finance has no statement_timeout and no connection limit: one report may keep the "
+                    + "database busy for hours; limit them: ALTER ROLE \"fiona\" CONNECTION LIMIT 5; ALTER ROLE \"fiona\" SET "
+                    + "statement_timeout = '5min'"
+            ])
     }
 
     @Test func configCheck_ofAnAddressThatIsNotTheStores_saysSo() async throws {

@@ -43,6 +43,10 @@ package struct TestDatabase: Sendable {
         if !roles.isEmpty {
             script += " IN ROLE " + roles.map { "\"\($0)\"" }.joined(separator: ", ")
         }
+        // As who sets them up is told to: `config check` names each that is not, of whatever test.
+        if roles.contains(where: { $0.hasPrefix("repricer_finance") }) {
+            script += " CONNECTION LIMIT 20; ALTER ROLE \"\(login)\" SET statement_timeout = '10min'"
+        }
         try await TestCluster.shared.administer { [script] in try await $0.script(script) }
         return database.url(user: login)
     }
@@ -81,8 +85,8 @@ package struct TestDatabase: Sendable {
             DROP SCHEMA IF EXISTS test_support CASCADE;
             CREATE SCHEMA test_support;
             CREATE TABLE test_support.shipped_limits AS SELECT * FROM repricer.default_limits;
-            UPDATE repricer.default_limits SET max_rise_basis_points = NULL, max_fall_basis_points = NULL
-            """)
+            UPDATE repricer.default_limits SET max_rise_basis_points = NULL, max_fall_basis_points = NULL;
+            """ + Keeping.byHand)
     }
 
     /// Runs `body` with another fresh database, which everything here then means: for what is to be tried anew.

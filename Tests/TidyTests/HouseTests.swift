@@ -77,6 +77,24 @@ import Testing
         #expect(states == Set(ChangeState.allCases.map(\.rawValue)))
     }
 
+    /// `Migrations/README.md`: what was known at an instant.
+    @Test func statements_thatReplaceWhatWasKnown_keepItAndMarkFigures() throws {
+        let migrations = repository.paths.filter {
+            $0.wholeMatch(of: /Migrations\/[0-9]{4}_.*\.sql/) != nil
+        }
+        let sources = repository.paths.filter {
+            $0.hasPrefix("Sources/") && $0.hasSuffix(".swift")
+                && ($0.contains("Queries") || $0.hasPrefix("Sources/Facts/"))
+        }
+        let found = try (migrations + sources).flatMap { path in
+            try VersionRules.unkeptWrites(Repository.text(path)).map { "\(path):\($0)" }
+        }
+        let triggers = try migrations.flatMap { try VersionRules.triggers(Repository.text($0)) }
+
+        #expect(found == [])
+        #expect(triggers == [])
+    }
+
     @Test func migrations_always_sayWhyAndWhatTheyLock() throws {
         let migrations = repository.paths.filter {
             $0.wholeMatch(of: /Migrations\/[0-9]{4}_.*\.sql/) != nil

@@ -50,7 +50,16 @@ extension NotificationParts {
             case .externalPurchaseToken: wire.externalPurchaseToken != nil
             }
         if !hasBody { scan.add(.body, "\(type):\(rule.body.rawValue)") }
+        if hasBody, type == "PRICE_INCREASE", wire.subtype == "PENDING", !tellsAnIncrease(event) {
+            scan.add(.body, "PRICE_INCREASE/PENDING:priceIncreaseInfo")
+        }
         return hasBody
+    }
+
+    /// Whether the renewal info says of which increase: of an item, or of an ordinary subscription as a whole.
+    private func tellsAnIncrease(_ event: SubscriptionEvent?) -> Bool {
+        event?.renewal?.items?.contains { $0.increaseStatus != nil } ?? false
+            || pair?.renewal?.json["priceIncreaseStatus"]?.isNull == false
     }
 
     /// A transaction of something that is no subscription.

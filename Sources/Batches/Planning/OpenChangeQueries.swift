@@ -36,6 +36,8 @@ package enum OpenChangeQueries {
         package let grouping: RequestGrouping
         /// The change that this one takes back.
         package let undoes: String?
+        /// It was never called, and nothing befell it since it was queued.
+        package let isFresh: Bool
 
         package var isIncrease: Bool { newPrice > currentPrice }
 
@@ -68,6 +70,7 @@ package enum OpenChangeQueries {
             isHeld = try row.bool("is_held_back")
             grouping = RequestGrouping(rawValue: try row.text("grouping")) ?? .announced
             undoes = try row.textOrNil("undoes_change_id")
+            isFresh = try row.bool("is_fresh")
         }
     }
 
@@ -146,7 +149,9 @@ package enum OpenChangeQueries {
         to_char(c.effective_on_or_after, 'YYYY-MM-DD') AS not_before,
         c.stale_tokens,
         b.is_paused AND b.batch_id IS DISTINCT FROM \(uuid: probing) OR c.wave > b.released_wave
-            OR \(fragment: StorefrontHalt.holds("c")) AS is_held_back, b.grouping
+            OR \(fragment: StorefrontHalt.holds("c")) AS is_held_back, b.grouping,
+        c.request_reference_id IS NULL AND c.reason IS NULL AND c.moved_since_call IS NULL
+            AND c.planned_effective_at IS NULL AND c.former_skus IS NULL AS is_fresh
         """
     }
 
@@ -175,9 +180,18 @@ package enum OpenChangeQueries {
     package static func deferReading(_ id: String, until: Int64) -> SQL {
         """
         -- name: deferUnreadable
-        UPDATE repricer.price_changes SET next_attempt_at = \(timestamp: until),
-            reason = 'facts_unreadable'
-        WHERE original_transaction_id = \(id) AND \(fragment: Bucket.isThat(of: id)) AND state = 'queued'
+        WITH \(fragment: VersionQueries.ofChanges("""
+            repricer.price_changes c WHERE \(fragment: isQueued(id)) AND c.reason IS DISTINCT FROM 'facts_unreadable'
+            """))
+        UPDATE repricer.price_changes c SET next_attempt_at = \(timestamp: until), reason = 'facts_unreadable',
+            recorded_at = CASE c.reason WHEN 'facts_unreadable' THEN c.recorded_at ELSE \(fragment: VersionQueries.now) END
+        WHERE \(fragment: isQueued(id))
+        """
+    }
+
+    private static func isQueued(_ id: String) -> SQL {
+        """
+        c.original_transaction_id = \(id) AND \(fragment: Bucket.isThat(of: id, "c.bucket")) AND c.state = 'queued'
         """
     }
 
@@ -187,8 +201,12 @@ package enum OpenChangeQueries {
     ) -> SQL {
         """
         -- name: endChange
+        WITH \(fragment: VersionQueries.ofChanges([(id, changeID)])), marked AS (
+            INSERT INTO repricer.stale_figures (original_transaction_id, bucket)
+            VALUES (\(id), \(Bucket.of(id))::smallint)
+        )
         UPDATE repricer.price_changes SET state = \(state.rawValue), reason = \(reason),
-            ended_at = \(timestamp: at), state_since = \(timestamp: at)
+            ended_at = \(timestamp: at), state_since = \(timestamp: at), recorded_at = \(fragment: VersionQueries.now)
         WHERE original_transaction_id = \(id) AND change_id = \(uuid: changeID) AND \(fragment: Bucket.isThat(of: id))
         """
     }
@@ -200,11 +218,23 @@ package enum OpenChangeQueries {
         try connection.execute(
             """
             -- name: followUncalled
-            UPDATE repricer.price_changes c SET doubtful_since = coalesce(c.doubtful_since, b.decided_at)
+            WITH \(fragment: VersionQueries.ofChanges("""
+                repricer.price_changes c WHERE \(fragment: isNotFollowed(id, changeIDs))
+                """)), marked AS (
+                INSERT INTO repricer.stale_figures (original_transaction_id, bucket)
+                VALUES (\(id), \(Bucket.of(id))::smallint)
+            )
+            UPDATE repricer.price_changes c SET doubtful_since = b.decided_at, recorded_at = \(fragment: VersionQueries.now)
             FROM repricer.batches b
-            WHERE b.batch_id = c.batch_id AND c.original_transaction_id = \(id)
-                AND \(fragment: Bucket.isThat(of: id, "c.bucket")) AND c.change_id = ANY (\(uuids: changeIDs)::uuid[])
+            WHERE b.batch_id = c.batch_id AND \(fragment: isNotFollowed(id, changeIDs))
             """)
+    }
+
+    private static func isNotFollowed(_ id: String, _ changeIDs: [String]) -> SQL {
+        """
+        c.original_transaction_id = \(id) AND \(fragment: Bucket.isThat(of: id, "c.bucket"))
+            AND c.change_id = ANY (\(uuids: changeIDs)::uuid[]) AND c.doubtful_since IS NULL
+        """
     }
 
     /// Moves the live plan of a queued change to the renewal that it can still make.
@@ -217,7 +247,11 @@ package enum OpenChangeQueries {
     ) -> SQL {
         """
         -- name: replanChange
-        UPDATE repricer.price_changes SET send_after = \(timestamp: sendAfter?.milliseconds),
+        WITH \(fragment: VersionQueries.ofChanges("""
+            repricer.price_changes c WHERE \(fragment: isQueued(id)) AND c.change_id = \(uuid: changeID)
+            """))
+        UPDATE repricer.price_changes c SET recorded_at = \(fragment: VersionQueries.now),
+            send_after = \(timestamp: sendAfter?.milliseconds),
             send_by = \(timestamp: sendBy.milliseconds),
             due_effective_at = \(timestamp: effectiveAt.milliseconds), is_ready = \(isReady),
             moved_before_call = coalesce(moved_before_call, moved_since_call, CASE
@@ -227,8 +261,7 @@ package enum OpenChangeQueries {
                     WHERE m.original_transaction_id = \(id) AND \(fragment: Bucket.isThat(of: id, "m.bucket")))
                     THEN \(Slip.extension.rawValue)
                 ELSE \(slip?.rawValue)::text END)
-        WHERE original_transaction_id = \(id) AND change_id = \(uuid: changeID)
-            AND \(fragment: Bucket.isThat(of: id)) AND state = 'queued'
+        WHERE \(fragment: isQueued(id)) AND c.change_id = \(uuid: changeID)
         """
     }
 

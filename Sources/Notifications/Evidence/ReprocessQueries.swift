@@ -143,10 +143,18 @@ enum ReprocessQueries {
         return [
             """
             -- name: forgetStatement
-            DELETE FROM repricer.subscription_events
-            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
-                AND evidence_id = \(uuid)
-                AND source IN ('notification', 'legacy')
+            WITH forgotten AS (
+                DELETE FROM repricer.subscription_events
+                WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+                    AND evidence_id = \(uuid)
+                    AND source IN ('notification', 'legacy')
+                RETURNING *
+            ), marked AS (
+                INSERT INTO repricer.stale_figures (original_transaction_id, bucket)
+                SELECT original_transaction_id, bucket FROM forgotten
+            )
+            INSERT INTO repricer.subscription_event_versions
+            SELECT f.*, (SELECT repricer.recording_instant()) FROM forgotten f ON CONFLICT DO NOTHING
             """,
             """
             -- name: unfoldSubscriptions

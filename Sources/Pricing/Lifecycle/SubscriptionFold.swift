@@ -7,6 +7,8 @@ package struct SubscriptionFold: Sendable {
     package var moved: [TrackedChange]
     /// Of those the ones that the answer to their call moved, by one line: no line of their history can be the same.
     package var answered: Set<String>
+    /// Of these again the ones that it scheduled and altered in nothing else: what they were before can be told.
+    package var scheduled: Set<String>
     /// Changes that had ended and are open again by a late statement, or by a refund taken back.
     package var reopened: [TrackedChange]
     /// Cancellations that this fold opened, settled or withdrew.
@@ -59,6 +61,11 @@ package struct SubscriptionFold: Sendable {
             state.cancellations.keepSettled(of: before.cancellations)
             state.cancellations += before.cancellations.withdrawn(where: state.cancellations)
         }
+        for index in state.changes.indices {
+            let change = state.changes[index]
+            state.changes[index].isLeaving =
+                change.progress.state == .effective && !state.facts.isSetToRenew(change.sku)
+        }
         let places = Dictionary(
             zip(before.changes.lazy.map(\.changeID), before.changes.indices)
         ) { first, _ in first }
@@ -74,6 +81,10 @@ package struct SubscriptionFold: Sendable {
             else { continue }
             answered.insert(line.changeID)
         }
+        let (told, now) = (answered, state.changes)
+        scheduled = Set(
+            now.lazy.filter { told.contains($0.changeID) }
+                .filter { former($0.changeID)?.becomes($0) == true }.map(\.changeID))
         self.state = state
         self.moved = moved
         latest = arrived.max { $0.key < $1.key }
@@ -85,9 +96,30 @@ package struct SubscriptionFold: Sendable {
         cancellations = state.cancellations.filter { !before.cancellations.contains($0) }
     }
 
+    /// Whether it has, had or now has a change that ended, of which reports keep figures: what it brought may be other
+    /// than it was.
+    package var altersFigures: Bool {
+        !reopened.isEmpty || state.changes.contains(where: \.progress.state.isFinal)
+    }
+
     /// Why a change's newest line of history says its state: a late statement changed the verdict, and the former one,
     /// which follows this text, stays in the history.
     package static let correctionReason = "corrected by a late statement: was "
+}
+
+extension TrackedChange {
+    /// Whether `other` is this one, whose call was out, scheduled: nothing else of it is different.
+    fileprivate func becomes(_ other: TrackedChange) -> Bool {
+        guard progress.state == .sending, other.progress.state == .scheduled, let sentAt,
+            progress.since == sentAt, progress.reason == nil, progress.scheduledAt == nil,
+            progress.dueAt == callProgress.dueAt
+        else { return false }
+        var scheduled = self
+        scheduled.progress.state = .scheduled
+        scheduled.progress.scheduledAt = other.progress.scheduledAt
+        scheduled.progress.since = other.progress.since
+        return scheduled == other
+    }
 }
 
 extension [DependentCancellation] {

@@ -30,6 +30,8 @@ package struct TrackedChange: Hashable, Sendable {
     package var progress: ChangeProgress
     /// The change that this one takes back; its price is then the one paid before, and nobody is told.
     package var undoes: String?
+    /// It took effect, and by the newest facts its item does not renew: no further period is charged.
+    package var isLeaving = false
 
     package var isIncrease: Bool { undoes == nil && newPrice > oldPrice }
 

@@ -110,6 +110,9 @@ struct ConfigurationCheck: Sendable {
             let bound =
                 problem == nil
                 ? try await connection.read { try AppBindingQueries.read(on: $0) } : nil
+            let finance =
+                problem == nil
+                ? try await connection.read { try FinanceLoginQueries.logins(on: $0) } : []
             await connection.close()
             return [
                 Result(name: "database", found: "connected", problems: []),
@@ -121,6 +124,7 @@ struct ConfigurationCheck: Sendable {
                     found: bound.map { "\($0.bundleID) in \($0.environment)" }
                         ?? "none yet; the first serve binds it",
                     problems: AppCheck.problem(configuration, bound).map { [$0] } ?? []),
+                Self.finance(finance),
             ]
         } catch {
             let failure =
@@ -136,6 +140,28 @@ struct ConfigurationCheck: Sendable {
                     ], isAway: failure.code == .unavailable)
             ]
         }
+    }
+
+    /// One long question of theirs must not hold up the service. What the role is granted reaches its members, what it is
+    /// set to does not.
+    static func finance(_ logins: [FinanceLoginQueries.Login]) -> Result {
+        let faults = logins.compactMap { login -> ConfigurationProblem? in
+            let missing = [
+                login.hasTimeout ? nil : "statement_timeout",
+                login.hasConnectionLimit ? nil : "connection limit",
+            ].compactMap { $0 }
+            guard !missing.isEmpty else { return nil }
+            let role = "\"" + login.name.replacing("\"", with: "\"\"") + "\""
+            return ConfigurationProblem(
+                "user \(login.name)",
+                "of finance has no \(missing.joined(separator: " and no ")): one report may keep the database busy for hours",
+                remedy:
+                    "limit them: ALTER ROLE \(role) CONNECTION LIMIT 5; ALTER ROLE \(role) SET statement_timeout = '5min'"
+            )
+        }
+        return Result(
+            name: "finance users", found: "\(logins.count), with a time limit and few connections each",
+            problems: faults)
     }
 
     /// To the first question any answer will do: it proves the name, the certificate and the way, and carries a date. The

@@ -43,10 +43,8 @@ import Testing
         let harness = try await Harness.make()
         try await harness.subscribe("1")
         try await harness.submitAndApprove([Harness.row("1")])
-        _ = try await harness.service.withConnection { connection in
-            try await connection.execute(
-                "UPDATE repricer.price_changes SET current_sku = 'B', former_skus = '{C}'")
-        }
+        try await harness.write(
+            "UPDATE repricer.price_changes SET current_sku = 'B', former_skus = '{C}'")
 
         let claim = try await harness.claim()
 
@@ -70,13 +68,11 @@ import Testing
                 Harness.row("3", line: 4),
             ], content: "second")
         try await harness.approve(batch)
-        _ = try await harness.service.withConnection { connection in
-            try await connection.execute(
-                """
-                UPDATE repricer.price_changes SET doubtful_since = \(timestamp: harness.now.milliseconds)
-                WHERE original_transaction_id = '3'
-                """)
-        }
+        try await harness.write(
+            """
+            UPDATE repricer.price_changes SET doubtful_since = \(timestamp: harness.now.milliseconds)
+            WHERE original_transaction_id = '3'
+            """)
 
         var claims: [Claimer.Claim] = []
         for _ in 0..<3 { claims.append(try await harness.claim()) }
@@ -216,7 +212,8 @@ import Testing
             for call in calls {
                 _ = try connection.pipeline(
                     PriceCallQueries.claim(
-                        [call], planned: [:], now: harness.now.milliseconds))
+                        [call], planned: [:], again: [], called: [],
+                        now: harness.now.milliseconds))
             }
             let row = try connection.query(
                 """

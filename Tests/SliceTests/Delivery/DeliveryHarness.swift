@@ -5,6 +5,7 @@ import Postgres
 import PriceChanges
 import ServiceKit
 import TestSupport
+import Testing
 
 @testable import Pricing
 
@@ -19,8 +20,9 @@ struct DeliveryHarness {
     let store: ScriptedStore
 
     static func make(_ replies: [ScriptedStore.Reply] = []) async throws -> DeliveryHarness {
-        let clock = ManualClock(start.milliseconds)
-        _ = clock
+        let owner = try await TestDatabase.connect()
+        try await Keeping.watch(owner)
+        await owner.close()
         let service = try await TestDatabase.login("service", memberOf: ["repricer_service"])
         let submitter = try await TestDatabase.login("submitter", memberOf: ["repricer_pricing"])
         let approver = try await TestDatabase.login("approver", memberOf: ["repricer_pricing"])
@@ -50,10 +52,27 @@ struct DeliveryHarness {
             applicationName: "mortal", size: 4)
     }
 
+    /// And sees that whatever was written here is known as it was at that instant, and counted.
     func close() async {
         await service.close()
         await submitter.close()
         await approver.close()
+        do {
+            let owner = try await TestDatabase.connect()
+            try await owner.script(FormerViews.all)
+            let faults = try await Keeping.faults(owner) + FormerViews.differences(on: owner)
+            for fault in faults { Issue.record("\(fault)") }
+            await owner.close()
+        } catch {
+            Issue.record(error)
+        }
+    }
+
+    /// What a test writes itself, and not the product.
+    func write(_ statement: SQL) async throws {
+        let owner = try await TestDatabase.connect()
+        _ = try await owner.execute(statement)
+        await owner.close()
     }
 
     var now: Instant { Instant(milliseconds: clock.nowMilliseconds()) }

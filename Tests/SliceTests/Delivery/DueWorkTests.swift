@@ -107,13 +107,11 @@ import Testing
             ids.suffix(10).map { Harness.row($0, line: 2) }, content: "early")
         try await harness.approve(late)
         try await harness.approve(early)
-        try await harness.service.withConnection { connection in
-            _ = try await connection.execute(
-                """
-                UPDATE repricer.price_changes SET send_by = \(timestamp: Harness.start.milliseconds)::timestamptz
-                    + CASE WHEN batch_id = \(uuid: early) THEN interval '2 days' ELSE interval '9 days' END
-                """)
-        }
+        try await harness.write(
+            """
+            UPDATE repricer.price_changes SET send_by = \(timestamp: Harness.start.milliseconds)::timestamptz
+                + CASE WHEN batch_id = \(uuid: early) THEN interval '2 days' ELSE interval '9 days' END
+            """)
 
         try await harness.deliver(harness.scheduler())
 

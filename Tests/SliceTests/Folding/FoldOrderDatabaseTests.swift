@@ -116,11 +116,11 @@ import Testing
                 }
                 try await group.waitForAll()
             }
-            #expect(try await Self.differences(on: owner) == [], "round \(round)")
+            #expect(try await FormerViews.differences(on: owner) == [], "round \(round)")
         }
         while try await keeper.keepOnce() > 0 {}
 
-        #expect(try await Self.differences(on: owner) == [])
+        #expect(try await FormerViews.differences(on: owner) == [])
         let kept = try await owner.query(
             """
             SELECT (SELECT count(*) FROM repricer.change_figures) AS changes, (SELECT count(*) FROM repricer.stale_figures) AS marks,
@@ -134,9 +134,9 @@ import Testing
         #expect(try kept.int("renewals") > 0)
         for fact in Self.facts {
             try await owner.script(fact)
-            #expect(try await Self.differences(on: owner) == [], "\(fact)")
+            #expect(try await FormerViews.differences(on: owner) == [], "\(fact)")
             while try await keeper.keepOnce() > 0 {}
-            #expect(try await Self.differences(on: owner) == [], "kept: \(fact)")
+            #expect(try await FormerViews.differences(on: owner) == [], "kept: \(fact)")
         }
         await owner.close()
         await pool.close()
@@ -157,22 +157,6 @@ import Testing
         "UPDATE repricer.price_changes SET state = 'lapsed', ended_at = state_since WHERE state = 'effective'",
         "UPDATE repricer.price_changes SET state = 'scheduled', ended_at = NULL WHERE state = 'lapsed'",
     ]
-
-    /// Rows that only one of a report and its former view has.
-    private static func differences(on owner: PostgresConnection) async throws -> [String] {
-        var found: [String] = []
-        for name in FormerViews.names {
-            found += try await owner.query(
-                """
-                SELECT coalesce('now ' || n.row, 'former ' || f.row) AS row
-                FROM (SELECT v::text AS row FROM report.\(unsafe: name) v) n
-                FULL JOIN (SELECT v::text AS row FROM former.\(unsafe: name) v) f ON f.row = n.row
-                WHERE n.row IS NULL OR f.row IS NULL ORDER BY 1 LIMIT 3
-                """
-            ).map { "\(name): \(try $0.text("row"))" }
-        }
-        return found
-    }
 
     private static func fold(_ piece: [SubscriptionEvent], _ pool: DatabasePool) async throws {
         guard let id = piece.first?.originalTransactionID else { return }

@@ -6,6 +6,7 @@ import Notifications
 import PriceChanges
 import Pricing
 import Reconciliation
+import Reports
 import ServiceKit
 import Testing
 
@@ -23,6 +24,7 @@ struct Rehearsal {
     let store: LossyStore
     private let scheduler: Scheduler
     private let reconciler: Reconciler
+    private let keeper: FigureKeeper
 
     static func open(_ subscriptions: StoreSubscription...) async throws -> Rehearsal {
         try await open(all: subscriptions)
@@ -42,6 +44,7 @@ struct Rehearsal {
         self.harness = harness
         self.store = store
         let calls = LiveStoreCalls(client: store.client)
+        keeper = FigureKeeper(pool: harness.service, log: .silent)
         scheduler = harness.scheduler(calls: calls)
         reconciler = harness.reconciler(store.client, door, store: calls)
     }
@@ -115,6 +118,7 @@ struct Rehearsal {
             _ = try await store.keeper.tick()
             #expect(try await reconciler.runOnce()?.failure == nil)
             try await harness.deliver(scheduler)
+            while try await keeper.keepOnce() > 0 {}
         }
     }
 

@@ -1,3 +1,5 @@
+import Postgres
+
 /// The reports as they were before any figure was kept: each counts all facts anew. What is kept is compared with them.
 enum FormerViews {
     static let names = [
@@ -42,8 +44,10 @@ enum FormerViews {
                 count(*) FILTER (WHERE acceptance = 'consented') AS consented,
                 count(*) FILTER (WHERE acceptance = 'informed') AS informed,
                 count(*) FILTER (WHERE state = 'effective') AS effective,
-                count(*) FILTER (WHERE state = 'declined') AS declined,
-                count(*) FILTER (WHERE state = 'cancelled') AS cancelled,
+                count(*) FILTER (WHERE state = 'declined' AND reason IS DISTINCT FROM 'parent_declined') AS declined,
+                count(*) FILTER (WHERE state = 'cancelled' AND reason IS DISTINCT FROM 'parent_declined') AS cancelled,
+                count(*) FILTER (WHERE state IN ('declined', 'cancelled') AND reason = 'parent_declined')
+                    AS fell_with_parent,
                 count(*) FILTER (WHERE state = 'lapsed') AS lapsed,
                 count(*) FILTER (WHERE state IN ('invalidated', 'rejected', 'ineligible', 'missed',
                     'aborted')) AS other
@@ -52,13 +56,14 @@ enum FormerViews {
         )
         SELECT f.batch_id, b.name AS batch_name, f.direction, f.forecast_consent, f.changes, f.sent,
             f.asked_for_consent, f.consented, f.informed, f.effective, f.declined, f.cancelled, f.lapsed,
-            f.other, f.changes - f.effective - f.declined - f.cancelled - f.lapsed - f.other AS open,
+            f.other, f.changes - f.effective - f.declined - f.cancelled - f.lapsed - f.other - f.fell_with_parent AS open,
             round(f.consented::numeric * 10000 / nullif(f.asked_for_consent, 0))::bigint
                 AS consented_basis_points,
             round(f.declined::numeric * 10000 / nullif(f.asked_for_consent, 0))::bigint
                 AS declined_basis_points,
             round(f.cancelled::numeric * 10000 / nullif(f.sent, 0))::bigint AS cancelled_basis_points,
-            round(f.effective::numeric * 10000 / nullif(f.changes, 0))::bigint AS effective_basis_points
+            round(f.effective::numeric * 10000 / nullif(f.changes, 0))::bigint AS effective_basis_points,
+            f.fell_with_parent
         FROM funnels f JOIN repricer.batches b ON b.batch_id = f.batch_id;
 
         """#
@@ -90,7 +95,8 @@ enum FormerViews {
                         AND o.batch_id = d.batch_id
                         AND o.sku = CASE WHEN d.is_cross_subscription
                             THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
-                        AND o.state IN ('declined', 'cancelled'))
+                        AND (o.state = 'declined' OR o.reason = 'parent_declined' OR o.state = 'cancelled'
+                            AND o.direction = 'increase' AND coalesce(o.consent_asked_at, o.accepted_at) IS NOT NULL))
             GROUP BY d.batch_id, d.original_transaction_id, d.change_id
         ), groups AS (
             SELECT c.batch_id, c.currency, c.storefront, c.period, count(*) AS changes,
@@ -99,18 +105,26 @@ enum FormerViews {
                 coalesce(sum(r.renewals), 0)::bigint AS charged_renewals,
                 coalesce(sum(r.old_total_milliunits), 0)::bigint AS old_total,
                 coalesce(sum(r.new_total_milliunits), 0)::bigint AS new_total,
-                coalesce(sum(c.current_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL), 0)::bigint
+                coalesce(sum(c.current_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL AND NOT c.is_leaving), 0)::bigint
                     AS old_per_period,
-                coalesce(sum(c.new_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL), 0)::bigint
+                coalesce(sum(c.new_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL AND NOT c.is_leaving), 0)::bigint
                     AS new_per_period,
-                count(*) FILTER (WHERE c.state = 'declined') AS declined,
-                coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.state = 'declined'), 0)::bigint
-                    AS declined_lost,
-                count(*) FILTER (WHERE c.state = 'cancelled') AS cancelled,
-                coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.state = 'cancelled'), 0)::bigint
-                    AS cancelled_lost,
-                coalesce(sum(d.dependents), 0)::bigint AS dependents,
-                coalesce(sum(d.price_milliunits), 0)::bigint AS dependent_lost
+                count(*) FILTER (WHERE c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined') AS declined,
+                coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.state = 'declined'
+                    AND c.reason IS DISTINCT FROM 'parent_declined'), 0)::bigint AS declined_lost,
+                count(*) FILTER (WHERE c.state = 'cancelled' AND c.reason IS DISTINCT FROM 'parent_declined') AS cancelled,
+                coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.state = 'cancelled' AND c.direction = 'increase'
+                    AND c.reason IS DISTINCT FROM 'parent_declined'
+                    AND coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL), 0)::bigint AS cancelled_lost,
+                count(*) FILTER (WHERE c.state = 'lapsed') AS lapsed,
+                coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.state = 'lapsed' AND c.direction = 'increase'
+                    AND coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL), 0)::bigint AS lapsed_lost,
+                coalesce(sum(x.others_lost_milliunits), 0)::bigint AS others_lost,
+                coalesce(sum(d.dependents), 0)::bigint + count(*) FILTER (WHERE c.reason = 'parent_declined'
+                    AND c.state IN ('declined', 'cancelled')) AS dependents,
+                coalesce(sum(d.price_milliunits), 0)::bigint
+                    + coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.reason = 'parent_declined'
+                        AND c.state IN ('declined', 'cancelled')), 0)::bigint AS dependent_lost
             FROM repricer.price_changes c
             LEFT JOIN repricer.charged_changes r
                 ON r.batch_id = c.batch_id AND r.original_transaction_id = c.original_transaction_id
@@ -118,6 +132,8 @@ enum FormerViews {
             LEFT JOIN lost_dependents d
                 ON d.batch_id = c.batch_id AND d.original_transaction_id = c.original_transaction_id
                 AND d.change_id = c.change_id
+            LEFT JOIN repricer.live_change_figures x
+                ON x.original_transaction_id = c.original_transaction_id AND x.change_id = c.change_id
             WHERE c.undoes_change_id IS NULL
             GROUP BY c.batch_id, c.currency, c.storefront, c.period
         )
@@ -132,9 +148,12 @@ enum FormerViews {
             g.cancelled, g.cancelled_lost AS cancelled_lost_per_period_milliunits,
             g.dependents AS dependents_cancelled,
             g.dependent_lost AS dependent_lost_per_period_milliunits,
-            g.declined_lost + g.cancelled_lost + g.dependent_lost AS lost_per_period_milliunits,
-            round((g.declined_lost + g.cancelled_lost + g.dependent_lost)::numeric * f.numerator
-                / f.denominator)::bigint AS lost_per_month_milliunits
+            g.declined_lost + g.cancelled_lost + g.lapsed_lost + g.others_lost + g.dependent_lost
+                AS lost_per_period_milliunits,
+            round((g.declined_lost + g.cancelled_lost + g.lapsed_lost + g.others_lost + g.dependent_lost)::numeric
+                * f.numerator / f.denominator)::bigint AS lost_per_month_milliunits,
+            g.lapsed, g.lapsed_lost AS lapsed_lost_per_period_milliunits,
+            g.others_lost AS other_items_lost_per_period_milliunits
         FROM groups g
         JOIN repricer.batches b ON b.batch_id = g.batch_id
         LEFT JOIN factors f ON f.period = g.period;
@@ -295,4 +314,20 @@ enum FormerViews {
     static let all =
         "CREATE SCHEMA former;" + priceChange + consentFunnel + revenueImpact + chargeException
         + reconciliation
+
+    /// Rows that only one of a report and its former view has.
+    static func differences(on owner: PostgresConnection) async throws -> [String] {
+        var found: [String] = []
+        for name in names {
+            found += try await owner.query(
+                """
+                SELECT coalesce('now ' || n.row, 'former ' || f.row) AS row
+                FROM (SELECT v::text AS row FROM report.\(unsafe: name) v) n
+                FULL JOIN (SELECT v::text AS row FROM former.\(unsafe: name) v) f ON f.row = n.row
+                WHERE n.row IS NULL OR f.row IS NULL ORDER BY 1 LIMIT 3
+                """
+            ).map { "\(name): \(try $0.text("row"))" }
+        }
+        return found
+    }
 }

@@ -1,0 +1,73 @@
+package import Postgres
+
+/// What a statement does before it replaces what reports of the past read, and what it may alter of the figures that reports
+/// keep: the CTEs that it begins with. All parts of a statement see one state of the database, so what these read is what
+/// the statement replaces. The caller holds the locks of the subscriptions.
+package enum VersionQueries {
+    /// When all of a statement is recorded.
+    package static let instant: SQL =
+        "instant AS MATERIALIZED (SELECT repricer.recording_instant() AS at)"
+
+    /// What the rows bear that the statement writes, as their `recorded_at`.
+    package static let now: SQL = "(SELECT at FROM instant)"
+
+    /// Keeps the changes `c` of `source`, which is what stands after FROM. With `instant`.
+    package static func ofChanges(_ source: SQL) -> SQL {
+        """
+        \(fragment: instant), former AS (
+            INSERT INTO repricer.price_change_versions (original_transaction_id, bucket, change_id, recorded_at,
+                recorded_until, claim_recorded_at, current_sku, former_skus, current_dependent_skus, send_after, send_by,
+                due_effective_at, planned_effective_at, moved_before_call, moved_since_call, request_reference_id, state,
+                state_since, reason, doubtful_since, sent_at, scheduled_at, consent_asked_at, accepted_at, acceptance,
+                effective_at, ended_at, is_leaving)
+            SELECT c.original_transaction_id, c.bucket, c.change_id, c.recorded_at,
+                \(fragment: now), c.claim_recorded_at, c.current_sku, c.former_skus, c.current_dependent_skus, c.send_after, c.send_by,
+                c.due_effective_at, c.planned_effective_at, c.moved_before_call, c.moved_since_call, c.request_reference_id, c.state,
+                c.state_since, c.reason, c.doubtful_since, c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.acceptance,
+                c.effective_at, c.ended_at, c.is_leaving
+            FROM \(fragment: source)
+            -- Twice within a microsecond: nobody saw what it was between.
+            ON CONFLICT DO NOTHING
+        )
+        """
+    }
+
+    /// The same of these changes, by subscription and id.
+    package static func ofChanges(_ changes: [(id: String, changeID: String)]) -> SQL {
+        guard !changes.isEmpty else { return instant }
+        return ofChanges(
+            """
+            unnest(\(changes.map(\.id))::text[], \(uuids: changes.map(\.changeID))::uuid[]) AS k (id, change_id)
+            JOIN repricer.price_changes c ON c.original_transaction_id = k.id AND c.change_id = k.change_id
+                AND \(fragment: Bucket.isThat(of: changes.lazy.map(\.id), "c.bucket"))
+            """)
+    }
+
+    /// Keeps the dependents' cancellations `d` of `source`, whole. With `instant`.
+    package static func ofDependents(_ source: SQL) -> SQL {
+        """
+        \(fragment: instant), former AS (
+            INSERT INTO repricer.dependent_cancellation_versions
+            SELECT d.*, \(fragment: now) FROM \(fragment: source)
+            ON CONFLICT DO NOTHING
+        )
+        """
+    }
+
+    /// Marks the subscriptions of the rows that the CTE `moved` returns.
+    package static let markMoved: SQL = """
+        marked AS (
+            INSERT INTO repricer.stale_figures (original_transaction_id, bucket)
+            SELECT DISTINCT original_transaction_id, bucket FROM moved
+        )
+        """
+
+    /// A statement of its own, in the transaction of what it marks for.
+    static func mark(_ ids: [String]) -> SQL {
+        """
+        -- name: markFigures
+        INSERT INTO repricer.stale_figures (original_transaction_id, bucket)
+        SELECT id, repricer.bucket_of(id) FROM unnest(\(ids)::text[]) AS id
+        """
+    }
+}
