@@ -102,7 +102,7 @@ CREATE TABLE repricer.service_controls (
     catch_up_since timestamptz,
     catch_up_from timestamptz,
     catch_up_by text,
-    -- Changes are due and none can be claimed, as a process that delivers says every minute.
+    -- Who holds rows that calls wait for, as a process that delivers says.
     unclaimed jsonb,
     is_rehearsal boolean NOT NULL DEFAULT false,
     clock_start timestamptz,
@@ -126,7 +126,7 @@ COMMENT ON COLUMN repricer.service_controls.clock_rate IS
     'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. '
     'What is recorded is dated by it. Null: by the server''s clock.';
 COMMENT ON COLUMN repricer.service_controls.unclaimed IS
-    'since, sessions (who holds rows), seen_at: real time. A sight of more than three minutes ago says nothing of today.';
+    'since, sessions (who holds rows), is_all (nothing that is due can be claimed), seen_at: real time. A sight of more than three minutes ago says nothing of today.';
 COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS
     'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
 

@@ -1293,8 +1293,11 @@ CREATE FUNCTION repricer.put_back_mass_extensions(p_halt repricer.put_backs, p_n
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 WITH moved AS (
     UPDATE mass_extensions m SET state = 'queued', code = NULL, detail = NULL, called_at = NULL, next_attempt_at = p_now
-    WHERE m.state = 'refused' AND m.called_at >= p_halt.ended_from - interval '1 minute'
-        AND m.called_at <= coalesce(p_halt.ended_until, 'infinity')
+    WHERE m.state = 'refused' AND EXISTS (
+            SELECT FROM store_calls r
+            WHERE r.subject = 'product:' || m.product_id AND r.bucket = bucket_of('product:' || m.product_id)
+                AND m.extension_id = ANY (r.carries) AND r.settled_at >= p_halt.ended_from - interval '1 minute'
+                AND r.settled_at <= coalesce(p_halt.ended_until, 'infinity'))
         AND m.extension_id = (SELECT max(n.extension_id::text)::uuid FROM mass_extensions n
             WHERE n.product_id = m.product_id AND n.state = 'refused')
         AND NOT EXISTS (SELECT FROM mass_extensions o WHERE o.product_id = m.product_id
@@ -1754,12 +1757,16 @@ BEGIN ATOMIC
             THEN jsonb_set(halted_kinds, ARRAY[p_kind, 'answer'], to_jsonb(p_answer)) ELSE halted_kinds END;
 END;
 
--- Changes are due since p_since, calls are allowed, and none can be claimed; null: they can again.
-CREATE FUNCTION repricer.note_unclaimed(p_since timestamptz, p_sessions text) RETURNS void
+-- Sessions hold rows since p_since; null: none do any more. p_is_all: changes are due, calls are allowed, and none can be
+-- claimed. Where they hold this very row nothing is written: who tells of them must not wait for them.
+CREATE FUNCTION repricer.note_unclaimed(p_since timestamptz, p_sessions text, p_is_all boolean DEFAULT true)
+    RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
 BEGIN ATOMIC
     UPDATE repricer.service_controls SET unclaimed = CASE WHEN p_since IS NOT NULL THEN
-        jsonb_build_object('since', p_since, 'sessions', p_sessions, 'seen_at', clock_timestamp()) END;
+            jsonb_build_object('since', p_since, 'sessions', p_sessions, 'is_all', p_is_all,
+                'seen_at', clock_timestamp()) END
+        WHERE one_row = (SELECT one_row FROM repricer.service_controls FOR UPDATE SKIP LOCKED);
 END;
 
 -- The App Store gives no answers: the next call of the kind leaves at p_until. What stands there began earlier.

@@ -4255,7 +4255,7 @@ COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at
 
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
 
-COMMENT ON COLUMN repricer.service_controls.unclaimed IS 'since, sessions (who holds rows), seen_at: real time. A sight of more than three minutes ago says nothing of today.';
+COMMENT ON COLUMN repricer.service_controls.unclaimed IS 'since, sessions (who holds rows), is_all (nothing that is due can be claimed), seen_at: real time. A sight of more than three minutes ago says nothing of today.';
 
 COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
 
@@ -4319,15 +4319,18 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text) RETURNS void
+CREATE FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text, p_is_all boolean DEFAULT true) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     BEGIN ATOMIC
  UPDATE repricer.service_controls SET unclaimed =
          CASE
-             WHEN (note_unclaimed.p_since IS NOT NULL) THEN jsonb_build_object('since', note_unclaimed.p_since, 'sessions', note_unclaimed.p_sessions, 'seen_at', clock_timestamp())
+             WHEN (note_unclaimed.p_since IS NOT NULL) THEN jsonb_build_object('since', note_unclaimed.p_since, 'sessions', note_unclaimed.p_sessions, 'is_all', note_unclaimed.p_is_all, 'seen_at', clock_timestamp())
              ELSE NULL::jsonb
-         END;
+         END
+   WHERE (service_controls.one_row = ( SELECT service_controls_1.one_row
+            FROM repricer.service_controls service_controls_1
+          FOR UPDATE OF service_controls_1 SKIP LOCKED));
 END;
 
 CREATE FUNCTION repricer.park_halted(p_limit integer) RETURNS bigint
@@ -4728,8 +4731,11 @@ CREATE FUNCTION repricer.put_back_mass_extensions(p_halt repricer.put_backs, p_n
     AS $$
 WITH moved AS (
     UPDATE mass_extensions m SET state = 'queued', code = NULL, detail = NULL, called_at = NULL, next_attempt_at = p_now
-    WHERE m.state = 'refused' AND m.called_at >= p_halt.ended_from - interval '1 minute'
-        AND m.called_at <= coalesce(p_halt.ended_until, 'infinity')
+    WHERE m.state = 'refused' AND EXISTS (
+            SELECT FROM store_calls r
+            WHERE r.subject = 'product:' || m.product_id AND r.bucket = bucket_of('product:' || m.product_id)
+                AND m.extension_id = ANY (r.carries) AND r.settled_at >= p_halt.ended_from - interval '1 minute'
+                AND r.settled_at <= coalesce(p_halt.ended_until, 'infinity'))
         AND m.extension_id = (SELECT max(n.extension_id::text)::uuid FROM mass_extensions n
             WHERE n.product_id = m.product_id AND n.state = 'refused')
         AND NOT EXISTS (SELECT FROM mass_extensions o WHERE o.product_id = m.product_id
@@ -8183,8 +8189,8 @@ REVOKE ALL ON FUNCTION repricer.note_put_back(p_kind text, p_batch_id uuid, p_co
 REVOKE ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text, p_is_all boolean) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text, p_is_all boolean) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.park_halted(p_limit integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.park_halted(p_limit integer) TO repricer_service;

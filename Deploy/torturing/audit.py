@@ -500,10 +500,15 @@ def is_dated_as_if_asked(look, change, call, item, date):
 
     By contract one that is not known is dated like one that needs it. Where the store asks nobody, a call 27 to 60 days
     before a renewal is in time for it, and one that needs consent may not be; and of a weekly one the fourth renewal
-    counts, not the first that is seven days away.
+    counts, not the first that is seven days away. By the fourth one the store may have to ask nevertheless: since another
+    item of the subscription rose at a renewal before it, and not before the ledger's.
     """
     asks = call["effects"].get(item["sku"], {}).get("needsConsent")
-    if look.is_real or change["forecast_consent"] != "not_known" or asks is not False or change["sent_at"] is None:
+    rises = [told["effectiveAt"] for sku, told in call["effects"].items() if sku != item["sku"] and "effectiveAt" in told]
+    asks_by_then = asks and any(change["due_effective_at"] <= at < date for at in rises)
+    if look.is_real or change["forecast_consent"] != "not_known" or change["sent_at"] is None:
+        return False
+    if asks is None or asks and not asks_by_then:
         return False
     # Both dates moved by what the renewal was extended since.
     moved = extended_since(look, call)

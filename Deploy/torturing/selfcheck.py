@@ -490,6 +490,15 @@ def sooner_than_a_consent_not_known_explains(world):
     world["changes"][0].update(due_effective_at=RENEWAL - 4 * DAY)
 
 
+def sooner_than_a_rise_of_another_item_explains(world):
+    """dates_equal"""
+    later_than_a_consent_not_known_explains(world)
+    # The store asks, and the other item rises with this one: until then nobody had to be asked.
+    world["changes"][0].update(due_effective_at=RENEWAL - 7 * DAY)
+    rise = {"effectiveAt": RENEWAL, "needsConsent": False}
+    world["calls"][0]["effects"] = {"A": {"effectiveAt": RENEWAL, "needsConsent": True}, "B": rise}
+
+
 def later_than_the_subscriber_was_told(world):
     """dates_equal"""
     later_than_said(world)

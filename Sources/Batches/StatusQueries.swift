@@ -99,6 +99,23 @@ package enum StatusQueries {
         }
     }
 
+    /// Changes of these batches that were called, were not applied and wait to be called again: of a halted batch those that
+    /// the App Store has refused so far.
+    package static func refusedAndWaiting(
+        of batchIDs: [String], on connection: isolated PostgresConnection
+    ) throws -> [String: Int64] {
+        guard !batchIDs.isEmpty else { return [:] }
+        let rows = try connection.query(
+            """
+            -- name: refusedAndWaiting
+            SELECT batch_id, count(*) AS rows FROM repricer.price_changes
+            WHERE batch_id = ANY (\(uuids: batchIDs)) AND stage = 'queued' AND next_attempt_at IS NOT NULL
+            GROUP BY batch_id
+            """)
+        return Dictionary(
+            uniqueKeysWithValues: try rows.map { (try $0.text("batch_id"), try $0.int64("rows")) })
+    }
+
     private static func isAskedFor(_ batchID: String?) -> SQL {
         batchID.map { "b.batch_id = \(uuid: $0)" } ?? "b.state = 'approved'"
     }

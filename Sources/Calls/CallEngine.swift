@@ -240,27 +240,27 @@ package struct CallEngine: Sendable {
             let verdict = recentStatuses.judge(
                 refusal, of: subject, kind, [], realNow: realClock.nowMilliseconds())
             guard case .systemic = verdict else { return }
-            try await haltAll(because: refusal, subject, kind, since: nil, permitSource)
+            try await haltAll(because: refusal, subject, kind, nil, permitSource)
         case .refused, .throttled, .unknown, .notSent: break
         }
     }
 
     /// No call of any batch fares better: one probe a minute is let out over all replicas.
     func haltAll(
-        because refusal: StoreRefusal, _ subject: String, _ kind: StoreCall.Kind, since: Int64?,
-        _ permitSource: CallPermitSource
+        because refusal: StoreRefusal, _ subject: String, _ kind: StoreCall.Kind,
+        _ streak: RefusalStreak?, _ permitSource: CallPermitSource
     ) async throws {
-        try await halt.haltAll(because: refusal, subject, by: kind, since: since)
+        try await halt.haltAll(because: refusal, subject, by: kind, streak)
         try await permitSource.block(
             until: now.advanced(by: limits.probeEvery.milliseconds), for: .halted)
     }
 
     /// No call of the kind fares better; other kinds go on.
     func haltKind(
-        _ kind: StoreCall.Kind, because refusal: StoreRefusal, _ subject: String, since: Int64?,
-        _ permitSource: CallPermitSource
+        _ kind: StoreCall.Kind, because refusal: StoreRefusal, _ subject: String,
+        _ streak: RefusalStreak?, _ permitSource: CallPermitSource
     ) async throws {
-        try await halt.halt(kind, because: refusal, subject, since: since)
+        try await halt.halt(kind, because: refusal, subject, streak)
         try await permitSource.block(
             until: now.advanced(by: limits.probeEvery.milliseconds), for: .halted)
     }

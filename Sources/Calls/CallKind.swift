@@ -47,10 +47,10 @@ package protocol CallKind: Sendable {
     /// Whose calls fare alike, by call id. Asked only after refusals.
     func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]]
     /// Halts what `scope` names, durably, before the answers are stored: what they put back must find it halted.
-    /// `since` is the first of the refusals that halt it, UTC milliseconds of the business clock: what ended by them is put
-    /// back.
+    /// What ended by the refusals of `streak` is put back.
     func halt(
-        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall, since: Int64?
+        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall,
+        _ streak: RefusalStreak?
     ) async throws
     /// A probe of a halted batch was refused: it stays halted, and says what with.
     func note(
@@ -64,7 +64,8 @@ extension CallKind {
     package func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]] { [:] }
 
     package func halt(
-        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall, since: Int64?
+        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall,
+        _ streak: RefusalStreak?
     ) async throws {}
 
     package func note(

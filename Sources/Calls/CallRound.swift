@@ -264,16 +264,16 @@ struct CallRound<Kind: CallKind>: Sendable {
     ) async throws {
         guard case .systemic(let scope) = verdict else { return }
         permits.silence(for: .halted)
-        let since = engine.recent.firstRefusal(kind.kind, scope)?.milliseconds
+        let streak = engine.recent.streak(kind.kind, scope)
         switch scope {
         case .all:
             try await engine.haltAll(
-                because: refusal, call.subject, kind.kind, since: since, permitSource)
+                because: refusal, call.subject, kind.kind, streak, permitSource)
         case .kind:
             try await engine.haltKind(
-                kind.kind, because: refusal, call.subject, since: since, permitSource)
+                kind.kind, because: refusal, call.subject, streak, permitSource)
         case .batch(let scope), .storefront(let scope):
-            try await kind.halt(scope, because: refusal, call, since: since)
+            try await kind.halt(scope, because: refusal, call, streak)
         }
     }
 

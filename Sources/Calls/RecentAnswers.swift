@@ -1,5 +1,5 @@
 import Facts
-import Pricing
+package import Pricing
 import Synchronization
 
 /// Whose calls fare alike: those of a batch, and of a storefront of it. Kinds without batches have none.
@@ -48,6 +48,21 @@ package enum RefusalVerdict: Hashable, Sendable {
         case kind
         /// Every call, of whatever kind.
         case all
+    }
+}
+
+/// Refusals in a row.
+package struct RefusalStreak: Sendable {
+    /// The first of them, by the business clock.
+    package var since: Instant
+    /// Subscriptions that were refused with the code of the last one, and with whatever code.
+    package var alike: Int
+    package var refused: Int
+
+    package init(since: Instant, alike: Int, refused: Int) {
+        self.since = since
+        self.alike = alike
+        self.refused = refused
     }
 }
 
@@ -157,14 +172,19 @@ final class RecentAnswers: Sendable {
         }
     }
 
-    /// The first of the refusals that halt `scope`, by the business clock.
-    func firstRefusal(_ kind: StoreCall.Kind, _ scope: RefusalVerdict.Scope) -> Instant? {
+    /// The refusals that halt `scope`.
+    func streak(_ kind: StoreCall.Kind, _ scope: RefusalVerdict.Scope) -> RefusalStreak? {
         let place =
             switch scope {
             case .storefront(let place), .batch(let place): place
             case .kind, .all: CallScope()
             }
-        return state.withLock { $0.streaks[Key(kind: kind, scope: place)]?.since }
+        return state.withLock { state in
+            state.streaks[Key(kind: kind, scope: place)].map {
+                RefusalStreak(
+                    since: $0.since, alike: $0.subjects.count, refused: $0.refused.count)
+            }
+        }
     }
 
     /// What has halted something goes on by another process's success, or a person's word: what was refused before that is

@@ -13,15 +13,16 @@ struct ServiceHalt: Sendable {
 
     /// - Parameters:
     ///   - subject: The last of those that were refused alike.
-    ///   - since: The first of these refusals, of calls of `kind`; UTC milliseconds of the business clock.
+    ///   - streak: These refusals, of calls of `kind`.
     func haltAll(
-        because refusal: StoreRefusal, _ subject: String, by kind: StoreCall.Kind, since: Int64?
+        because refusal: StoreRefusal, _ subject: String, by kind: StoreCall.Kind,
+        _ streak: RefusalStreak?
     ) async throws {
         let now = clock.nowMilliseconds()
-        let text = Self.reason(refusal, subject)
+        let text = Self.reason(refusal, subject, streak)
         let isNew = try await pool.withTransaction {
             try ServiceControlQueries.haltService(
-                reason: text, at: now, by: kind, since: since, on: $0)
+                reason: text, at: now, by: kind, since: streak?.since.milliseconds, on: $0)
         }
         guard isNew else { return }
         log.error(
@@ -38,12 +39,14 @@ struct ServiceHalt: Sendable {
 
     /// Stops calls of one kind, which belong to no batch.
     func halt(
-        _ kind: StoreCall.Kind, because refusal: StoreRefusal, _ subject: String, since: Int64?
+        _ kind: StoreCall.Kind, because refusal: StoreRefusal, _ subject: String,
+        _ streak: RefusalStreak?
     ) async throws {
         let now = clock.nowMilliseconds()
-        let text = Self.reason(refusal, subject)
+        let text = Self.reason(refusal, subject, streak)
         let isNew = try await pool.withTransaction {
-            try ServiceControlQueries.halt(kind, reason: text, at: now, since: since, on: $0)
+            try ServiceControlQueries.halt(
+                kind, reason: text, at: now, since: streak?.since.milliseconds, on: $0)
         }
         guard isNew else { return }
         log.error(
@@ -87,8 +90,10 @@ struct ServiceHalt: Sendable {
         }
     }
 
-    private static func reason(_ refusal: StoreRefusal, _ subject: String) -> String {
-        "\(refusal.codeAndName): several subscriptions in a row were refused alike, the last of them \(subject)"
+    private static func reason(
+        _ refusal: StoreRefusal, _ subject: String, _ streak: RefusalStreak?
+    ) -> String {
+        "\(refusal.codeAndName): \(refusal.met(by: streak)), the last of them \(subject)"
     }
 
     /// The App Store takes calls again.

@@ -22,3 +22,23 @@ extension StoreRefusal {
             : "the App Store says it of the customer or the item"
     }
 }
+
+extension StoreRefusal {
+    private static let messageMax = 200
+
+    /// What halts something, for people: how many subscriptions met it, and what the App Store says in its own words.
+    package func met(by streak: RefusalStreak?) -> String {
+        let said =
+            message.isEmpty
+            ? codeAndName : "\(codeAndName) (\"\(message.prefix(Self.messageMax))\")"
+        guard let streak, streak.refused > 0 else {
+            return "several subscriptions in a row were refused with \(said)"
+        }
+        let refused = "\(streak.refused) subscriptions in a row were refused"
+        switch streak.alike {
+        case streak.refused: return "\(refused) with \(said)"
+        case 0: return "\(refused), the last with \(said)"
+        default: return "\(refused), \(streak.alike) of them with \(said)"
+        }
+    }
+}

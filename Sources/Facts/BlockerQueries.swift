@@ -10,6 +10,10 @@ package enum BlockerQueries {
         package var application: String
         /// UTC milliseconds: the beginning of its transaction; nil where this user may not see it.
         package var since: Int64?
+        /// Another one at its next transaction.
+        package var transaction: String
+        /// What it has locked calls and folds wait for; a session that submits a batch, say, holds nothing of the kind.
+        package var isInTheWay: Bool
     }
 
     private static let sessionsMax = 5
@@ -21,22 +25,32 @@ package enum BlockerQueries {
         try connection.query(
             """
             -- name: blockingSessions
-            SELECT a.pid, a.usename, coalesce(a.application_name, '') AS application, min(a.xact_start) AS since
+            SELECT a.pid, a.usename, coalesce(a.application_name, '') AS application, min(a.xact_start) AS since,
+                l.virtualtransaction AS transaction,
+                -- Each decision locks the head of the audit trail until its end.
+                bool_or(l.mode NOT IN ('RowShareLock', 'RowExclusiveLock') OR l.relation IN (
+                    'repricer.subscriptions'::regclass, 'repricer.bucket_turns'::regclass,
+                    'repricer.store_calls'::regclass, 'repricer.service_controls'::regclass,
+                    'repricer.audit_head'::regclass)) AS is_in_the_way
             FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
             WHERE l.granted AND l.mode IN ('RowShareLock', 'RowExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
                     'ExclusiveLock', 'AccessExclusiveLock')
                 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
                 AND l.relation IN ('repricer.subscriptions'::regclass, 'repricer.price_changes'::regclass,
                     'repricer.batches'::regclass, 'repricer.bucket_turns'::regclass,
-                    'repricer.store_calls'::regclass)
+                    'repricer.store_calls'::regclass, 'repricer.service_controls'::regclass,
+                    'repricer.audit_head'::regclass)
                 AND a.usename <> current_user
-            GROUP BY a.pid, a.usename, a.application_name ORDER BY since, a.pid LIMIT \(sessionsMax)
+            GROUP BY a.pid, a.usename, a.application_name, l.virtualtransaction
+            ORDER BY is_in_the_way DESC, since, a.pid LIMIT \(sessionsMax)
             """
         ).map { row in
             Session(
                 pid: try row.int("pid"), user: try row.text("usename"),
                 application: try row.text("application"),
-                since: try row.millisecondsOrNil("since"))
+                since: try row.millisecondsOrNil("since"),
+                transaction: try row.text("transaction"),
+                isInTheWay: try row.bool("is_in_the_way"))
         }
     }
 }

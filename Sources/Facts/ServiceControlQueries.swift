@@ -25,9 +25,11 @@ package enum ServiceControlQueries {
         package var catchUpBy: String?
         /// Whoever is asked for it: a person's pause, or a catching up.
         package var isHeld: Bool
-        /// Real time, UTC milliseconds: since when changes are due and none can be claimed, and who holds their rows.
-        package var unclaimedSince: Int64?
-        package var unclaimedBy: String?
+        /// Real time, UTC milliseconds: since when rows are held that calls wait for, and who holds them.
+        package var heldSince: Int64?
+        package var heldBy: String?
+        /// Changes are due and none can be claimed; else others go on.
+        package var heldIsAll = false
 
         package var isHalted: Bool { haltedAt != nil }
 
@@ -74,11 +76,13 @@ package enum ServiceControlQueries {
         Question(
             """
             -- name: everythingControls
-            SELECT s.*, \(fragment: isHeld) AS is_held, u.since AS unclaimed_since, u.sessions AS unclaimed_by, k.kind, k.is_halt, k.kind_at, k.kind_until, k.kind_reason,
+            SELECT s.*, \(fragment: isHeld) AS is_held, u.since AS held_since, u.sessions AS held_by,
+                coalesce(u.is_all, false) AS held_is_all, k.kind, k.is_halt, k.kind_at, k.kind_until, k.kind_reason,
                 k.kind_answer
             FROM repricer.service_controls s
             LEFT JOIN LATERAL (
-                SELECT (s.unclaimed ->> 'since')::timestamptz AS since, s.unclaimed ->> 'sessions' AS sessions
+                SELECT (s.unclaimed ->> 'since')::timestamptz AS since, s.unclaimed ->> 'sessions' AS sessions,
+                    (s.unclaimed ->> 'is_all')::boolean AS is_all
                 WHERE repricer.was_just_now((s.unclaimed ->> 'seen_at')::timestamptz)
             ) u ON true
             LEFT JOIN LATERAL (
@@ -105,8 +109,8 @@ package enum ServiceControlQueries {
                 catchUpSince: try row.millisecondsOrNil("catch_up_since"),
                 catchUpFrom: try row.millisecondsOrNil("catch_up_from"),
                 catchUpBy: try row.textOrNil("catch_up_by"), isHeld: try row.bool("is_held"),
-                unclaimedSince: try row.millisecondsOrNil("unclaimed_since"),
-                unclaimedBy: try row.textOrNil("unclaimed_by"))
+                heldSince: try row.millisecondsOrNil("held_since"),
+                heldBy: try row.textOrNil("held_by"), heldIsAll: try row.bool("held_is_all"))
             for row in rows {
                 guard let kind = try row.textOrNil("kind") else { continue }
                 if try row.bool("is_halt") {
@@ -162,11 +166,12 @@ package enum ServiceControlQueries {
         SELECT repricer.end_catch_up()
         """
 
-    /// Changes are due since that instant of real time, and none can be claimed; nil: they can again.
-    package static func noteUnclaimed(since: Int64?, sessions: String?) -> SQL {
+    /// Rows are held since that instant of real time, `isAll`: and no change that is due can be claimed; nil: none are any
+    /// more.
+    package static func noteUnclaimed(since: Int64?, sessions: String?, isAll: Bool) -> SQL {
         """
         -- name: noteUnclaimed
-        SELECT repricer.note_unclaimed(\(timestamp: since), \(sessions)::text)
+        SELECT repricer.note_unclaimed(\(timestamp: since), \(sessions)::text, \(isAll))
         """
     }
 

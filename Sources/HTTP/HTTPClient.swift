@@ -72,7 +72,8 @@ package final class HTTPClient: Sendable {
         }
         let connection: ClientConnection
         do throws(PoolRefusal) {
-            connection = self.connection(try await pool.acquire(until: deadline))
+            connection = self.connection(
+                try await pool.acquire(until: min(deadline, leavingBefore ?? deadline)))
         } catch {
             throw HTTPClientError(error)
         }

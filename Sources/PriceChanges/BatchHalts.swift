@@ -49,18 +49,18 @@ package struct BatchHalts: Sendable {
     }
 
     func halt(
-        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall, since: Int64?
+        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall,
+        _ streak: RefusalStreak?
     ) async throws {
         guard let batchID = scope.batchID else { return }
         let now = clock.nowMilliseconds()
         let probeAt = realClock.nowMilliseconds() + Self.probeEvery.milliseconds
-        let reason =
-            "several calls in a row were refused with \(refusal.codeAndName), the last for \(call.subject)"
+        let reason = "\(refusal.met(by: streak)), the last of them \(call.subject)"
         let isNew = try await pool.withTransaction { connection in
             guard let storefront = scope.storefront else {
                 return try GuardQueries.halt(
                     batchID, by: String(refusal.code), reason: reason, details: nil, at: now,
-                    probeAt: probeAt, since: since, on: connection)
+                    probeAt: probeAt, since: streak?.since.milliseconds, on: connection)
             }
             return try GuardQueries.haltStorefront(
                 .init(batchID: batchID, storefront: storefront), by: String(refusal.code),
@@ -71,8 +71,8 @@ package struct BatchHalts: Sendable {
             scope.storefront == nil ? "batch halted" : "storefront of a batch halted",
             [
                 "batch": batchID, "storefront": scope.storefront ?? "all",
-                "code": refusal.codeAndName,
-                "subscription": call.subject,
+                "code": refusal.codeAndName, "subscription": call.subject, "reason": reason,
+                "ends": "with the first probe that is answered, or by `resume` or `abort`",
             ])
         metrics.increment(
             "repricer_batch_halts_total",

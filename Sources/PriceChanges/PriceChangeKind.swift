@@ -49,9 +49,10 @@ package struct PriceChangeKind: CallKind {
     }
 
     package func halt(
-        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall, since: Int64?
+        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall,
+        _ streak: RefusalStreak?
     ) async throws {
-        try await halts.halt(scope, because: refusal, call, since: since)
+        try await halts.halt(scope, because: refusal, call, streak)
     }
 
     package func note(

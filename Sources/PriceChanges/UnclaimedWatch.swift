@@ -3,15 +3,26 @@ import Pricing
 import ServiceKit
 import Synchronization
 
-/// Since when changes are due and none could be claimed, though calls were allowed: somebody holds their rows, or their
-/// buckets.
+/// Who holds rows that delivery needs: since when changes are due and none could be claimed, though calls were allowed, and
+/// which sessions keep their rows locked while others go on.
 final class UnclaimedWatch: Sendable {
     private static let toldAfter: Duration = .seconds(60)
+    /// Between two looks at who holds rows.
+    private static let lookEvery: Duration = .seconds(15)
+    /// A decision takes less, and so does any claim.
+    private static let heldAfter: Duration = .seconds(15)
 
-    private struct State {
+    fileprivate struct State {
+        /// Changes are due and none could be claimed.
         var since: ContinuousClock.Instant?
-        /// When it was last written down, for `status`.
-        var notedAt: ContinuousClock.Instant?
+        var lookedAt: ContinuousClock.Instant?
+        /// Transactions that are in the way, and when each was first seen.
+        var holders: [String: ContinuousClock.Instant] = [:]
+        /// Those that the log has named.
+        var told: Set<String> = []
+        var isTold = false
+        /// It is written down, for `status`.
+        var isNoted = false
     }
 
     private let state = Mutex(State())
@@ -29,51 +40,98 @@ final class UnclaimedWatch: Sendable {
             "repricer_changes_due_unclaimed_seconds",
             "Real time since changes are due and none could be claimed; 0: they are, or none is due."
         )
+        metrics.describe(
+            "repricer_sessions_holding_rows",
+            "Sessions of other database users that hold rows which calls and folds wait for.")
         metrics.set("repricer_changes_due_unclaimed_seconds", to: 0)
+        metrics.set("repricer_sessions_holding_rows", to: 0)
     }
 
     /// - Parameter isStuck: Changes were due and calls allowed, and nothing was claimed.
     func note(isStuck: Bool, now: ContinuousClock.Instant = .now) async throws {
-        let (waited, news) = state.withLock { state -> (Duration, News) in
-            guard isStuck else {
-                defer { state = State() }
-                return (.zero, state.notedAt == nil ? .none : .over)
-            }
-            let since = state.since ?? now
-            state.since = since
-            guard now - (state.notedAt ?? since) >= Self.toldAfter else {
-                return (now - since, .none)
-            }
-            let isFirst = state.notedAt == nil
-            state.notedAt = now
-            return (now - since, isFirst ? .first : .again)
+        let (waited, looks) = state.withLock { state -> (Duration, Bool) in
+            state.since = isStuck ? state.since ?? now : nil
+            let looks = state.lookedAt.map { now - $0 >= Self.lookEvery } ?? true
+            if looks { state.lookedAt = now }
+            return (state.since.map { now - $0 } ?? .zero, looks)
         }
         metrics.set("repricer_changes_due_unclaimed_seconds", to: waited.seconds)
-        switch news {
-        case .none: return
-        case .over:
-            let note = ServiceControlQueries.noteUnclaimed(since: nil, sessions: nil)
-            return try await pool.read { _ = try $0.pipeline([note]) }
-        case .first, .again: break
-        }
-        let since = realClock.nowMilliseconds() - waited.milliseconds
-        let text = try await pool.read { connection in
-            let sessions = try BlockerQueries.sessions(on: connection)
-            let text =
-                sessions.isEmpty
-                ? "of this database user" : sessions.map(\.text).joined(separator: "; ")
-            _ = try connection.pipeline([
-                ServiceControlQueries.noteUnclaimed(since: since, sessions: text)
-            ])
-            return text
-        }
-        guard news == .first else { return }
-        log.error(
-            "changes are due, and none can be claimed: another session holds their rows",
-            ["seconds": "\(Int64(waited.seconds))", "sessions": text])
+        guard looks else { return }
+        let sessions = try await pool.read { try BlockerQueries.sessions(on: $0) }
+        if waited >= Self.toldAfter { return try await tellUnclaimed(sessions, waited, now) }
+        state.withLock { $0.isTold = false }
+        try await tellHolders(sessions, now)
     }
 
-    private enum News { case none, first, again, over }
+    private func tellUnclaimed(
+        _ sessions: [BlockerQueries.Session], _ waited: Duration, _ now: ContinuousClock.Instant
+    ) async throws {
+        let text = sessions.isEmpty ? "of this database user" : Self.text(sessions)
+        let isFirst = state.withLock { state in
+            state.note(sessions, now: now)
+            state.told.formUnion(sessions.map(\.transaction))
+            defer { state.isTold = true }
+            return !state.isTold
+        }
+        if isFirst {
+            log.error(
+                "changes are due, and none can be claimed: another session holds their rows",
+                ["seconds": "\(Int64(waited.seconds))", "sessions": text])
+        }
+        try await write(since: waited, text, isAll: true)
+    }
+
+    /// Rows of some changes are held, and the others go on.
+    private func tellHolders(
+        _ sessions: [BlockerQueries.Session], _ now: ContinuousClock.Instant
+    ) async throws {
+        let (lasting, news, held, isNoted) = state.withLock { state in
+            state.note(sessions, now: now)
+            let lasting = sessions.filter { session in
+                state.holders[session.transaction].map { now - $0 >= Self.heldAfter } ?? false
+            }
+            let news = lasting.filter { !state.told.contains($0.transaction) }
+            state.told.formUnion(news.map(\.transaction))
+            let first = lasting.compactMap { state.holders[$0.transaction] }.min()
+            return (lasting, news, first.map { now - $0 } ?? .zero, state.isNoted)
+        }
+        metrics.set("repricer_sessions_holding_rows", to: Double(lasting.count))
+        if !news.isEmpty {
+            log.warning(
+                "a session holds rows that calls and folds wait for",
+                ["seconds": "\(Int64(held.seconds))", "sessions": Self.text(news)])
+        }
+        if !lasting.isEmpty {
+            try await write(since: held, Self.text(lasting), isAll: false)
+        } else if isNoted {
+            try await write(since: nil, nil, isAll: false)
+        }
+    }
+
+    /// `since`: so long ago; nil: nothing is held any more.
+    private func write(since: Duration?, _ sessions: String?, isAll: Bool) async throws {
+        let since = since.map { realClock.nowMilliseconds() - $0.milliseconds }
+        let note = ServiceControlQueries.noteUnclaimed(
+            since: since, sessions: sessions, isAll: isAll)
+        try await pool.read { _ = try $0.pipeline([note]) }
+        state.withLock { $0.isNoted = since != nil }
+    }
+
+    private static func text(_ sessions: [BlockerQueries.Session]) -> String {
+        sessions.map(\.text).joined(separator: "; ")
+    }
+}
+
+extension UnclaimedWatch.State {
+    /// Remembers since when each is in the way.
+    fileprivate mutating func note(
+        _ sessions: [BlockerQueries.Session], now: ContinuousClock.Instant
+    ) {
+        let seen = sessions.filter(\.isInTheWay).map { ($0.transaction, now) }
+        holders = Dictionary(seen) { first, _ in first }
+            .merging(holders.filter { known in seen.contains { $0.0 == known.key } }) { $1 }
+        told = told.filter { transaction in sessions.contains { $0.transaction == transaction } }
+    }
 }
 
 extension BlockerQueries.Session {

@@ -144,6 +144,115 @@ import Testing
         Issue.record("no request was said to have been sent")
     }
 
+    /// What never ends: bounded by the deadline, or by a size before it.
+    static let endless: [(String, String, [HTTPClientError.Code])] = [
+        ("HTTP/1.1 200 O", "K", [.timedOut]),
+        ("HTTP/1.1 200 OK\r\nA: ", "a", [.timedOut]),
+        ("HTTP/1.1 400 No\r\nContent-Length: 900\r\n\r\n{", " ", [.timedOut]),
+        ("HTTP/1.1 400 No\r\n\r\n", "{", [.timedOut]),
+        ("HTTP/1.1 400 No\r\nTransfer-Encoding: chunked\r\n\r\n1;", "a", [.timedOut]),
+        (
+            "HTTP/1.1 200 OK\r\n\r\n", String(repeating: "a", count: 10_000),
+            [.responseTooLarge]
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            String(repeating: "1\r\na\r\n", count: 100), [.responseTooLarge]
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
+            "A: b\r\n", [.responseTooLarge]
+        ),
+        ("HTTP/1.1 200 OK\r\n", "A: b\r\n", [.responseTooLarge]),
+        ("", "HTTP/1.1 100 Continue\r\n\r\n", [.malformedResponse]),
+        ("", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", [.malformedResponse]),
+        ("", "\r\n", [.malformedResponse]),
+        ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "a", [.malformedResponse]),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 9000000000000\r\n\r\n", "a",
+            [.responseTooLarge]
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\n", "a",
+            [.malformedResponse, .responseTooLarge]
+        ),
+    ]
+
+    @Test(arguments: endless)
+    func client_onAnAnswerWithoutEnd_givesUp_andGoesAway(
+        start: String, rest: String, codes: [HTTPClientError.Code]
+    ) async throws {
+        for deadline in [Duration.milliseconds(300), .seconds(2), .seconds(15)] {
+            let server = try ScriptedServer([[.endless(start, then: rest)], [.answer(Self.ok)]])
+            let client = try client(server.port) {
+                $0.requestDeadline = deadline
+                $0.responseBytesMax = 50_000
+            }
+
+            let error = try await failure(client)
+
+            // A machine that stands still until the deadline has sent nothing, or not read enough.
+            let isTooLate = error.code == .timedOut && !codes.contains(.timedOut)
+            if error.requestMayHaveArrived && !isTooLate {
+                #expect(codes.contains(error.code), "\(error)")
+                // The connection is not used again: what it may still say is no answer to anybody else.
+                try await eventually { server.closedConnections == 1 }
+                #expect(try await client.send(Self.get).body == Array("ok".utf8))
+                return
+            }
+        }
+        Issue.record("no request was said to have been sent")
+    }
+
+    /// Where bytes are always there no read ever waits.
+    @Test func client_onBytesThatNeverStop_keepsItsDeadline() async throws {
+        let chunks = String(repeating: "1\r\na\r\n", count: 1000)
+        let server = try ScriptedServer([
+            [.endless("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", then: chunks)]
+        ])
+
+        let error = try await failure(
+            client(server.port) {
+                $0.requestDeadline = .seconds(1)
+                $0.responseBytesMax = 20_000_000
+            })
+
+        #expect(error.code == .timedOut)
+        try await eventually { server.closedConnections == 1 }
+    }
+
+    /// An answer to nothing, with the answer to something or after it.
+    @Test(arguments: [true, false])
+    func client_onASecondAnswer_givesItToNobody(isTogether: Bool) async throws {
+        let stray = "HTTP/1.1 400 No\r\nContent-Length: 2\r\n\r\nno"
+        let first: ScriptedServer.Step =
+            isTogether
+            ? .answer(Self.ok + stray) : .endless(Self.ok, then: String(repeating: stray, count: 2))
+        let server = try ScriptedServer([[first], [.answer(Self.ok)]])
+        let client = try client(server.port)
+
+        let one = try await client.send(Self.get)
+        // It lies in the socket before the next request.
+        try await eventually { isTogether || server.repetitions > 0 }
+        let next = try await client.send(Self.get)
+
+        #expect(one.status == 200 && next.status == 200)
+        #expect(server.connections == 2)
+    }
+
+    /// Who must leave soon waits no longer than that for a connection.
+    @Test func client_whenNoConnectionBecomesFreeInTimeToLeave_givesUpThen() async throws {
+        let client = try client(1) { $0.connectionsMax = 0 }
+
+        let started = ContinuousClock.now
+        let error = await #expect(throws: HTTPClientError.self) {
+            try await client.send(Self.get, leavingBefore: .now + .milliseconds(20))
+        }
+
+        #expect(error?.requestMayHaveArrived == false)
+        #expect(ContinuousClock.now - started < HTTPClientLimits().requestDeadline / 2)
+    }
+
     @Test func client_whenNoConnectionBecomesFree_timesOutUnsent() async throws {
         let client = try client(1) {
             $0.connectionsMax = 0

@@ -132,6 +132,9 @@ final class ScriptedServer: Sendable {
         case answer(String)
         /// Waits for a whole request, then for the client to go away.
         case silence
+        /// Waits for a whole request, sends the first text, and then the second one again and again, until the client goes
+        /// away.
+        case endless(String, then: String)
     }
 
     let port: Int
@@ -139,7 +142,10 @@ final class ScriptedServer: Sendable {
     private let accepted = Mutex(0)
     private let finished = Mutex(0)
     private let asked = Mutex(0)
+    private let repeated = Mutex(0)
 
+    /// How often the second text of an `endless` step has been sent.
+    var repetitions: Int { repeated.withLock { $0 } }
     /// Requests that have arrived whole.
     var requests: Int { asked.withLock { $0 } }
     var connections: Int { accepted.withLock { $0 } }
@@ -182,9 +188,29 @@ final class ScriptedServer: Sendable {
                 try? stream.write(Array(text.utf8), until: deadline)
             case .silence:
                 _ = stream.waitReadable(until: deadline, stop: listener.stopDescriptor)
+            case .endless(let start, let rest):
+                goOn(stream, start, rest, until: deadline)
             }
         }
         return true
+    }
+
+    private func goOn(
+        _ stream: SocketStream, _ start: String, _ rest: String, until deadline: Deadline
+    ) {
+        do {
+            try stream.write(Array(start.utf8), until: deadline)
+            let pause = Duration.milliseconds(rest.utf8.count == 1 ? 5 : 0)
+            // Readable: the client has closed, or the test is over.
+            while .now < deadline,
+                stream.waitReadable(until: .now + pause, stop: listener.stopDescriptor) == .timedOut
+            {
+                try stream.write(Array(rest.utf8), until: deadline)
+                repeated.withLock { $0 += 1 }
+            }
+        } catch {
+            // The client has gone away.
+        }
     }
 
     private func waitForRequest(

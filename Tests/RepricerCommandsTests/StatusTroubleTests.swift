@@ -100,6 +100,9 @@ import Testing
 
         let text = await run("status", environment: ana)
         let json = await run("status", "--json", environment: ana)
+        try await owner.script(
+            "SELECT repricer.note_unclaimed('2026-01-01T13:00:00Z', 'pid 8 of ana (psql)', false)")
+        let partly = await run("status", environment: ana)
         try await owner.script("SELECT repricer.note_unclaimed(NULL, NULL)")
         let after = await run("status", environment: ana)
         await owner.close()
@@ -108,6 +111,8 @@ import Testing
         func line(_ part: String) -> Substring { lines.first { $0.contains(part) } ?? "" }
         #expect(line("BLOCKED").contains("2026-01-01T13:00:00"))
         #expect(line("BLOCKED").contains("pid 7 of eve (psql)"))
+        #expect(partly.output.contains("held since 2026-01-01T13:00:00"))
+        #expect(partly.output.contains("by pid 8 of ana (psql); what concerns them waits"))
         #expect(line("batch spring since 2026-01-01T12:00:00").contains("refused with 4000999"))
         #expect(line("CAN of batch spring").contains("was refused with 4000134 X for 8"))
         #expect(line("CAN of batch spring").contains("asks at 2026-01-01T11:01:00"))
@@ -176,6 +181,11 @@ import Testing
         #expect(line("extensions since").contains("was refused with 4030006 Z for 8"))
         #expect(line("approved, paused").contains("was refused with 4030010 X for 9"))
         #expect(line("approved, paused").contains("asks at 2026-01-01T12:01:00"))
+        for part in [
+            "; 1 rows were refused so far and wait", "`repricer resume spring`",
+            "`repricer abort spring`",
+        ] { #expect(line("approved, paused").contains(part)) }
+        #expect(json.output.contains(#""refused_and_waiting_rows":1"#))
         #expect(
             json.output.contains(#""halted_kinds":[{"kind":"extension","at":"2026-01-01T11:00:00"#))
         #expect(json.output.contains(#""probe_answer":"4030010 X for 9""#))

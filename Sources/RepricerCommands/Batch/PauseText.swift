@@ -15,7 +15,12 @@ protocol Pausable {
     var probeAnswer: String? { get }
 }
 
-extension BatchQueries.Batch: Pausable {}
+extension BatchQueries.Batch: Pausable {
+    /// By a code of the App Store's, and not by a guard.
+    var isHaltedByCode: Bool {
+        isPaused && haltedBy?.first.map { $0.isASCII && $0.isNumber } ?? false
+    }
+}
 extension ServiceControlQueries.Everything: Pausable {
     var haltedBy: String? { nil }
     var probeAt: Int64? { nil }
@@ -75,14 +80,16 @@ extension ServiceControlQueries.Everything {
         }
         return [pause.map { ("PAUSED", $0) }, halt.map { ("HALTED", $0) }].compactMap { $0 }
             + kinds + throttledKinds.map { ("THROTTLED", $0.text) }
-            + [unclaimed.map { ("BLOCKED", $0) }].compactMap { $0 }
+            + [blocked.map { ("BLOCKED", $0) }].compactMap { $0 }
             + [wait.map { ("CATCHING UP", $0) }].compactMap { $0 }
     }
 
-    private var unclaimed: String? {
-        unclaimedSince.map { since in
-            "changes are due since \(since.instantText) and none can be claimed: their rows are held by "
-                + harmless(unclaimedBy ?? "a session of this database user")
+    private var blocked: String? {
+        heldSince.map { since in
+            let by = harmless(heldBy ?? "a session of this database user")
+            return heldIsAll
+                ? "changes are due since \(since.instantText) and none can be claimed: their rows are held by \(by)"
+                : "rows are held since \(since.instantText) by \(by); what concerns them waits, and all else goes on"
         }
     }
 
@@ -103,7 +110,8 @@ extension ServiceControlQueries.Everything {
             "catching_up_since": catchUpSince?.instantText, "recovered_by": catchUpBy,
             "halted_kinds": haltedKinds.json(Self.haltColumns),
             "throttled_kinds": throttledKinds.json(Self.throttleColumns),
-            "due_unclaimed_since": unclaimedSince?.instantText, "held_by": unclaimedBy,
+            "due_unclaimed_since": heldIsAll ? heldSince?.instantText : nil,
+            "held_since": heldSince?.instantText, "held_by": heldBy,
         ]
     }
 

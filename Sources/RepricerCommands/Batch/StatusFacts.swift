@@ -20,6 +20,8 @@ struct StatusFacts: Sendable, Equatable {
     /// Of the batch that was asked for, else of all approved ones; of all those rows alone that wait.
     let haltedStorefronts: [ControlQueries.HaltedStorefront]
     let refused: [StatusQueries.Refused]
+    /// By batch, of those that a code has halted: rows that were refused so far.
+    let haltRefused: [String: Int64]
     let moved: [TroubleQueries.Moved]
     /// Rows of the batch that would be late at the allowed rate; nil: not asked.
     let lateRows: Int?
@@ -57,6 +59,9 @@ struct StatusFacts: Sendable, Equatable {
                 refused: try batchID == nil && outlook.trouble.parked == 0
                     && dependents["requested", default: 0] == 0
                     ? [] : StatusQueries.refused(of: batchID, limit: refusedMax, on: connection),
+                haltRefused: try StatusQueries.refusedAndWaiting(
+                    of: all.filter { $0.isHaltedByCode && batchID ?? $0.batchID == $0.batchID }
+                        .map(\.batchID), on: connection),
                 moved: try outlook.trouble.moved == 0
                     ? []
                     : batchID.map {
@@ -135,7 +140,7 @@ struct StatusText {
         if let batch = facts.batch {
             head += [
                 ("batch", "\(batch.batchID) \(batch.name)"),
-                ("state", batch.state + (batch.isPaused ? ", paused" + batch.whoAndWhy : "")),
+                ("state", batch.state + (batch.isPaused ? ", paused" + whoAndWhy(batch) : "")),
                 ("submitted", "\(batch.submittedAt.instantText) by \(batch.submittedBy)"),
             ]
             if let by = batch.decidedBy, let at = batch.decidedAt {
@@ -148,7 +153,7 @@ struct StatusText {
         }
         if facts.batch == nil {
             head += facts.batches.filter { $0.state == "approved" && $0.haltedBy != nil }
-                .map { ("HALTED", "batch \(harmless($0.name))\($0.whoAndWhy)") }
+                .map { ("HALTED", "batch \(harmless($0.name))\(whoAndWhy($0))") }
         }
         head += facts.haltedStorefronts.map { ("HALTED", $0.text(isOfAll: facts.batch == nil)) }
         head += TroubleText.headlines(facts)
@@ -163,6 +168,16 @@ struct StatusText {
             ("silent changes", "\(facts.staleness.silentChanges)"),
         ]
         return head + (facts.notifications.map { [("notifications", $0.text)] } ?? [])
+    }
+
+    private func whoAndWhy(_ batch: BatchQueries.Batch) -> String {
+        guard batch.isPaused, batch.haltedBy != nil else { return batch.whoAndWhy }
+        let refused = facts.haltRefused[batch.batchID].map {
+            "; \($0) rows were refused so far and wait, none ends by it"
+        }
+        let name = harmless(batch.name)
+        return batch.whoAndWhy + (refused ?? "")
+            + "; `repricer resume \(name)` lets it go on once the cause is mended, `repricer abort \(name)` ends it"
     }
 
     private static let unknownColumns: [Column<StatusQueries.Notifications.Unknown>] = [
@@ -234,7 +249,9 @@ struct StatusText {
         if let batch = facts.batch {
             json =
                 json + [
-                    "pause": batch.pauseJSON, "grouping": batch.grouping,
+                    "pause": batch.pauseJSON,
+                    "refused_and_waiting_rows": facts.haltRefused[batch.batchID],
+                    "grouping": batch.grouping,
                     "next_release_at": batch.nextReleaseAt?.instantText,
                     "waves": facts.waves.json(waveColumns),
                     "guards": facts.guards.json(GuardReading.columns),

@@ -8,6 +8,9 @@ final class CutServer: Sendable {
         var bytes: [UInt8]
         /// After the bytes nothing more comes.
         var closes = false
+        /// Comes after the bytes, again and again, until the client goes away; a single byte a hundred times a second. Empty:
+        /// nothing comes, and the connection stays open.
+        var endless: [UInt8]?
 
         static func whole(_ body: String) -> Reply {
             Reply(
@@ -70,7 +73,16 @@ final class CutServer: Sendable {
             heads.withLock { $0.append(line) }
             let answer = reply(line)
             _ = send(connection, answer.bytes, answer.bytes.count, Int32(MSG_NOSIGNAL))
+            if let endless = answer.endless { return goOn(connection, endless) }
             if answer.closes { return }
+        }
+    }
+
+    private func goOn(_ connection: Int32, _ bytes: [UInt8]) {
+        // Readable: the client has closed.
+        var entry = pollfd(fd: connection, events: Int16(POLLIN), revents: 0)
+        while poll(&entry, 1, bytes.isEmpty ? -1 : bytes.count == 1 ? 10 : 0) == 0 {
+            guard send(connection, bytes, bytes.count, Int32(MSG_NOSIGNAL)) > 0 else { return }
         }
     }
 

@@ -171,6 +171,39 @@ import Testing
         await harness.close()
     }
 
+    /// A batch of which every row is refused rightly never ends by itself: it says what ends it, and an abort does.
+    @Test func batchRefusedRightly_saysSo_andEndsWithAnAbort() async throws {
+        let harness = try await Harness.make()
+        let batchID = try await Self.submit(harness, 1...30)
+        // Two had no answer before they were refused, and one was applied by such a call.
+        harness.store.setAnswers(["1", "2"], .unavailable)
+        harness.store.setAnswers(["3"], .lost, all: .notSent)
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        harness.store.setAnswers(
+            ["1", "2", "3"], .refused(.reject, code: 4_000_023),
+            all: .refused(.reject, code: 4_000_023))
+        try await Self.pass(61, times: 5, harness, scheduler)
+        let halted = try await Self.texts(
+            harness, "SELECT paused_reason AS text FROM repricer.batches")
+        let called = harness.store.calls.count
+        let before = try await Self.states(harness)
+
+        try await harness.abort(batchID)
+        try await Self.pass(61, times: 12, harness, scheduler)
+
+        #expect(
+            halted[0].contains(
+                "10 subscriptions in a row were refused with 4000023 code_4000023 (\"no\"), the last of them "
+            ), "\(halted)")
+        #expect(before["rejected"] == nil)
+        #expect(harness.store.calls.count == called)
+        let after = try await Self.states(harness)
+        #expect(after == ["aborted": 29, "scheduled": 1], "\(before) then \(after)")
+        #expect(try await harness.count("put_backs") == 0)
+        await harness.close()
+    }
+
     // MARK: Other kinds
 
     @Test func extensionsThatEnded_beforeTheirKindHalted_goAgain() async throws {
@@ -193,6 +226,61 @@ import Testing
             try await Self.watch(harness.delivery).round()
         }
         #expect(try await harness.callStates() == Array(repeating: "extended by answer", count: 30))
+        await harness.delivery.close()
+    }
+
+    /// One a product. The first one had no answer a long time before it was refused: it ended by that all the same.
+    @Test func massExtensionsThatEnded_beforeTheirKindHalted_goAgain() async throws {
+        let harness = try await ExtensionHarness.make(
+            [.unavailable] + Array(repeating: .refused(4_030_005), count: 20))
+        let extender = harness.extender()
+        let numbers = 11...24
+        try await harness.requestAll(11, of: "product11")
+        _ = try await extender.round()
+        harness.pass(.seconds(300))
+        for number in numbers.dropFirst() {
+            try await harness.requestAll(number, of: "product\(number)")
+        }
+
+        var ended = 0
+        for _ in 0..<40 {
+            harness.pass(.seconds(1))
+            try await harness.work(extender)
+            let refused = try await harness.massStates().count { $0 == "refused" }
+            ended = max(ended, refused)
+        }
+        try await Self.watch(harness.delivery).round()
+
+        #expect((1..<numbers.count).contains(ended))
+        #expect(try await harness.massStates().allSatisfy { $0 != "refused" })
+        for _ in 0..<90 {
+            harness.pass(.seconds(61))
+            try await harness.work(extender)
+            try await Self.watch(harness.delivery).round()
+        }
+        #expect(
+            try await harness.massStates() == Array(repeating: "running", count: numbers.count))
+        #expect(harness.calls.taken.values.allSatisfy { $0 == 1 })
+        await harness.delivery.close()
+    }
+
+    /// A newer one of its product is open: it stays as it ended.
+    @Test func massExtensionThatWasAskedForAgain_staysAsItEnded() async throws {
+        let harness = try await ExtensionHarness.make(
+            Array(repeating: .refused(4_030_005), count: 20))
+        let extender = harness.extender()
+        for number in 11...24 { try await harness.requestAll(number, of: "product\(number)") }
+        for _ in 0..<15 {
+            harness.pass(.seconds(1))
+            try await harness.work(extender)
+        }
+        let states = try await harness.massStates()
+        let number = 11 + (try #require(states.firstIndex(of: "refused")))
+        try await harness.requestAll(99, of: "product\(number)", isApproved: false)
+
+        try await Self.watch(harness.delivery).round()
+
+        #expect(try await harness.massStates().count { $0 == "refused" } == 1)
         await harness.delivery.close()
     }
 

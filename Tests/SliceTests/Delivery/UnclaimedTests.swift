@@ -1,4 +1,6 @@
 import Batches
+import Facts
+import Foundation
 import Postgres
 import ServiceKit
 import Synchronization
@@ -65,24 +67,48 @@ import Testing
         await harness.close()
     }
 
-    /// Until then its batch waits, and nobody else does: others are delivered, folded and counted.
-    @Test func decision_inATransactionThatStaysOpen_holdsUpItsBatchAlone() async throws {
+    /// Every decision, in a transaction that stays open: what it is about waits, and nobody else does. `BATCH` is the held
+    /// one, of subscription 1.
+    private static let decisions = [
+        "withdraw_batch('BATCH', now(), 'aborted', NULL)",
+        "set_pause('BATCH', now(), true, NULL)", "set_pause('BATCH', now(), false, NULL)",
+        "set_pause(NULL, now(), true, NULL)", "set_pause(NULL, now(), false, NULL)",
+        "release_wave('WAVES', 2, now())", "approve_batch('WAITING', now())",
+        "withdraw_batch('WAITING', now(), 'rejected', 'no')",
+        "undo_batch('APPLIED', gen_random_uuid(), 'undo', NULL, NULL, now())",
+        "request_extension('1', gen_random_uuid(), 30, 1, NULL, now())",
+        "import_rules('f', 'x', now(), '{currency}', '{NULL}', '{USD}', '{NULL}', '{NULL}', '{2}', '{apple}')",
+        "begin_submission(gen_random_uuid(), 'n', 'c', 'announced', '[]', '[]', now())",
+    ]
+
+    @Test(arguments: decisions)
+    func decision_inATransactionThatStaysOpen_holdsUpNobodyElse(decision: String) async throws {
         let harness = try await Harness.make()
-        for id in ["1", "2"] { try await harness.subscribe(id) }
+        for id in ["1", "2", "3", "4", "5"] { try await harness.subscribe(id) }
+        let applied = try await harness.submitAndApprove([Harness.row("4")])
+        try await harness.deliver(harness.scheduler())
         let guards = BatchTerms(guards: try GuardRail.list("errors>5%/1"))
-        let held = try await harness.submit([Harness.row("1")], content: "held", terms: guards)
-        let other = try await harness.submit([Harness.row("2")], content: "other", terms: guards)
-        for batchID in [held, other] { try await harness.approve(batchID) }
+        let waves = BatchTerms(waves: try WavePlan("50%,50%"))
+        let batches = [
+            ("BATCH", try await harness.submit([Harness.row("1")], content: "1", terms: guards)),
+            ("WAVES", try await harness.submit([Harness.row("3")], content: "3", terms: waves)),
+            ("WAITING", try await harness.submit([Harness.row("5")], content: "5")),
+            ("APPLIED", applied),
+        ]
+        let other = try await harness.submit([Harness.row("2")], content: "2", terms: guards)
+        for batchID in [batches[0].1, batches[1].1, other] { try await harness.approve(batchID) }
         let holder = try await PostgresConnection.connect(
             try await TestDatabase.login("holder", memberOf: ["repricer_pricing"]),
             applicationName: "psql")
         try await holder.script("BEGIN")
-        _ = try await holder.query(
-            "SELECT repricer.withdraw_batch(\(uuid: held), now(), 'aborted', NULL)")
+        let statement = batches.reduce(decision) {
+            $0.replacingOccurrences(of: $1.0, with: $1.1)
+        }
+        _ = try await holder.query(SQL(unsafe: "SELECT repricer.\(statement)"))
+
         let watch = BatchWatch(
             pool: harness.service, clock: harness.clock, realClock: harness.realClock,
             log: .silent, metrics: Metrics())
-
         let isDone = Mutex(false)
         let work = Task {
             try await watch.round()
@@ -96,13 +122,129 @@ import Testing
         }
         try await work.value
 
-        #expect(harness.store.calls.map(\.transactionID) == ["2"])
-        #expect(try await harness.changes().sorted() == ["A pending_consent", "A queued"])
+        #expect(harness.store.calls.contains { $0.transactionID == "2" })
+        #expect(try await harness.changes().contains("A pending_consent"))
         try await holder.script("ROLLBACK")
         await holder.close()
         try await harness.deliver(harness.scheduler())
-        #expect(harness.store.calls.map(\.transactionID) == ["2", "1"])
+        #expect(harness.store.calls.contains { $0.transactionID == "1" })
         await harness.close()
+    }
+
+    /// Others go on, so that nothing is stuck; who holds rows is named all the same, and forgotten once that is over.
+    @Test func session_thatHoldsRowsWhileOthersGoOn_isNamed_untilItLetsGo() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        let batchID = try await harness.submitAndApprove([Harness.row("1")])
+        let lines = Lines()
+        let metrics = Metrics()
+        let watch = UnclaimedWatch(
+            pool: harness.service, realClock: harness.realClock,
+            log: Log(component: "test", sink: lines.add), metrics: metrics)
+        let holder = try await PostgresConnection.connect(
+            try await TestDatabase.login("holder", memberOf: ["repricer_pricing"]),
+            applicationName: "psql")
+        let pid = try await holder.query("SELECT pg_backend_pid() AS pid").one().int("pid")
+        let start = ContinuousClock.now
+        func held() async throws -> ServiceControlQueries.Everything {
+            try await harness.service.read { try ServiceControlQueries.everything(on: $0) }
+        }
+
+        // One that ends in time is nobody's affair, and neither is the next one of the same session.
+        for second in stride(from: 0, to: 45, by: 15) {
+            try await holder.script("BEGIN")
+            _ = try await holder.query(
+                "SELECT repricer.set_pause(\(uuid: batchID), now(), true, NULL)")
+            try await watch.note(isStuck: false, now: start + .seconds(second))
+            try await holder.script("ROLLBACK")
+        }
+        let quiet = lines.all
+        try await holder.script("BEGIN")
+        _ = try await holder.query(
+            "SELECT repricer.withdraw_batch(\(uuid: batchID), now(), 'aborted', NULL)")
+        for second in [60, 75, 90] {
+            try await watch.note(isStuck: false, now: start + .seconds(second))
+        }
+        let found = try await held()
+        let gauge = metrics.render()
+        try await holder.script("ROLLBACK")
+        try await watch.note(isStuck: false, now: start + .seconds(105))
+
+        #expect(quiet.isEmpty)
+        #expect(lines.all.count == 1)
+        #expect(lines.all.first?.contains("pid \(pid) of ") == true)
+        #expect(lines.all.first?.contains("level=warning") == true)
+        #expect(found.heldBy?.contains("pid \(pid) of ") == true && !found.heldIsAll)
+        #expect(gauge.contains("\nrepricer_sessions_holding_rows 1\n"))
+        #expect(try await held().heldSince == nil)
+        #expect(metrics.render().contains("\nrepricer_sessions_holding_rows 0\n"))
+        await holder.close()
+        await harness.close()
+    }
+
+    /// A person who holds the row that tells of them is not waited for.
+    @Test func session_thatHoldsTheSwitch_isNamedWithoutWaitingForIt() async throws {
+        let harness = try await Harness.make()
+        let lines = Lines()
+        let watch = UnclaimedWatch(
+            pool: harness.service, realClock: harness.realClock,
+            log: Log(component: "test", sink: lines.add), metrics: Metrics())
+        let holder = try await TestDatabase.connect()
+        try await holder.script("BEGIN; SELECT repricer.set_pause(NULL, now(), true, NULL)")
+
+        let start = ContinuousClock.now
+        for second in [0, 15, 30] {
+            try await watch.note(isStuck: false, now: start + .seconds(second))
+        }
+
+        #expect(ContinuousClock.now - start < .seconds(10))
+        #expect(lines.all.count == 1)
+        try await holder.script("ROLLBACK")
+        await holder.close()
+        await harness.close()
+    }
+
+    /// People have no right that locks a row, or a table against those who write.
+    @Test(arguments: ["repricer_pricing", "repricer_finance"])
+    func person_mayLockNothing(role: String) async throws {
+        let owner = try await TestDatabase.connect()
+        let tables = try await owner.query(
+            """
+            SELECT c.oid::regclass::text AS name FROM pg_class c
+            WHERE c.relnamespace IN ('repricer'::regnamespace, 'report'::regnamespace)
+                AND c.relkind IN ('r', 'p', 'v')
+            """
+        ).map { try $0.text("name") }
+        await owner.close()
+        let person = try await PostgresConnection.connect(
+            try await TestDatabase.login("person", memberOf: [role]), applicationName: "psql")
+
+        var locked: [String] = []
+        for table in tables {
+            for text in [
+                "SELECT FROM \(table) FOR UPDATE", "SELECT FROM \(table) FOR SHARE",
+                "SELECT FROM \(table) FOR KEY SHARE", "LOCK TABLE \(table) IN ROW SHARE MODE",
+                "LOCK TABLE \(table) IN ROW EXCLUSIVE MODE", "LOCK TABLE \(table) IN SHARE MODE",
+                "LOCK TABLE \(table)",
+            ] {
+                try await person.script("BEGIN")
+                do {
+                    try await person.script(text)
+                    locked.append(text)
+                } catch {
+                    // Not theirs; or a view that has no rows of a table to lock.
+                    let states = [
+                        SQLState.insufficientPrivilege, SQLState("42809"), SQLState("0A000"),
+                    ]
+                    #expect(states.contains { $0 == error.sqlState }, "\(text): \(error)")
+                }
+                try await person.script("ROLLBACK")
+            }
+        }
+
+        #expect(tables.count > 60)
+        #expect(locked.isEmpty)
+        await person.close()
     }
 
     /// A person who decides and then leaves the transaction open is ended by the server after a minute.

@@ -212,15 +212,17 @@ struct ExtensionHarness {
     }
 
     func requestAll(
-        _ number: Int = 9, storefronts: [String]? = nil, days: Int = 30, isApproved: Bool = true
+        _ number: Int = 9, of product: String = product, storefronts: [String]? = nil,
+        days: Int = 30,
+        isApproved: Bool = true
     ) async throws {
         let at = delivery.now
         let terms = try terms(days)
         let forecast = try await ExtensionForecast.count(
-            productID: Self.product, storefronts: storefronts, now: at, pool: delivery.submitter)
+            productID: product, storefronts: storefronts, now: at, pool: delivery.submitter)
         _ = try await delivery.submitter.withTransaction {
             try ExtensionQueries.requestMass(
-                Self.id(number), productID: Self.product, storefronts: storefronts, terms,
+                Self.id(number), productID: product, storefronts: storefronts, terms,
                 note: nil, eligible: forecast.eligible, ineligible: "{}", at: at.milliseconds,
                 on: $0)
         }
@@ -266,6 +268,15 @@ struct ExtensionHarness {
                 return [line.kind, line.state, told, apple, line.check, line.code ?? ""]
                     .filter { !$0.isEmpty }.joined(separator: " ")
             }
+        }
+    }
+
+    /// Of each mass extension, in the order of their ids.
+    func massStates() async throws -> [String] {
+        try await delivery.service.withConnection { connection in
+            try await connection.query(
+                "SELECT state FROM repricer.mass_extensions ORDER BY extension_id"
+            ).map { try $0.text("state") }
         }
     }
 
