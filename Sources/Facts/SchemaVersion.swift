@@ -21,3 +21,10 @@ package func tableClosedToService(
 ) async throws(PostgresError) -> String? {
     try await connection.query(SchemaQueries.closedTable).first?.text("name")
 }
+
+/// Whether this database user may read the reports.
+package func reportsAreOpen(
+    _ connection: PostgresConnection
+) async throws(PostgresError) -> Bool {
+    try await connection.query(SchemaQueries.reportsAreOpen).one().bool("are_open")
+}

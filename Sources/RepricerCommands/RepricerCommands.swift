@@ -17,7 +17,7 @@ package enum RepricerCommands {
         Commands.policyShow, Commands.policySet, Commands.outboxStatus, Commands.outboxReplay,
         Commands.extendOne, Commands.extendAll, Commands.extendStatus,
         Commands.extendRetryFailed, Commands.extendGiveUp, Commands.testNotification,
-        Commands.migrate,
+        Commands.initialise, Commands.migrate,
         Commands.migrateStatus,
         Commands.configCheck, Commands.configPrint,
         Commands.version, Commands.help, Commands.completion,

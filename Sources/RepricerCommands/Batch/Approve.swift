@@ -13,8 +13,9 @@ extension Commands {
             """
     ) { invocation in
         let name = try invocation.arguments.required(batch)
-        let rate = try invocation.configuration().changePriceRate
+        let configuration = try invocation.configuration()
         return try await invocation.withDatabase { pool, now in
+            let rate = try await configuration.completed(by: pool).changePriceRate
             let approval: Approval
             if let mass = try await massExtension(name, pool: pool) {
                 try ask(about: mass, invocation)

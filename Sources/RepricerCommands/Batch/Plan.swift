@@ -29,11 +29,12 @@ extension Commands {
         let file = try invocation.arguments.required(batchFile)
         let known = try invocation.known(asOf)
         let asOf = try await invocation.instant(asOf, configuration)
-        let environment = try configuration.required(configuration.environment, .environment)
         let terms = try BatchTermOptions.terms(invocation.arguments)
         let currency = try invocation.arguments.reportingCurrency()
-        let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
         let summary = try await invocation.withPool(configuration) { pool in
+            let configuration = try await configuration.completed(by: pool)
+            let environment = try configuration.required(configuration.environment, .environment)
+            let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
             let session = try await PlanSession(
                 path: file, asOf: asOf, knownAt: known, environment: environment, terms: terms,
                 pool: pool)

@@ -22,8 +22,9 @@ extension Commands {
                 try invocation.print(try page(of: batch, configuration) + "\n")
                 return .done
             }
+            let rate = try await configuration.completed(by: pool).changePriceRate
             let facts = try await ShowFacts.read(
-                batch, now: now, in: currency, rate: configuration.changePriceRate, pool: pool)
+                batch, now: now, in: currency, rate: rate, pool: pool)
             try invocation.print(
                 json: facts.json,
                 facts.text(

@@ -19,10 +19,10 @@ extension Commands {
     ) { invocation in
         let configuration = try invocation.configuration()
         let clock = try await configuration.makeClock(dependencies: invocation.dependencies)
-        let rate = configuration.changePriceRate
         let silentAfter = configuration.silentAfter ?? .seconds(86_400)
         let named = invocation.arguments[statusBatch]
         return try await invocation.withPool(configuration) { pool in
+            let rate = try await configuration.completed(by: pool).changePriceRate
             let id = try await BatchFinder.find(named, pool: pool)?.batchID
             // Forecast once: of a million rows it takes a second.
             let forecastRate = invocation.arguments[watch] ? nil : rate

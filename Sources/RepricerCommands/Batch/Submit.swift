@@ -29,9 +29,10 @@ extension Commands {
         let name = try invocation.arguments.required(batchName)
         let terms = try BatchTermOptions.terms(invocation.arguments)
         let now = try await invocation.now(configuration)
-        let environment = try configuration.required(configuration.environment, .environment)
-        let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
         return try await invocation.withPool(configuration) { pool in
+            let configuration = try await configuration.completed(by: pool)
+            let environment = try configuration.required(configuration.environment, .environment)
+            let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
             let session = try await PlanSession(
                 path: file, asOf: now, environment: environment, terms: terms, pool: pool)
             // Asked before the plan: its rows would only be told that they have an open change.

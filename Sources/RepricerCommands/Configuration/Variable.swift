@@ -38,7 +38,8 @@ enum Variable: String, CaseIterable, Sendable {
         case .issuerID: "set it to the issuer id that App Store Connect shows above the keys"
         case .keyID: "set it to the id of the In-App Purchase key"
         case .keyFile: "set it to the path of the key's .p8 file"
-        case .rootCertificates: "set it to a file or folder with Apple's root CA certificates"
+        case .rootCertificates:
+            "set it to a file or folder with Apple's root CA certificates, and \(AppleRoot.remedy)"
         case .pagesTokenFile:
             "other machines reach REPRICER_PAGES_LISTEN: set it to the path of a file with the pages' password, "
                 + "or listen on 127.0.0.1"

@@ -77,6 +77,7 @@ extension MigrationError {
         case .directoryUnreadable, .noMigrations, .badFileName, .notText, .duplicateVersion,
             .missingVersion:
             .failed
+        case .lacksRights: .approvalNeededOrRefused
         }
     }
 }

@@ -52,7 +52,6 @@ extension Commands {
             """
     ) { invocation in
         let configuration = try invocation.configuration()
-        let environment = try configuration.required(configuration.environment, .environment)
         let now = try await invocation.instant(asOf, configuration)
         let known = try invocation.known(asOf)
         let wish = try ScenarioWish(
@@ -64,6 +63,8 @@ extension Commands {
             try BatchFileOutput(path: $0, dependencies: invocation.dependencies)
         }
         let table = try await invocation.withPool(configuration) { pool in
+            let configuration = try await configuration.completed(by: pool)
+            let environment = try configuration.required(configuration.environment, .environment)
             let rules = try await pool.rules(at: now, knownAt: known)
             let judge = ScenarioJudge(
                 wish.scenarios, of: wish.cohort, rules: rules, environment: environment)
