@@ -40,7 +40,12 @@ extension Commands {
             try invocation.print(
                 json: facts + isFirst,
                 approval.exceeded == nil ? "approved \(approval.done)\n" : "")
-            guard let exceeded = approval.exceeded else { return .done }
+            guard let exceeded = approval.exceeded else {
+                if let batchID = approval.batchID {
+                    invocation.suggest("status \(batchID) --watch")
+                }
+                return .done
+            }
             throw CommandFailure(
                 .approvalNeededOrRefused,
                 "your approval of \(approval.name) is recorded as the first; a second approver is "

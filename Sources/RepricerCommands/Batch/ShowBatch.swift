@@ -30,6 +30,9 @@ extension Commands {
                 facts.text(
                     isTerminal: invocation.dependencies.isOutputTerminal,
                     withDetails: invocation.arguments[details]))
+            if batch.state == "awaiting_approval" {
+                invocation.suggest("approve \(batch.batchID)")
+            }
             return .done
         }
     }

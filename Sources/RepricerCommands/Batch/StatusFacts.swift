@@ -3,6 +3,7 @@ import Facts
 import Postgres
 import Pricing
 import Reconciliation
+import Reports
 import ServiceKit
 
 /// Everything that `status` shows, read in one transaction.
@@ -97,6 +98,16 @@ struct StatusFacts: Sendable, Equatable {
         states.filter { ChangeState(rawValue: $0.key)?.isFinal ?? false }.values.reduce(0, +)
     }
 
+    /// Rows that the App Store has, or that need not reach it any more.
+    var deliveredCount: Int64 { rowCount - count(.awaitingApproval, .queued, .sending, .unknown) }
+
+    /// Of these, the ones of which nothing more is waited for from a customer.
+    var answeredCount: Int64 { deliveredCount - count(.scheduled, .pendingConsent) }
+
+    private func count(_ wanted: ChangeState...) -> Int64 {
+        wanted.reduce(0) { $0 + states[$1.rawValue, default: 0] }
+    }
+
     /// Every change ended, and every dependent's cancellation is settled.
     var isFinal: Bool {
         let open = ["requested", "cancel_sent"].map { dependents[$0, default: 0] }.reduce(0, +)
@@ -130,6 +141,41 @@ struct StatusText {
         return tables.filter { !$0.isEmpty }.joined(separator: "\n")
     }
 
+    /// What stands still or waits for a person; none in ordinary times.
+    var alerts: [(String, String)] {
+        var alerts = facts.everything.headlines
+        if let batch = facts.batch, batch.isPaused {
+            alerts.append(
+                (batch.haltedBy == nil ? "PAUSED" : "HALTED", "this batch\(batch.whoAndWhy)"))
+        }
+        return alerts + standstills
+    }
+
+    private var standstills: [(String, String)] {
+        let batches =
+            facts.batch == nil
+            ? facts.batches.filter { $0.state == "approved" && $0.haltedBy != nil }
+                .map { ("HALTED", "batch \(harmless($0.name))\($0.whoAndWhy)") } : []
+        return batches
+            + facts.haltedStorefronts.map { ("HALTED", $0.text(isOfAll: facts.batch == nil)) }
+            + TroubleText.headlines(facts)
+    }
+
+    /// What `--watch` draws: how far delivery, answers and ends are, the states, and what needs a person.
+    func live(columns: Int) -> [String] {
+        let shares = [
+            ("delivered", facts.deliveredCount), ("answered", facts.answeredCount),
+            ("final", facts.finalCount),
+        ].flatMap { name, count in
+            ProgressBar.lines(
+                done: count, total: facts.rowCount, note: "\(count) of \(facts.rowCount) \(name)",
+                columns: columns)
+        }
+        let states = facts.statesInOrder.map { "\($1) \($0)" }.joined(separator: ", ")
+        return shares + brokenText(states, width: columns)
+            + alerts.flatMap { brokenText("\($0): \(harmless($1))", width: columns) }
+    }
+
     private var head: [(String, String)] {
         var head = facts.everything.headlines
         if let batch = facts.batch {
@@ -146,12 +192,7 @@ struct StatusText {
                 head.append(("waves", "\(batch.releasedWave) of \(batch.waveCount) released"))
             }
         }
-        if facts.batch == nil {
-            head += facts.batches.filter { $0.state == "approved" && $0.haltedBy != nil }
-                .map { ("HALTED", "batch \(harmless($0.name))\($0.whoAndWhy)") }
-        }
-        head += facts.haltedStorefronts.map { ("HALTED", $0.text(isOfAll: facts.batch == nil)) }
-        head += TroubleText.headlines(facts)
+        head += standstills
         head += [
             ("rows", "\(facts.rowCount): \(facts.finalCount) final"),
             ("refused rows", "\(facts.rejected.values.reduce(0, +))"),

@@ -47,7 +47,7 @@ extension Commands {
                 .init(
                     rejects: invocation.arguments[rejectsFile],
                     earlierRows: invocation.arguments[planRows]), of: session,
-                dependencies: invocation.dependencies)
+                dependencies: invocation.dependencies, isQuiet: invocation.isQuiet)
             let outcome = try await Submission.store(
                 name: name, contentSHA256: session.outline.sha256, asOf: now, terms: terms,
                 storesRefused: invocation.arguments[acceptValid], pool: pool, telling: output
@@ -148,6 +148,7 @@ extension Commands {
                 "stored \($0.canGoCount) changes\(held); they wait for another user's approval"
             }
                 ?? "this file is a batch already: no new change")
+        if forecast != nil { invocation.suggest("show \(batchID)") }
         return .done
     }
 }

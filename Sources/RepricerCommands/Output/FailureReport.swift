@@ -86,6 +86,7 @@ extension ReportError {
     fileprivate var exitCode: ExitCode {
         switch self {
         case .unknownBatch, .hasNoBatches, .notYet: .inputRejected
+        case .ambiguousBatch: .conflict
         case .hasNoPast: .usage
         case .notReadable: .approvalNeededOrRefused
         case .unavailable: .unavailable

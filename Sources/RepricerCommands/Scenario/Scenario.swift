@@ -70,9 +70,12 @@ extension Commands {
                 wish.scenarios, of: wish.cohort, rules: rules, environment: environment)
             let decline = try await declineRate(wish, pool)
             try await out?.write(ScenarioRun.batchHeader)
+            let bar = invocation.progressBar
             let forecasts = try await ScenarioRun(pool: pool, judge: judge, knownAt: known).run(
-                writing: out == nil ? nil : wish.chosen
+                writing: out == nil ? nil : wish.chosen,
+                telling: { bar.drawIfLate(done: 0, total: 0, note: "\($0) subscriptions judged") }
             ) { try await out?.write($0) }
+            bar.clear()
             try await out?.flush()
             return ScenarioTable(
                 wish, forecasts, rules: rules.inForce(at: now), asOf: now, decline: decline)
