@@ -205,7 +205,8 @@ import Testing
         await connection.close()
         let rows = (1_000_000_000_000_011...1_000_000_000_000_040).map { "\($0),PLAN,12.99,USD\n" }
         let submitted = await run(
-            "submit", try office.file(Self.good + rows.joined()), "--name", "spring", environment: office.ana)
+            "submit", try office.file(Self.good + rows.joined()), "--name", "spring",
+            environment: office.ana)
         let id = String(submitted.output.dropLast())
 
         let outcome = await run("undo", id, environment: office.ana)

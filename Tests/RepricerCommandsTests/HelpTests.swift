@@ -86,7 +86,9 @@ import Testing
     @Test func help_ofANoun_explainsEachVerb() async {
         let outcome = await run("help", "config")
 
-        #expect(outcome.output.contains("usage: repricer config check\n"))
+        #expect(
+            outcome.output.contains(
+                "usage: repricer config check [--for service|pricing|finance]\n"))
         #expect(outcome.output.contains("usage: repricer config print\n"))
     }
 

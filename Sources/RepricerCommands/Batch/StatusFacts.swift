@@ -166,13 +166,15 @@ struct StatusText {
         let shares = [
             ("delivered", facts.deliveredCount), ("answered", facts.answeredCount),
             ("final", facts.finalCount),
-        ].flatMap { name, count in
+        ].map { ($1, "\($1) of \(facts.rowCount) \($0)") }
+        let longest = shares.map(\.1.count).max() ?? 0
+        let bars = shares.flatMap { count, note in
             ProgressBar.lines(
-                done: count, total: facts.rowCount, note: "\(count) of \(facts.rowCount) \(name)",
+                done: count, total: facts.rowCount, note: note, noteColumns: longest,
                 columns: columns)
         }
         let states = facts.statesInOrder.map { "\($1) \($0)" }.joined(separator: ", ")
-        return shares + brokenText(states, width: columns)
+        return bars + brokenText(states, width: columns)
             + alerts.flatMap { brokenText("\($0): \(harmless($1))", width: columns) }
     }
 
@@ -221,15 +223,25 @@ struct StatusText {
         .instant("SINCE", "since") { $0.since }, .text("BATCH", "batch") { $0.batchName },
     ]
 
+    /// Of a UUIDv7 as much as tells its millisecond: enough to name a batch by.
+    private static let idShown = 13
+
+    /// A terminal has the room for the beginning of an id and the day.
     private static let batchColumns: [Column<BatchQueries.Batch>] = [
-        .text("BATCH", "batch_id") { $0.batchID }, .text("NAME", "name") { $0.name },
+        .shown(.left("BATCH")) {
+            Screen.columns == nil ? $0.batchID : String($0.batchID.prefix(idShown))
+        },
+        .key("batch_id") { $0.batchID }, .text("NAME", "name") { $0.name },
         .shown(.left("STATE")) { $0.state + ($0.isPaused ? ", paused" : "") },
         .key("state") { $0.state }, .key("paused") { $0.isPaused }, .key("pause") { $0.pauseJSON },
         .key("wave_count") { $0.waveCount }, .key("released_wave") { $0.releasedWave },
         .number("ROWS", "rows") { $0.rowCount },
         .number("REFUSED", "refused") { $0.rejectedRowCount },
         .key("submitted_by") { $0.submittedBy },
-        .instant("SUBMITTED", "submitted_at") { $0.submittedAt },
+        .shown(.left("SUBMITTED")) {
+            String($0.submittedAt.instantText.prefix(Screen.columns == nil ? .max : 10))
+        },
+        .key("submitted_at") { $0.submittedAt.instantText },
         .shown(.left("BY")) { $0.submittedBy }, .key("decided_by") { $0.decidedBy },
         .key("decided_at") { $0.decidedAt?.instantText },
     ]

@@ -154,6 +154,10 @@ extension CompletionScript {
                     set settings --env-file $words[(math $at + 1)]
                 end
                 set -l begun (string unescape -- (commandline -ct))
+                # No word is none, and not an empty one.
+                if test -z "$begun"
+                    set begun
+                end
                 repricer completion batches $settings -- $begun 2>/dev/null
             end
             complete -c repricer -f

@@ -51,9 +51,8 @@ final class ProgressBar: Sendable {
         // The last column stays free: a full line would wrap and could not be drawn over.
         let size = dependencies.terminalSize()
         let most = max(1, min(Self.linesMax, size.rows - 1))
-        var shown = lines(max(10, size.columns - 1)).flatMap {
-            brokenText($0, width: max(10, size.columns - 1))
-        }
+        let width = max(10, size.columns - 1)
+        var shown = lines(width).flatMap { $0.count <= width ? [$0] : brokenText($0, width: width) }
         if shown.count > most { shown = shown.prefix(most - 1) + ["…"] }
         let before = state.withLock { state in
             defer { state.drawn = shown.count }
@@ -78,10 +77,13 @@ final class ProgressBar: Sendable {
 
     /// The note stands beside the bar where there is room, else below it: no word of it is lost. Of a total that nobody
     /// knows there is no bar.
-    static func lines(done: Int64, total: Int64, note: String, columns: Int) -> [String] {
+    /// `noteColumns`: of the longest note where several bars stand below each other.
+    static func lines(
+        done: Int64, total: Int64, note: String, noteColumns: Int = 0, columns: Int
+    ) -> [String] {
         guard total > 0 else { return brokenText(note, width: columns) }
         // Brackets, percentage and blanks take eleven.
-        let beside = columns - note.count - 11
+        let beside = columns - max(note.count, noteColumns) - 11
         guard beside < barMin else {
             return [bar(done: done, total: total, width: min(barMax, beside)) + "  " + note]
         }

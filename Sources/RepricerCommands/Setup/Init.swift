@@ -36,12 +36,13 @@ extension Commands {
     private static let database = Wish(
         "database", "URI", "the database, as libpq writes it, without a user",
         or: "postgresql:///repricer")
+    /// Those that nobody is asked for first, so that an answer is held against them.
     private static let users = [
+        Wish("service", "USER", "database user of the service", or: "repricerd", isQuiet: true),
+        Wish("owner", "USER", "owner of the database", or: "repricer_owner", isQuiet: true),
         Wish("analyst", "USER", "database user of who plans and submits", or: "analyst"),
         Wish("approver", "USER", "database user of who approves", or: "approver"),
         Wish("finance", "USER", "database user of who reads the reports", or: "finance"),
-        Wish("service", "USER", "database user of the service", or: "repricerd", isQuiet: true),
-        Wish("owner", "USER", "owner of the database", or: "repricer_owner", isQuiet: true),
     ]
     private static let app = [
         environment,
@@ -97,7 +98,7 @@ extension Commands {
                 wish.option.name != appAppleID.option.name
                 || answers[environment.option.name] == "Production"
             if let given = invocation.arguments[wish.option] {
-                if let wrong = fault(of: wish, given, answers) {
+                if let wrong = try fault(of: wish, given, answers) {
                     throw UsageError("--\(wish.option.name) \(wrong)")
                 }
                 answers[wish.option.name] = given
@@ -143,7 +144,7 @@ extension Commands {
             }
             let typed = trimmed(line)
             let value = typed.isEmpty ? wish.fallback ?? "" : typed
-            guard let wrong = fault(of: wish, value, answers) else { return value }
+            guard let wrong = try fault(of: wish, value, answers) else { return value }
             invocation.dependencies.sayPlainly("  \(wrong)\n")
         }
     }
@@ -155,7 +156,7 @@ extension Commands {
     /// What is wrong with an answer; nil: it will do. Settings are judged as `config check` judges them.
     private static func fault(
         of wish: Wish, _ value: String, _ answers: [String: String]
-    ) -> String? {
+    ) throws -> String? {
         if wish.option.name == database.option.name {
             return SetupPlan.DatabaseAddress(value) == nil
                 ? "cannot be \(quoted(value)); write postgresql://HOST/NAME without user and password, NAME of small "
@@ -174,12 +175,7 @@ extension Commands {
         }
         guard !value.isEmpty else { return variable.remedyWhenMissing }
         guard !value.contains(where: \.isNewline) else { return "has a line break" }
-        guard
-            let settings = try? Settings.load(environment: [variable.rawValue: value], envFile: nil)
-        else {
-            // Without a file there is nothing to fail on.
-            return nil
-        }
+        let settings = try Settings.load(environment: [variable.rawValue: value], envFile: nil)
         return Configuration(settings: settings).problems
             .first { $0.subject == variable.rawValue }.map { "\($0.wrong); \($0.remedy)" }
     }
