@@ -16,6 +16,16 @@ package enum MigrationError: Error, Sendable, Equatable {
     /// The file failed; its transaction was rolled back.
     case failed(version: Int, file: String, PostgresError)
     case database(PostgresError)
+    /// The database user may not make the schema; nothing was tried.
+    case lacksRights([MissingRight])
+}
+
+/// A right that the migrator needs and its database user has not.
+package struct MissingRight: Sendable, Equatable {
+    /// What is missing, in words.
+    package let missing: String
+    /// What a superuser runs.
+    package let statement: String
 }
 
 extension MigrationError: CustomStringConvertible {
@@ -43,6 +53,11 @@ extension MigrationError: CustomStringConvertible {
             "migrations.failed: \(file) was rolled back: \(error)"
         case .database(let error):
             "migrations.database: \(error)"
+        case .lacksRights(let rights):
+            "migrations.rights: this database user lacks "
+                + rights.map(\.missing).joined(separator: ", and ")
+                + "; nothing was changed. As a superuser of the database: "
+                + rights.map { $0.statement + ";" }.joined(separator: " ")
         }
     }
 }

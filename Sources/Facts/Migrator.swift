@@ -50,6 +50,7 @@ package struct Migrator: Sendable {
             // Editing is found out before anything is applied.
             let pending = try await inspect(connection).pending
             guard !pending.isEmpty else { return [] }
+            try await checkRights(connection, makingRoles: pending.count == migrations.count)
             try await prepare(connection)
             var applied: [Migration] = []
             for migration in pending where try await apply(migration, connection, at: instant) {
@@ -96,6 +97,18 @@ package struct Migrator: Sendable {
         of migration: Migration, _ connection: isolated PostgresConnection
     ) throws -> String {
         try connection.query(SchemaQueries.checksum(of: migration.text)).one().text("checksum")
+    }
+
+    /// All that is missing at once: the files would fail at the first, or warn and leave the database open to everybody.
+    private func checkRights(
+        _ connection: PostgresConnection, makingRoles: Bool
+    ) async throws {
+        let rights = SchemaQueries.missingRights(makingRoles: makingRoles)
+        let missing = try await connection.query(rights).map { row in
+            MissingRight(
+                missing: try row.text("missing"), statement: try row.text("statement"))
+        }
+        guard missing.isEmpty else { throw MigrationError.lacksRights(missing) }
     }
 
     /// The table that records migrations; it cannot come from a migration itself.

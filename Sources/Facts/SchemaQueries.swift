@@ -32,6 +32,36 @@ enum SchemaQueries {
         ORDER BY version
         """
 
+    /// Whether finance's schema is there and open to this user.
+    static let reportsAreOpen: SQL = """
+        -- name: reportsAreOpen
+        SELECT coalesce((SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace
+            WHERE nspname = 'report'), false) AS are_open
+        """
+
+    /// What `migrate` needs beside the files: each right that is missing, and the statement by which a superuser gives it.
+    /// The roles are made from the first file on; what comes later needs no right to.
+    static func missingRights(makingRoles: Bool) -> SQL {
+        """
+        -- name: missingMigrationRights
+        SELECT m.missing, m.statement
+        FROM pg_roles me, pg_database d,
+            LATERAL (VALUES
+                (\(makingRoles) AND NOT me.rolcreaterole, 'CREATEROLE, to make the roles that people are given',
+                    format('ALTER ROLE %I CREATEROLE', me.rolname)),
+                (NOT pg_has_role(d.datdba, 'USAGE'),
+                    format('ownership of the database %I, to say who may connect', d.datname),
+                    format('ALTER DATABASE %I OWNER TO %I', d.datname, me.rolname))
+            ) AS m (is_missing, missing, statement)
+        WHERE me.rolname = current_user AND d.datname = current_database() AND NOT me.rolsuper AND m.is_missing
+        UNION ALL
+        SELECT format('ownership of the schema %I, which %I made', n.nspname, owner.rolname),
+            format('GRANT %I TO %I', owner.rolname, current_user)
+        FROM pg_namespace n JOIN pg_roles owner ON owner.oid = n.nspowner
+        WHERE n.nspname IN ('repricer', 'report') AND NOT pg_has_role(n.nspowner, 'USAGE')
+        """
+    }
+
     /// Held until the transaction ends. The number only has to differ from other users of the
     /// database's advisory locks.
     static let lock: SQL = """

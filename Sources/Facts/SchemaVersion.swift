@@ -28,3 +28,10 @@ package func isReadOnly(
 ) async throws(PostgresError) -> Bool {
     try await connection.query(SchemaQueries.isReadOnly).one().bool("is_read_only")
 }
+
+/// Whether this database user may read the reports.
+package func reportsAreOpen(
+    _ connection: PostgresConnection
+) async throws(PostgresError) -> Bool {
+    try await connection.query(SchemaQueries.reportsAreOpen).one().bool("are_open")
+}

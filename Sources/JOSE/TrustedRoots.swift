@@ -15,6 +15,16 @@ package struct TrustedRoots: Sendable {
     /// What makes two sets of roots the same, whatever files they came from.
     var fingerprints: Set<[UInt8]> { Set(certificates.map(\.fingerprint)) }
 
+    /// Whether a certificate with this SHA-256 of its DER, 64 hexadecimal digits, is among them.
+    package func holds(sha256 fingerprint: String) -> Bool {
+        fingerprints.contains { digest in
+            digest.map { byte in
+                let digits = String(byte, radix: 16)
+                return digits.count == 1 ? "0" + digits : digits
+            }.joined() == fingerprint
+        }
+    }
+
     private init(checking certificates: [Certificate], from source: String) throws(JOSEError) {
         guard !certificates.isEmpty else {
             throw JOSEError(.noRoots, "no certificate in \(source)")

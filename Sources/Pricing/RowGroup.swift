@@ -39,7 +39,9 @@ final class RowGroup: Sendable {
                 ?? RowFault(
                     .unknownSubscription,
                     "no notification of this subscription was ever received",
-                    remedy: "check the id, or read its state with repricer sync")
+                    remedy:
+                        "let repricer sync FILE read it from the App Store (this file will do), or correct the id"
+                )
             return plan
         }
     }

@@ -1,25 +1,132 @@
 /// Lines of cells as columns: no trailing blanks, so that output can be compared. A missing cell is empty; the first
-/// line may be underlined.
+/// line may be underlined. On a terminal it keeps to the screen: cells break between words, and where the words
+/// themselves are too long for that, each line becomes a record of names and values.
 package func aligned(
-    _ lines: [[String]], isRight: [Bool], isUnderlined: Bool = false
+    _ lines: [[String]], isRight: [Bool], isUnderlined: Bool = false, hasHeadings: Bool = true
 ) -> String {
-    let widths = isRight.indices.map { column in
+    let natural = isRight.indices.map { column in
         lines.map { column < $0.count ? $0[column].count : 0 }.max() ?? 0
     }
+    guard let widths = TableWidths.fitted(natural, to: Screen.columns, lines) else {
+        return records(lines, hasHeadings: hasHeadings, columns: Screen.columns ?? 80)
+    }
     let dashes = isUnderlined ? [widths.map { String(repeating: "-", count: $0) }] : []
-    return (lines.prefix(1) + dashes + lines.dropFirst()).map { cells in
-        let padded = isRight.indices.map { column in
+    let shown = lines.prefix(1) + dashes + lines.dropFirst()
+    return shown.enumerated().map { number, cells in
+        let pieces = isRight.indices.map { column in
             let cell = column < cells.count ? cells[column] : ""
-            let blanks = String(repeating: " ", count: widths[column] - cell.count)
-            return isRight[column] ? blanks + cell : cell + blanks
+            return cell.count <= widths[column] ? [cell] : brokenText(cell, width: widths[column])
         }
-        return padded.joined(separator: "  ").trimmedAtEnd + "\n"
+        return (0..<max(1, pieces.map(\.count).max() ?? 1)).map { line in
+            isRight.indices.map { column in
+                let piece = line < pieces[column].count ? pieces[column][line] : ""
+                let blanks = String(repeating: " ", count: max(0, widths[column] - piece.count))
+                let painted =
+                    number == 0 && hasHeadings ? Paint.heading(piece) : Paint.word(piece)
+                return isRight[column] ? blanks + painted : painted + blanks
+            }.joined(separator: "  ").trimmedAtEnd + "\n"
+        }.joined()
     }.joined()
 }
 
 /// Names and values, one a line.
 package func namesAndValues(_ lines: [(name: String, value: String)]) -> String {
-    aligned(lines.map { [$0.name, withoutControls($0.value)] }, isRight: [false, false])
+    aligned(
+        lines.map { [$0.name, withoutControls($0.value)] }, isRight: [false, false],
+        hasHeadings: false)
+}
+
+/// What the command writes to; nobody's unless it is a terminal.
+package enum Screen {
+    /// nil: no terminal, or one of any width.
+    @TaskLocal package static var columns: Int?
+    @TaskLocal package static var isColoured = false
+}
+
+/// How wide the columns of a table are.
+private enum TableWidths {
+    private static let gap = 2
+
+    /// nil where even broken at every blank it is too wide. The widest columns give first.
+    static func fitted(_ natural: [Int], to columns: Int?, _ lines: [[String]]) -> [Int]? {
+        guard let columns else { return natural }
+        var over = natural.reduce(0, +) + gap * max(0, natural.count - 1) - columns
+        guard over > 0 else { return natural }
+        let least = natural.indices.map { column in
+            lines.map { column < $0.count ? longestWord($0[column]) : 0 }.max() ?? 0
+        }
+        var widths = natural
+        while over > 0 {
+            let open = widths.indices.filter { widths[$0] > least[$0] }
+            guard let widest = open.max(by: { widths[$0] < widths[$1] }) else { return nil }
+            widths[widest] -= 1
+            over -= 1
+        }
+        return widths
+    }
+
+    private static func longestWord(_ text: String) -> Int {
+        text.split(separator: " ").map(\.count).max() ?? 0
+    }
+}
+
+/// Each line below the other, every cell beside its heading.
+private func records(_ lines: [[String]], hasHeadings: Bool, columns: Int) -> String {
+    let headings = hasHeadings ? lines.first ?? [] : []
+    return lines.dropFirst(hasHeadings ? 1 : 0).map { cells in
+        zip(cells.indices, cells).filter { !$0.1.isEmpty }.map { column, cell in
+            let heading = column < headings.count ? headings[column] : ""
+            let isName = !hasHeadings && column == 0
+            let text = heading.isEmpty ? cell : "\(heading): \(cell)"
+            let indent = isName || column == 0 ? "" : "  "
+            return brokenText(text, width: max(1, columns - indent.count))
+                .map { indent + $0 + "\n" }.joined()
+        }.joined()
+    }.joined()
+}
+
+/// Lines of at most `width` characters, broken at blanks; a word that is longer than that, anywhere.
+package func brokenText(_ text: String, width: Int) -> [String] {
+    var lines: [String] = []
+    var line = ""
+    for word in text.split(separator: " ") {
+        if !line.isEmpty && line.count + 1 + word.count > width {
+            lines.append(line)
+            line = ""
+        }
+        var rest = word
+        while rest.count > width {
+            lines.append(String(rest.prefix(max(1, width))))
+            rest = rest.dropFirst(max(1, width))
+        }
+        line += (line.isEmpty ? "" : " ") + rest
+    }
+    return lines + (line.isEmpty ? [] : [line])
+}
+
+/// Colours of a terminal, for what should be seen first. Nothing is said by colour alone.
+package enum Paint {
+    private static let good: Set = ["ok", "yes", "effective", "accepted", "approved", "confirmed"]
+    private static let bad: Set = [
+        "FAILED", "HALTED", "BLOCKED", "THROTTLED", "declined", "rejected", "lapsed", "missed",
+        "no",
+        "discrepancy", "moved", "overdue", "late",
+    ]
+    private static let open: Set = [
+        "PAUSED", "WAITING", "CATCHING UP", "awaiting_approval", "parked", "not tried", "unknown",
+    ]
+
+    static func heading(_ text: String) -> String { text.isEmpty ? text : paint(text, "1") }
+
+    package static func word(_ text: String) -> String {
+        if good.contains(text) { return paint(text, "32") }
+        if bad.contains(text) { return paint(text, "31") }
+        return open.contains(text) ? paint(text, "33") : text
+    }
+
+    private static func paint(_ text: String, _ code: String) -> String {
+        Screen.isColoured ? "\u{1B}[\(code)m\(text)\u{1B}[0m" : text
+    }
 }
 
 /// Stored text may come from anybody: no character of it steers the terminal.

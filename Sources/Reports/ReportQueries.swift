@@ -23,8 +23,15 @@ package struct ReportStore: Sendable {
                 try connection.query(
                     """
                     -- name: findNamedBatches
-                    SELECT batch_id, batch_state IN ('aborted', 'rejected') AS is_withdrawn
-                    FROM report.batch_summary WHERE batch_name = \(text)
+                    WITH named AS (
+                        SELECT batch_id, batch_name, batch_state IN ('aborted', 'rejected') AS is_withdrawn
+                        FROM report.batch_summary
+                    )
+                    SELECT batch_id, is_withdrawn FROM named WHERE batch_name = \(text)
+                    UNION ALL
+                    SELECT batch_id, is_withdrawn FROM named
+                    WHERE starts_with(batch_id::text, \(text.lowercased()))
+                        AND NOT EXISTS (SELECT FROM named WHERE batch_name = \(text))
                     """
                 ).map { (try $0.text("batch_id"), try !$0.bool("is_withdrawn")) }
             }
@@ -33,8 +40,9 @@ package struct ReportStore: Sendable {
         }
         let live = named.filter(\.isLive)
         let candidates = live.isEmpty ? named : live
-        guard let only = candidates.first, candidates.count == 1 else {
-            throw ReportError.unknownBatch(text)
+        guard let only = candidates.first else { throw ReportError.unknownBatch(text) }
+        guard candidates.count == 1 else {
+            throw ReportError.ambiguousBatch(text, candidates: candidates.map(\.id))
         }
         return only.id
     }

@@ -1,4 +1,5 @@
 package import Postgres
+import Pricing
 
 /// All that happened to one subscription, for people who ask why.
 package enum TimelineQueries {
@@ -27,15 +28,14 @@ package enum TimelineQueries {
             FROM repricer.subscription_events WHERE original_transaction_id = \(id)
             UNION ALL
             SELECT b.submitted_at, 1, 'submission', 'change is awaiting_approval', c.sku,
-                c.current_price_milliunits || ' -> ' || c.new_price_milliunits || ' '
-                    || c.currency || ' milliunits'
+                \(fragment: move("c.current_price_milliunits", "c.new_price_milliunits", "c.currency"))
                     || coalesce('; takes back change ' || c.undoes_change_id, ''), b.batch_id::text
             FROM repricer.price_changes c JOIN repricer.batches b ON b.batch_id = c.batch_id
             WHERE c.original_transaction_id = \(id)
             UNION ALL
             SELECT h.occurred_at, 1, h.evidence_kind, 'change is ' || h.state, c.sku,
-                concat_ws('; ', c.current_price_milliunits || ' -> ' || c.new_price_milliunits || ' '
-                    || c.currency || ' milliunits', h.reason), h.evidence_id
+                concat_ws('; ', \(fragment: move("c.current_price_milliunits", "c.new_price_milliunits", "c.currency")),
+                    h.reason), h.evidence_id
             FROM repricer.price_change_history h
             JOIN repricer.price_changes c ON c.original_transaction_id = h.original_transaction_id
                 AND c.change_id = h.change_id
@@ -61,7 +61,7 @@ package enum TimelineQueries {
             UNION ALL
             SELECT occurred_at, 4, 'charge',
                 CASE kind WHEN 'charge' THEN 'charged' WHEN 'refund' THEN 'refunded' ELSE 'refund taken back' END, sku,
-                abs(sum(amount_milliunits)) || ' ' || currency || ' milliunits', transaction_id
+                \(fragment: amount("abs(sum(amount_milliunits))", "currency")) || ' ' || currency, transaction_id
             FROM repricer.money_entries WHERE original_transaction_id = \(id)
             GROUP BY occurred_at, kind, sku, currency, transaction_id, number
             HAVING sum(amount_milliunits) <> 0 OR max(correction) = 0
@@ -82,6 +82,23 @@ package enum TimelineQueries {
         }
     }
 
+    /// An amount as people write it, in the decimals of Apple's prices: `119.03`, `1290`; with three where it has a fraction
+    /// of the last.
+    private static func amount(_ milliunits: String, _ currency: String) -> SQL {
+        let whole = Currency.apple.filter { $0.decimals == 0 }.map(\.code)
+        return """
+            CASE WHEN \(unsafe: currency) = ANY (\(texts: whole)) AND \(unsafe: milliunits) % 1000 = 0
+                THEN to_char(\(unsafe: milliunits) / 1000, 'FM9999999999999990')
+                WHEN \(unsafe: milliunits) % 10 = 0 THEN to_char(\(unsafe: milliunits) / 1000.0, 'FM9999999999999990.00')
+                ELSE to_char(\(unsafe: milliunits) / 1000.0, 'FM9999999999999990.000') END
+            """
+    }
+
+    /// `119.03 → 258.54 EUR`
+    private static func move(_ old: String, _ new: String, _ currency: String) -> SQL {
+        "\(fragment: amount(old, currency)) || ' → ' || \(fragment: amount(new, currency)) || ' ' || \(unsafe: currency)"
+    }
+
     /// Increases that no change of ours explains. A fold keeps the instants of the statements that told of them;
     /// those statements are the evidence, and of a charge its transaction.
     private static func increasesOfOthers(_ id: String) -> SQL {
@@ -89,7 +106,7 @@ package enum TimelineQueries {
         SELECT told.at, 5, 'increase',
             CASE i.origin WHEN 'offer_conversion' THEN 'offer turns into the standard price: '
                 ELSE 'increase from elsewhere: ' END || told.step,
-            i.sku, concat_ws(' ', i.price, s.currency, 'milliunits'),
+            i.sku, concat_ws(' ', \(fragment: amount("i.price", "s.currency")), s.currency),
             coalesce(CASE told.step WHEN 'charged' THEN (
                 SELECT min(h.transaction_id) FROM repricer.charges h
                 WHERE h.original_transaction_id = \(id) AND h.purchased_at = told.at)
@@ -114,8 +131,8 @@ package enum TimelineQueries {
     private static func importedIncreases(_ id: String) -> SQL {
         """
         SELECT i.increased_on::timestamp AT TIME ZONE 'UTC', 5, 'increase', 'increase imported', i.sku,
-            i.old_price_milliunits || ' -> ' || i.new_price_milliunits || ' ' || i.currency
-                || ' milliunits; by ' || h.imported_by, 'history:' || i.number
+            \(fragment: move("i.old_price_milliunits", "i.new_price_milliunits", "i.currency"))
+                || '; by ' || h.imported_by, 'history:' || i.number
         FROM repricer.imported_increases i JOIN repricer.history_imports h USING (number)
         WHERE i.original_transaction_id = \(id)
         """
@@ -127,7 +144,7 @@ package enum TimelineQueries {
         SELECT told_at, 5, 'extension', CASE outcome WHEN 'failed' THEN 'extension failed'
                 WHEN 'seen' THEN 'renewal seen to be extended' ELSE 'renewal extended' END, NULL,
             concat_ws('; ', CASE WHEN outcome <> 'failed' THEN
-                coalesce(to_char(renewal_before AT TIME ZONE 'UTC', 'YYYY-MM-DD'), '?') || ' -> '
+                coalesce(to_char(renewal_before AT TIME ZONE 'UTC', 'YYYY-MM-DD'), '?') || ' → '
                     || coalesce(to_char(renewal_at AT TIME ZONE 'UTC', 'YYYY-MM-DD'), '?') END,
                 'request ' || extension_id), evidence_id
         FROM repricer.attributed_extensions WHERE original_transaction_id = \(id)

@@ -1,3 +1,4 @@
+import Reports
 import ServiceKit
 
 /// The command line of repricer.
@@ -17,7 +18,7 @@ package enum RepricerCommands {
         Commands.policyShow, Commands.policySet, Commands.outboxStatus, Commands.outboxReplay,
         Commands.extendOne, Commands.extendAll, Commands.extendStatus,
         Commands.extendRetryFailed, Commands.extendGiveUp, Commands.testNotification,
-        Commands.migrate,
+        Commands.initialise, Commands.migrate,
         Commands.migrateStatus,
         Commands.configCheck, Commands.configPrint,
         Commands.version, Commands.help, Commands.completion,
@@ -54,7 +55,13 @@ package enum RepricerCommands {
 
     private static func run(_ command: Command, _ invocation: Invocation) async -> ExitCode {
         do {
-            return try await command.run(invocation)
+            let dependencies = invocation.dependencies
+            let columns = dependencies.isOutputTerminal ? dependencies.terminalSize().columns : nil
+            return try await Screen.$columns.withValue(columns) {
+                try await Screen.$isColoured.withValue(invocation.isColoured) {
+                    try await command.run(invocation)
+                }
+            }
         } catch let error as UsageError {
             return report(error, of: command, dependencies: invocation.dependencies)
         } catch {

@@ -52,6 +52,12 @@ package struct VirtualClock: WallClock {
         package let rate: Double
         package let origin: Int64?
 
+        package init(start: Int64, rate: Double, origin: Int64?) {
+            self.start = start
+            self.rate = rate
+            self.origin = origin
+        }
+
         /// The clock that these parts describe; `real` supplies a missing origin.
         package func clock(real: any WallClock = SystemClock()) -> VirtualClock {
             VirtualClock(

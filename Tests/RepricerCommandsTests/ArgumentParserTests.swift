@@ -217,7 +217,7 @@ import Testing
         #expect(Set(names).count == names.count)
 
         for command in RepricerCommands.all {
-            let options = (command.options + GlobalOptions.all).map(\.name)
+            let options = command.allOptions.map(\.name)
             #expect(Set(options).count == options.count, "\(command.name)")
             // An optional positional before a required one could never be left out.
             let required = command.positionals.map(\.isRequired)

@@ -114,6 +114,114 @@ import Testing
         #expect(try stored.bool("is_as_planned"))
     }
 
+    /// The database knows which of Apple's environments it is about.
+    @Test func plan_withTheDatabaseAlone_judgesByItsApp() async throws {
+        let office = try await Office()
+        let database = ["REPRICER_DATABASE_URL": office.ana["REPRICER_DATABASE_URL"] ?? ""]
+        let file = try office.file(Self.good)
+
+        let before = await run("plan", file, environment: database)
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            "INSERT INTO repricer.app_binding (bundle_id, environment, bound_at) VALUES ('a.b', 'Sandbox', '2026-01-01Z')"
+        )
+        await connection.close()
+        let after = await run("plan", file, environment: database)
+        let known = await run("plan", file, environment: office.ana)
+
+        #expect(before.code == .failed)
+        #expect(before.messages.contains("REPRICER_ENVIRONMENT: is not set"))
+        #expect(after.code == .done, "\(after.messages)")
+        #expect(after.output.contains("(Sandbox)"))
+        #expect(after.output.contains(" at 5 a second"))
+        #expect(known.code == .conflict)
+    }
+
+    /// As often as a person is asked for a batch, fewer letters will do.
+    @Test func batch_byTheBeginningOfItsId_isFound_andSeveralAreListed() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+
+        let found = await run("show", String(id.prefix(8)).uppercased(), environment: office.ana)
+        let report = await run(
+            "report", "batch_summary", "--batch", String(id.prefix(8)), "--json",
+            environment: office.ana)
+        let nothing = await run("show", "fffffff", environment: office.ana)
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            INSERT INTO repricer.batches (batch_id, name, content_sha256, plan_hash, planned_as_of, row_count, submitted_at)
+            VALUES ('\(id.dropLast())\(id.hasSuffix("0") ? "1" : "0")', 'autumn', 'c', 'p', '2026-01-05Z', 1, '2026-01-05Z')
+            """)
+        await connection.close()
+        let several = await run("abort", String(id.prefix(8)), environment: office.ana)
+        let reports = await run(
+            "report", "batch_summary", "--batch", String(id.prefix(8)), environment: office.ana)
+
+        #expect(found.code == .done, "\(found.messages)")
+        #expect(report.output.contains(id))
+        #expect(nothing.code == .inputRejected)
+        #expect(several.code == .conflict)
+        #expect(several.messages.contains("2 batches begin with"))
+        #expect(several.messages.contains("\(id) (spring, awaiting_approval)"))
+        #expect(several.messages.contains("(autumn, "))
+        #expect(reports.code == .conflict)
+        #expect(reports.messages.contains(id))
+    }
+
+    @Test func commands_atATerminal_suggestTheNextOne_andNowhereElse() async throws {
+        let office = try await Office()
+        let file = try office.file(Self.good + Self.unknown)
+
+        let piped = await run("plan", file, environment: office.ana)
+        let quiet = await run("plan", file, "--quiet", environment: office.ana) {
+            $0.isMessagesTerminal = true
+        }
+        let shown = await run("plan", file, environment: office.ana) {
+            $0.isMessagesTerminal = true
+        }
+        let submitted = await run(
+            "submit", file, "--name", "spring", "--accept-valid", environment: office.ana
+        ) { $0.isMessagesTerminal = true }
+
+        #expect(!piped.messages.contains("next: "))
+        #expect(!quiet.messages.contains("next: "))
+        #expect(shown.messages.contains("next: repricer sync \(file)\n"))
+        #expect(shown.messages.contains("next: repricer submit \(file) --name NAME --plan-hash "))
+        #expect(submitted.messages.contains("next: repricer show \(submitted.output)"))
+    }
+
+    @Test func undo_beforeTheApproval_saysOnceWhatHoldsForAll() async throws {
+        let office = try await Office()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, auto_renews, storefront, currency,
+                period, product_id, original_purchase_at, recent_subscription_start_at, purchased_at, expires_at,
+                renewal_at, items, signed_at, folded_signed_at, folded_evidence_id, known_since)
+            SELECT n::text, repricer.bucket_of(n::text), status, auto_renews, storefront, currency, period, product_id,
+                original_purchase_at, recent_subscription_start_at, purchased_at, expires_at, renewal_at, items,
+                signed_at, folded_signed_at, folded_evidence_id, known_since
+            FROM repricer.subscriptions, generate_series(1000000000000011, 1000000000000040) n
+            """)
+        await connection.close()
+        let rows = (1_000_000_000_000_011...1_000_000_000_000_040).map { "\($0),PLAN,12.99,USD\n" }
+        let submitted = await run(
+            "submit", try office.file(Self.good + rows.joined()), "--name", "spring",
+            environment: office.ana)
+        let id = String(submitted.output.dropLast())
+
+        let outcome = await run("undo", id, environment: office.ana)
+
+        #expect(outcome.code == .inputRejected)
+        let lines = outcome.messages.split(separator: "\n")
+        #expect(lines.count == 2, "\(outcome.messages)")
+        #expect(
+            lines.first
+                == "31 changes: not_sent: it is awaiting_approval: Apple does not have it yet; withdraw it with repricer abort"
+        )
+    }
+
     @Test func plan_whenRowsAreRefused_namesEachAndWritesThemBack() async throws {
         let office = try await Office()
         let file = try office.file(Self.unknown + Self.good + "x,PLAN,12.99,USD\n")
@@ -582,6 +690,6 @@ import Testing
         #expect(named == byID)
         #expect(named.output.contains("\"sku\":\"PLAN\""))
         #expect(unknown.code == .inputRejected)
-        #expect(unknown.messages.hasPrefix("repricer: no batch \"autumn\", or more than one"))
+        #expect(unknown.messages.hasPrefix("repricer: no batch \"autumn\"; give the name"))
     }
 }

@@ -65,7 +65,8 @@ import Testing
                 "REPRICER_KEY_ID: is not set; set it to the id of the In-App Purchase key",
                 "REPRICER_KEY_FILE: is not set; set it to the path of the key's .p8 file",
                 "REPRICER_ROOT_CERTIFICATES: is not set; set it to a file or folder with Apple's "
-                    + "root CA certificates",
+                    + "root CA certificates, and put AppleRootCA-G3.cer from "
+                    + "https://www.apple.com/certificateauthority/ there (SHA-256 \(AppleRoot.sha256))",
             ])
     }
 

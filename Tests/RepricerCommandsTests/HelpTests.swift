@@ -1,3 +1,5 @@
+import Foundation
+import TestSupport
 import Testing
 
 @testable import RepricerCommands
@@ -23,11 +25,14 @@ import Testing
           --holdout PERCENT             hold so many subscriptions out, to compare with; 5, at most 50
 
         for every command:
-          --env-file FILE     read settings from FILE (KEY=value lines); the environment wins
-          --clock START@RATE  run on a virtual clock; only against a loopback App Store
-          --json              print facts as JSON
-          --quiet             no progress and no notes, only errors
-          --help              show this text
+          --env-file FILE            read settings from FILE (KEY=value lines); the environment wins
+          --clock START@RATE         run on a virtual clock; only against a loopback App Store
+          --json                     print facts as JSON: the same as --format json
+          -o, --format table|json    how to print facts; table when left out
+          --quiet                    no progress and no notes, only errors
+          --color auto|always|never  colour; on a terminal without NO_COLOR when left out
+          --no-pager                 print long tables at once, without PAGER
+          --help                     show this text
 
         All rows or none, unless --accept-valid. The same file again makes no new change and prints the
         id it has. A plan is stored nowhere: with --plan-hash alone a plan that has drifted is refused,
@@ -81,7 +86,9 @@ import Testing
     @Test func help_ofANoun_explainsEachVerb() async {
         let outcome = await run("help", "config")
 
-        #expect(outcome.output.contains("usage: repricer config check\n"))
+        #expect(
+            outcome.output.contains(
+                "usage: repricer config check [--for service|pricing|finance]\n"))
         #expect(outcome.output.contains("usage: repricer config print\n"))
     }
 
@@ -96,6 +103,82 @@ import Testing
         #expect(
             await run("version", "--json").output
                 == "{\"name\":\"repricer\",\"version\":\"0.1.0\"}\n")
+    }
+
+    @Test func version_asEveryProgramIsAsked_isTheCommand() async {
+        #expect(
+            await run("--version") == Outcome(code: .done, output: "repricer 0.1.0\n", messages: "")
+        )
+        #expect(
+            await run("--version", "--format", "json").output == run("version", "--json").output)
+    }
+
+    @Test func format_isTheSameForEveryCommand_andContradictsNothing() async {
+        #expect(await run("version", "-o", "json").output == run("version", "--json").output)
+        #expect(await run("version", "--json", "-o", "table").code == .usage)
+        #expect(await run("version", "-o", "csv").messages.contains("it is one of table, json"))
+    }
+
+    /// One page a command; none of its lines is taken for a request by mistake.
+    @Test func manual_hasAPageOfEveryCommand() async throws {
+        let folder = try ScratchFolder()
+
+        let outcome = await run("help", "--man", folder.path)
+
+        #expect(outcome.code == .done, "\(outcome.messages)")
+        let requests: Set = [".TH", ".SH", ".TP", ".PP", ".BR", ".br"]
+        for command in RepricerCommands.all {
+            let name = (["repricer"] + command.path).joined(separator: "-")
+            let page = try String(contentsOfFile: "\(folder.path)/\(name).1", encoding: .utf8)
+            #expect(page.hasPrefix(".TH "))
+            for option in command.allOptions {
+                #expect(
+                    page.contains("\\-\\-" + option.name.replacing("-", with: "\\-")),
+                    "\(option.name)")
+            }
+            for line in page.split(separator: "\n") where line.hasPrefix(".") {
+                #expect(requests.contains(String(line.prefix { $0 != " " })), "\(line)")
+            }
+        }
+        #expect(await run("help", "--man", "/nonexistent").code == .failed)
+    }
+
+    /// The words that a person gets for what they typed, asked of bash itself.
+    @Test(
+        arguments: [
+            (["repricer", "appr"], ["approve"]), (["repricer", "config", ""], ["check", "print"]),
+            (["repricer", "report", "consent"], ["consent_funnel"]),
+            (["repricer", "report", "money", "--format", ""], ["table", "csv", "json", "html"]),
+            (["repricer", "status", "-o", "j"], ["json"]),
+            (["repricer", "approve", "Sp"], ["Spring\\ prices"]),
+            (["repricer", "approve", "\"Sp"], ["Spring prices"]),
+            (["repricer", "report", "money", "--batch", ""], ["Spring\\ prices", "autumn"]),
+            (["repricer", "status", "x", "--color", "a"], ["auto", "always"]),
+        ] as [([String], [String])])
+    func completion_inBash_offersWhatFits(_ words: [String], _ offered: [String]) async throws {
+        let folder = try ScratchFolder()
+        let script = try folder.file("completion", await run("completion", "bash").output)
+        let line = words.map { "'\($0)'" }.joined(separator: " ")
+
+        let end = try await Program.run(
+            URL(fileURLWithPath: "/bin/bash"),
+            [
+                "-c",
+                """
+                source \(script)
+                repricer() { for name in 'Spring prices' autumn; do
+                    case "$name" in "${*: -1:1}"*) echo "$name" ;; esac
+                    [ "${*: -1:1}" != -- ] || echo "$name"
+                done; }
+                COMP_WORDS=(\(line)) COMP_CWORD=\(words.count - 1)
+                _repricer
+                printf '%s\\n' "${COMPREPLY[@]}"
+                """,
+            ])
+
+        #expect(
+            end.output.split(separator: "\n").map(String.init).filter { !$0.hasPrefix("--") }
+                == offered, "\(end.messages)")
     }
 
     @Test(arguments: ["bash", "zsh", "fish"])

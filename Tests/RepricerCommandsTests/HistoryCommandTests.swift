@@ -244,7 +244,7 @@ import Testing
         #expect(
             outcome.output.contains(
                 #"{"at":"2025-09-01T00:00:00Z","kind":"increase","what":"increase imported","#
-                    + #""sku":"PLAN","detail":"8000 -> 10000 USD milliunits; by ana_"#))
+                    + #""sku":"PLAN","detail":"8.00 → 10.00 USD; by ana_"#))
         #expect(outcome.output.contains(#""evidence_id":"history:1""#))
     }
 }

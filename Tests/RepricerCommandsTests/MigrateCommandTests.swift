@@ -54,6 +54,31 @@ import Testing
         #expect(stranger.messages.contains("needs GRANT repricer_pricing"))
     }
 
+    /// Half-way it would leave the database open to everybody: the server only warns then.
+    @Test func migrate_withoutTheRights_namesEachAndTheStatementThatGivesIt() async throws {
+        let url = try await TestDatabase.makeEmptyDatabase()
+        _ = try await TestDatabase.login("ana", memberOf: [])
+        let name = TestDatabase.loginName("ana")
+        let environment = [
+            "REPRICER_DATABASE_URL": url.replacing("user=postgres", with: "user=\(name)")
+        ]
+        let folder = RepositoryFiles.path("Migrations")
+        let admin = try await TestDatabase.connect()
+
+        let first = await run("migrate", "--migrations", folder, environment: environment)
+        let statements = try #require(first.messages.split(separator: "of the database: ").last)
+        try await admin.script(String(statements))
+        let second = await run("migrate", "--migrations", folder, environment: environment)
+        await admin.close()
+
+        #expect(first.code == .approvalNeededOrRefused)
+        #expect(first.output.isEmpty)
+        #expect(first.messages.contains("lacks CREATEROLE"))
+        #expect(first.messages.contains("ALTER ROLE \(name) CREATEROLE;"), "\(first.messages)")
+        #expect(first.messages.contains("OWNER TO \(name);"))
+        #expect(second.code == .done, "\(second.messages)")
+    }
+
     @Test func command_onAnEmptyDatabase_asksForMigrate() async throws {
         let environment = ["REPRICER_DATABASE_URL": try await TestDatabase.makeEmptyDatabase()]
 

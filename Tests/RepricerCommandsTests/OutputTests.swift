@@ -1,4 +1,6 @@
 import Postgres
+import Reports
+import Synchronization
 import Testing
 
 @testable import RepricerCommands
@@ -40,17 +42,113 @@ import Testing
             (0, 10, "[....................]   0 %  x"), (5, 10, "[##########..........]  50 %  x"),
             (10, 10, "[####################] 100 %  x"),
             (99, 10, "[####################] 100 %  x"),
-            (0, 0, "[....................]   0 %  x"),
+            // Of how many, nobody knows.
+            (7, 0, "x"),
             (999, 1000, "[###################.]  99 %  x"),
         ] as [(Int64, Int64, String)])
     func progress_isRoundedDown(_ done: Int64, _ total: Int64, _ line: String) {
-        #expect(ProgressBar.line(done: done, total: total, note: "x", columns: 33) == line)
+        #expect(ProgressBar.lines(done: done, total: total, note: "x", columns: 32) == [line])
     }
 
-    @Test func progress_onANarrowTerminal_neverWraps() {
-        let note = String(repeating: "n", count: 200)
+    @Test(arguments: [10, 20, 40, 79, 199])
+    func progress_onATerminalOfAnyWidth_losesNoWord(_ columns: Int) {
+        let note = "511 of 564 delivered, 300 pending_consent, 2 declined"
 
-        #expect(ProgressBar.line(done: 1, total: 2, note: note, columns: 40).count == 39)
+        let lines = ProgressBar.lines(done: 511, total: 564, note: note, columns: columns)
+
+        #expect(lines.allSatisfy { $0.count <= columns })
+        let shown = lines.joined().filter { $0 != " " }
+        #expect(shown.hasSuffix(note.filter { $0 != " " }))
+    }
+
+    private static func table() -> Table {
+        var table = Table([.left("BATCH"), .right("ROWS"), .left("WHY")])
+        table.add([
+            "0190a0b0-0000-7000-8000-000000000001", "12",
+            "of storefront USA alone, since Apple refused",
+        ])
+        return table
+    }
+
+    @Test func table_onATerminal_breaksBetweenWordsAndKeepsToTheScreen() {
+        let text = Screen.$columns.withValue(70) { Self.table().text }
+
+        #expect(
+            text == """
+                BATCH                                 ROWS  WHY
+                0190a0b0-0000-7000-8000-000000000001    12  of storefront USA alone,
+                                                            since Apple refused
+
+                """)
+    }
+
+    @Test func table_onATerminalThatItsWordsAreTooLongFor_isARecordALine() {
+        let text = Screen.$columns.withValue(20) { Self.table().text }
+
+        #expect(
+            text == """
+                BATCH:
+                0190a0b0-0000-7000-8
+                000-000000000001
+                  ROWS: 12
+                  WHY: of storefront
+                  USA alone, since
+                  Apple refused
+
+                """)
+    }
+
+    @Test func table_elsewhere_isAsWideAsItIs() {
+        #expect(Self.table().text.split(separator: "\n").count == 2)
+    }
+
+    @Test(
+        arguments: [
+            ([], true, [:], true), ([], false, [:], false), ([], true, ["NO_COLOR": "1"], false),
+            ([], true, ["NO_COLOR": ""], true), ([], true, ["TERM": "dumb"], false),
+            (["--color", "always"], false, ["NO_COLOR": "1"], true),
+            (["--color", "never"], true, [:], false),
+        ] as [([String], Bool, [String: String], Bool)])
+    func colour_isForTerminalsUnlessSomebodySaysOtherwise(
+        _ options: [String], _ isTerminal: Bool, _ environment: [String: String], _ isColoured: Bool
+    ) async {
+        let outcome = await run(["config", "check"] + options, environment: environment) {
+            $0.isOutputTerminal = isTerminal
+            $0.terminalSize = { (200, 100) }
+        }
+
+        #expect(
+            outcome.output.contains("\u{1B}[31mFAILED\u{1B}[0m") == isColoured, "\(outcome.output)")
+        #expect(outcome.output.contains("\u{1B}") == isColoured)
+    }
+
+    @Test(
+        arguments: [
+            (true, [], [:], "less -FRX"), (true, [], ["PAGER": "more -s"], "more -s"),
+            (false, [], [:], nil), (true, ["--no-pager"], [:], nil), (true, [], ["PAGER": ""], nil),
+            (true, ["--json"], [:], nil), (true, [], ["TERM": "dumb"], nil),
+        ] as [(Bool, [String], [String: String], String?)])
+    func pager_isForLongTablesOnATerminal(
+        _ isTerminal: Bool, _ options: [String], _ environment: [String: String], _ pager: String?
+    ) async {
+        let paged = Mutex<[String]>([])
+
+        let outcome = await run(["config", "print"] + options, environment: environment) {
+            $0.isOutputTerminal = isTerminal
+            $0.page = { command, _ in
+                paged.withLock { $0.append(command) }
+                return true
+            }
+        }
+
+        #expect(outcome.code == .done)
+        #expect(paged.withLock { $0 } == [pager].compactMap { $0 })
+        #expect(outcome.output.isEmpty == (pager != nil))
+    }
+
+    @Test func pager_thatIsNotInstalled_isNoReasonToPrintNothing() async {
+        #expect(!Pager.run("no-such-pager-anywhere", "text\n"))
+        #expect(Pager.run("cat >/dev/null", "text\n"))
     }
 
     @Test func output_whenTheReaderIsGone_failsInSilence() async {

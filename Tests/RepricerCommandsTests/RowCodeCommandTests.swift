@@ -51,7 +51,8 @@ import Testing
             row: "99,A,12.99,USD,,,",
             message:
                 "unknown_subscription: no notification of this subscription was ever received; "
-                + "check the id, or read its state with repricer sync"),
+                + "let repricer sync FILE read it from the App Store (this file will do), or correct the id"
+        ),
         Case(
             row: "3,Z,12.99,USD,,,",
             message:

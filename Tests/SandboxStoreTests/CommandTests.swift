@@ -101,6 +101,31 @@ final class TemporaryFolder: Sendable {
         for line in lines { try verify(String(line), folder) }
     }
 
+    /// Whoever opens the store need not say again what it runs on; it begins to run then.
+    @Test func serve_ofASeededStore_runsOnTheClockThatSeedWasGiven() async throws {
+        let folder = try TemporaryFolder()
+        _ = await run(
+            "seed", "--data", folder.path, "--subscriptions", "1", "--clock",
+            "2026-01-05T00:00:00Z@86400")
+        func open(_ words: String...) throws -> String? {
+            let arguments = try Arguments(
+                ["--data", folder.path] + words, known: SandboxCommand.storeFlags)
+            return try Sandbox(
+                setup: StoreSetup(arguments), host: "127.0.0.1", port: 0,
+                notify: NotifyURL("http://127.0.0.1:9/"), log: .silent
+            ).clockSpecification
+        }
+        let before = SystemClock().nowMilliseconds()
+
+        let first = try #require(try open())
+        let second = try open()
+
+        #expect(throws: SandboxError.self) { try open("--clock", "2026-01-05T00:00:00Z@10") }
+        #expect(first.hasPrefix("2026-01-05T00:00:00Z@86400@"))
+        #expect(try #require(first.split(separator: "@").last.flatMap { Int64($0) }) >= before)
+        #expect(second == first)
+    }
+
     /// A line's signature and nested statements stand against the root that was written.
     private func verify(_ line: String, _ folder: TemporaryFolder) throws {
         let roots = try TrustedRoots(certificatesIn: "\(folder.path)/root.pem")

@@ -12,6 +12,7 @@ package struct ScenarioRun: Sendable {
         var number: Int
         var forecasts: [ScenarioForecast]
         var batch: String
+        var subscriptions = 0
     }
 
     private let pool: DatabasePool
@@ -35,6 +36,7 @@ package struct ScenarioRun: Sendable {
     /// batch file.
     package func run(
         writing chosen: Int? = nil,
+        telling progress: @Sendable (_ subscriptions: Int) -> Void = { _ in },
         to write: @escaping @Sendable (String) async throws -> Void = { _ in }
     ) async throws -> [ScenarioForecast] {
         try await pool.withConnection { connection in
@@ -47,6 +49,7 @@ package struct ScenarioRun: Sendable {
                 // Batches are written in the order in which they were read.
                 var waiting: [Int: String] = [:]
                 var written = 0
+                var subscriptions = 0
                 while true {
                     while !isAtEnd, running < Self.piecesInFlight {
                         let rows = try await connection.read {
@@ -61,6 +64,8 @@ package struct ScenarioRun: Sendable {
                     }
                     guard let piece = try await group.next() else { break }
                     running -= 1
+                    subscriptions += piece.subscriptions
+                    progress(subscriptions)
                     for (place, forecast) in piece.forecasts.enumerated() {
                         whole[place].add(forecast)
                     }
@@ -84,6 +89,7 @@ package struct ScenarioRun: Sendable {
         for known in try rows.decoded().values.sorted(by: {
             $0.facts.originalTransactionID < $1.facts.originalTransactionID
         }) {
+            judged.subscriptions += 1
             judge.add(known.facts, known.context, to: &judged.forecasts) { place, row in
                 if place == chosen, row.fault == nil { batch += Self.line(row) }
             }

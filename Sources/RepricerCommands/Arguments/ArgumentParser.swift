@@ -21,7 +21,9 @@ struct ArgumentParser {
 
     init(commands: [Command], arguments: [String]) {
         self.commands = commands
-        rest = arguments.prefix(Self.argumentsMax + 1)[...]
+        // What every program is asked, as what it is here: a command.
+        let words = arguments.first == "--version" ? ["version"] + arguments.dropFirst() : arguments
+        rest = words.prefix(Self.argumentsMax + 1)[...]
     }
 
     mutating func parse() throws(Fault) -> Outcome {
@@ -87,7 +89,7 @@ struct ArgumentParser {
                 rest.removeFirst()
             } else if !optionsAreOver && argument.hasPrefix("-") && argument.count > 1 {
                 try readOption(
-                    among: command.options + GlobalOptions.all,
+                    among: command.allOptions,
                     takesMore: command.positionals.isEmpty)
             } else {
                 guard let positional = waiting.popFirst() else {
@@ -101,6 +103,9 @@ struct ArgumentParser {
         if let missing = waiting.first(where: \.isRequired) {
             throw UsageError("missing \(missing.name)")
         }
+        if let format = parsed.values["format"], parsed[GlobalOptions.json], format != "json" {
+            throw UsageError("--json and --format \(format) contradict each other")
+        }
         for option in command.options where option.isRequired {
             guard parsed.values[option.name] != nil || parsed.lists[option.name] != nil else {
                 throw UsageError("missing --\(option.name) \(option.valueName ?? "")")
@@ -112,7 +117,10 @@ struct ArgumentParser {
     private mutating func readOption(
         among known: [any OptionSpecification], takesMore: Bool = false
     ) throws(UsageError) {
-        guard let argument = rest.popFirst() else { return }
+        guard var argument = rest.popFirst() else { return }
+        if argument.count == 2, let long = known.first(where: { $0.short == argument.last }) {
+            argument = "--\(long.name)"
+        }
         guard argument.hasPrefix("--") else {
             throw UsageError("unknown option \(quoted(argument)); options begin with two dashes")
         }

@@ -24,6 +24,13 @@ package struct Command: Sendable {
     }
 
     var name: String { path.joined(separator: " ") }
+
+    /// Its own, then those of every command that it has no option of the same name for.
+    var allOptions: [any OptionSpecification] { options + globalOptions }
+
+    var globalOptions: [any OptionSpecification] {
+        GlobalOptions.all.filter { global in !options.contains { $0.name == global.name } }
+    }
 }
 
 /// An argument known by its place.
@@ -34,12 +41,17 @@ struct Positional: Sendable {
     let isRequired: Bool
     /// The only values allowed; empty when any is.
     let choices: [String]
+    let noun: Noun?
 
-    init(_ name: String, _ help: String, isRequired: Bool = true, choices: [String] = []) {
+    init(
+        _ name: String, _ help: String, isRequired: Bool = true, choices: [String] = [],
+        noun: Noun? = nil
+    ) {
         self.name = name
         self.help = help
         self.isRequired = isRequired
         self.choices = choices
+        self.noun = noun ?? (["FILE", "DIR"].contains(name) ? .files : nil)
     }
 }
 
@@ -54,10 +66,21 @@ protocol OptionSpecification: Sendable {
     var isRequired: Bool { get }
     /// Whether it may be given several times, and with several values.
     var isRepeatable: Bool { get }
+    /// One letter that says the same; nil for most.
+    var short: Character? { get }
+    /// What of this installation its values name; nil: nothing.
+    var noun: Noun? { get }
 }
 
 extension OptionSpecification {
     var isRepeatable: Bool { false }
+    var short: Character? { nil }
+    var noun: Noun? { nil }
+}
+
+/// What a word names that only the installation knows: shells ask `completion` for the words.
+enum Noun: String, CaseIterable, Sendable {
+    case batches, files, reports
 }
 
 /// Given or not.
@@ -82,16 +105,21 @@ struct ValueOption: OptionSpecification {
     let help: String
     let choices: [String]
     let isRequired: Bool
+    let short: Character?
+    let noun: Noun?
 
     init(
         _ name: String, _ valueName: String, _ help: String, choices: [String] = [],
-        isRequired: Bool = false
+        isRequired: Bool = false, short: Character? = nil, noun: Noun? = nil
     ) {
         self.name = name
         self.valueName = valueName
         self.help = help
         self.choices = choices
         self.isRequired = isRequired
+        self.short = short
+        // Paths are called by their capitals.
+        self.noun = noun ?? (["FILE", "OUT", "DIR", "ROWS"].contains(valueName) ? .files : nil)
     }
 }
 
@@ -119,9 +147,18 @@ enum GlobalOptions {
         "env-file", "FILE", "read settings from FILE (KEY=value lines); the environment wins")
     static let clock = ValueOption(
         "clock", "START@RATE", "run on a virtual clock; only against a loopback App Store")
-    static let json = Flag("json", "print facts as JSON")
+    static let json = Flag("json", "print facts as JSON: the same as --format json")
+    static let format = ValueOption(
+        "format", "FORMAT", "how to print facts; table when left out", choices: ["table", "json"],
+        short: "o")
     static let quiet = Flag("quiet", "no progress and no notes, only errors")
+    static let color = ValueOption(
+        "color", "WHEN", "colour; on a terminal without NO_COLOR when left out",
+        choices: ["auto", "always", "never"])
+    static let noPager = Flag("no-pager", "print long tables at once, without PAGER")
     static let help = Flag("help", "show this text")
 
-    static let all: [any OptionSpecification] = [environmentFile, clock, json, quiet, help]
+    static let all: [any OptionSpecification] = [
+        environmentFile, clock, json, format, quiet, color, noPager, help,
+    ]
 }

@@ -28,10 +28,12 @@ enum HelpText {
         }
         if !positionals.isEmpty { text += "\n" + section(positionals) }
         let options = command.options.map {
-            (spelled($0), $0.help + choices($0.choices))
+            (withShort($0), $0.help + choices($0.choices))
         }
         if !options.isEmpty { text += "\noptions:\n" + section(options) }
-        text += "\nfor every command:\n" + globalSection
+        text +=
+            "\nfor every command:\n"
+            + section(command.globalOptions.map { (withShort($0), $0.help) })
         let paragraphs = command.discussion.split(separator: "\n")
         if !paragraphs.isEmpty {
             let lines = paragraphs.flatMap { wrapped(String($0), width: 96) }
@@ -47,17 +49,19 @@ enum HelpText {
         consent, reports.
 
         usage: repricer COMMAND [ARGUMENT...]
+               repricer --version
 
         \(section(commands.map { ($0.name, $0.summary) }))
         for every command:
-        \(globalSection)
+        \(section(GlobalOptions.all.map { (withShort($0), $0.help) }))
         `repricer help COMMAND` tells more. Exit codes: 0 done, 1 failed, 2 usage, 3 input rejected,
         4 approval needed or refused, 5 conflict, 6 database or App Store away, 130 interrupted.\n
         """
     }
 
-    private static var globalSection: String {
-        section(GlobalOptions.all.map { (spelled($0), $0.help) })
+    /// `-o, --format table|json`
+    static func withShort(_ option: any OptionSpecification) -> String {
+        (option.short.map { "-\($0), " } ?? "") + spelled(option)
     }
 
     private static func spelled(_ option: any OptionSpecification) -> String {

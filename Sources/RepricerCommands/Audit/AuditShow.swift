@@ -2,7 +2,8 @@ import Batches
 
 extension Commands {
     private static let shownBatch = ValueOption(
-        "batch", "BATCH", "only what was decided about this batch; its id or its name")
+        "batch", "BATCH", "only what was decided about this batch: \(BatchFinder.meaning)",
+        noun: .batches)
 
     static let auditShow = Command(
         "audit show", "list who decided what, and when", options: [shownBatch],

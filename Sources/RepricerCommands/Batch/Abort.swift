@@ -61,6 +61,7 @@ extension Commands {
                     + recall.json,
                 "\(newState) \(harmless(batch.name)): \(count) changes withdrawn\n" + undo
                     + recall.beyondText)
+            if recall.rows > 0 { invocation.suggest("undo \(batch.batchID) --dry-run") }
             return .done
         }
     }

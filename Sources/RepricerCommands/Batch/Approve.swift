@@ -13,8 +13,9 @@ extension Commands {
             """
     ) { invocation in
         let name = try invocation.arguments.required(batch)
-        let rate = try invocation.configuration().changePriceRate
+        let configuration = try invocation.configuration()
         return try await invocation.withDatabase { pool, now in
+            let rate = try await configuration.completed(by: pool).changePriceRate
             let approval: Approval
             if let mass = try await massExtension(name, pool: pool) {
                 try ask(about: mass, invocation)
@@ -39,7 +40,12 @@ extension Commands {
             try invocation.print(
                 json: facts + isFirst,
                 approval.exceeded == nil ? "approved \(approval.done)\n" : "")
-            guard let exceeded = approval.exceeded else { return .done }
+            guard let exceeded = approval.exceeded else {
+                if let batchID = approval.batchID {
+                    invocation.suggest("status \(batchID) --watch")
+                }
+                return .done
+            }
             throw CommandFailure(
                 .approvalNeededOrRefused,
                 "your approval of \(approval.name) is recorded as the first; a second approver is "

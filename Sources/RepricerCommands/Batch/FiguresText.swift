@@ -1,9 +1,10 @@
 import Pricing
+import Reports
 
 /// The figures of a batch on one screen of 80 columns, each section the answer to one question. An empty section
 /// is an empty text.
 struct FiguresText {
-    static let columns = 80
+    static var columns: Int { min(80, Screen.columns ?? 80) }
     private static let currenciesMax = 6
     private static let movesMax = 2
     private static let barMax = 30
@@ -48,7 +49,7 @@ struct FiguresText {
     }
 
     /// What is left of a line beside the name and the number.
-    private static let whyColumns = 60
+    private static var whyColumns: Int { max(20, columns - 20) }
 
     /// A line a rule that says nothing: how many rows, and what makes it known.
     private var notKnownLines: [ConsentLine] {

@@ -2,22 +2,36 @@ import Batches
 import Postgres
 
 extension Commands {
-    static let batch = Positional("BATCH", "the batch's id or its name")
+    static let batch = Positional("BATCH", BatchFinder.meaning, noun: .batches)
     static let everything = Flag("all", "everything, whatever the batch")
 }
 
-/// Batches by id, or by name where only one has it.
+/// Batches by id, by name, or by the beginning of an id that only one has.
 enum BatchFinder {
+    static let meaning = "the batch's name, its id, or the beginning of its id"
+    private static let candidatesMax = 10
+
     /// nil where none was named.
     static func find(_ text: String?, pool: PostgresPool) async throws -> BatchQueries.Batch? {
         if let text { try await find(text, pool: pool) as BatchQueries.Batch } else { nil }
     }
 
     static func find(_ text: String, pool: PostgresPool) async throws -> BatchQueries.Batch {
-        let all = try await pool.withTransaction { try BatchQueries.all(on: $0) }
-        if let found = all.first(where: { $0.batchID == text.lowercased() }) { return found }
+        try choose(text, among: try await pool.withTransaction { try BatchQueries.all(on: $0) })
+    }
+
+    static func choose(
+        _ text: String, among all: [BatchQueries.Batch]
+    ) throws(CommandFailure) -> BatchQueries.Batch {
+        let id = text.lowercased()
+        if let found = all.first(where: { $0.batchID == id }) { return found }
         let named = all.filter { $0.name == text }
-        guard let only = named.first else {
+        // A name that was withdrawn and used again means the live one.
+        let live = named.filter { $0.state != "aborted" && $0.state != "rejected" }
+        let candidates =
+            named.isEmpty
+            ? all.filter { !id.isEmpty && $0.batchID.hasPrefix(id) } : live.isEmpty ? named : live
+        guard let only = candidates.first else {
             let lists = "`repricer status` lists them"
             throw CommandFailure(
                 .inputRejected,
@@ -25,12 +39,19 @@ enum BatchFinder {
                     ? "no batch \(quoted(text)): \(lists), and `repricer extend status` the extensions"
                     : "no batch \(quoted(text)); \(lists)")
         }
-        // A name that was withdrawn and used again means the live one.
-        let live = named.filter { $0.state != "aborted" && $0.state != "rejected" }
-        guard named.count == 1 || live.count == 1 else {
+        guard candidates.count == 1 else {
+            let shown = candidates.prefix(candidatesMax).map {
+                "\($0.batchID) (\(harmless($0.name)), \($0.state))"
+            }
+            let more = candidates.count - shown.count
             throw CommandFailure(
-                .conflict, "\(named.count) batches are called \(quoted(text)); give the id")
+                .conflict,
+                named.isEmpty
+                    ? "\(candidates.count) batches begin with \(quoted(text)); give more of the id: "
+                        + shown.joined(separator: ", ") + (more > 0 ? " and \(more) more" : "")
+                    : "\(candidates.count) batches are called \(quoted(text)); give the id: "
+                        + shown.joined(separator: ", ") + (more > 0 ? " and \(more) more" : ""))
         }
-        return live.first ?? only
+        return only
     }
 }

@@ -2,7 +2,7 @@ import Batches
 
 extension Commands {
     private static let pausedBatch = Positional(
-        "BATCH", "the batch's id or its name", isRequired: false)
+        "BATCH", BatchFinder.meaning, isRequired: false, noun: .batches)
     private static let reason = ValueOption(
         "reason", "TEXT", "why; shown by status and kept in the audit trail")
 
@@ -43,6 +43,8 @@ extension Commands {
             try invocation.print(
                 json: ["batch_id": found?.batchID, "paused": isPaused],
                 "\(isPaused ? "paused" : "resumed") \(subject)\n")
+            let name = found?.batchID ?? "--all"
+            invocation.suggest(isPaused ? "resume \(name)" : "status \(found?.batchID ?? "")")
             return .done
         }
     }

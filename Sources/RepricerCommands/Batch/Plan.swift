@@ -29,11 +29,12 @@ extension Commands {
         let file = try invocation.arguments.required(batchFile)
         let known = try invocation.known(asOf)
         let asOf = try await invocation.instant(asOf, configuration)
-        let environment = try configuration.required(configuration.environment, .environment)
         let terms = try BatchTermOptions.terms(invocation.arguments)
         let currency = try invocation.arguments.reportingCurrency()
-        let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
         let summary = try await invocation.withPool(configuration) { pool in
+            let configuration = try await configuration.completed(by: pool)
+            let environment = try configuration.required(configuration.environment, .environment)
+            let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
             let session = try await PlanSession(
                 path: file, asOf: asOf, knownAt: known, environment: environment, terms: terms,
                 pool: pool)
@@ -41,7 +42,7 @@ extension Commands {
                 .init(
                     rows: invocation.arguments[rowsFile],
                     rejects: invocation.arguments[rejectsFile]), of: session,
-                dependencies: invocation.dependencies)
+                dependencies: invocation.dependencies, isQuiet: invocation.isQuiet)
             try await session.plan(into: output)
             let others = try await pool.withTransaction {
                 try OpenCallQueries.open(of: nil, on: $0).others
@@ -63,7 +64,25 @@ extension Commands {
                 summary.text(
                     isTerminal: invocation.dependencies.isOutputTerminal, withDetails: withDetails))
         }
+        suggestAfterPlan(summary, file, invocation)
         return summary.refusedCount == 0 ? .done : .inputRejected
+    }
+}
+
+extension Commands {
+    private static func suggestAfterPlan(
+        _ summary: PlanSummary, _ file: String, _ invocation: Invocation
+    ) {
+        let file = ShellWord.quoted(file)
+        if summary.figures.codes[.unknownSubscription, default: 0] > 0 {
+            invocation.suggest("sync \(file)")
+        }
+        if summary.refusedCount > 0, invocation.arguments[rejectsFile] == nil {
+            invocation.suggest("plan \(file) --rejects mend.csv")
+        }
+        guard summary.refusedCount < summary.forecast.rowCount else { return }
+        let valid = summary.refusedCount > 0 ? " --accept-valid" : ""
+        invocation.suggest("submit \(file) --name NAME --plan-hash \(summary.hash)\(valid)")
     }
 }
 

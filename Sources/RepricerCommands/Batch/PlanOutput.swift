@@ -38,6 +38,8 @@ actor PlanOutput: PlanSink {
     private let rowsFile: OutputFile?
     private let rejectsFile: OutputFile?
     private var drift: PlanDrift?
+    private let progress: ProgressBar
+    private let rowCount: Int64
     private var hash: PlanHash
     private var forecast: BatchForecast
     /// Few, whatever the batch: open changes are warned of once.
@@ -45,9 +47,13 @@ actor PlanOutput: PlanSink {
     /// nil until all rows were taken.
     private(set) var finished: Finished?
 
-    init(_ wishes: Wishes, of session: PlanSession, dependencies: Dependencies) throws {
+    init(
+        _ wishes: Wishes, of session: PlanSession, dependencies: Dependencies, isQuiet: Bool = false
+    ) throws {
         self.wishes = wishes
         self.dependencies = dependencies
+        progress = ProgressBar(dependencies: dependencies, isQuiet: isQuiet)
+        rowCount = Int64(session.outline.rowCount)
         shownFile = session.shownFile
         hash = session.emptyHash
         forecast = BatchForecast(session.terms, asOf: session.asOf)
@@ -103,10 +109,15 @@ actor PlanOutput: PlanSink {
     func take(_ prepared: Prepared) throws {
         hash.add(prepared.hashed)
         for row in prepared.rows { forecast.add(row) }
+        let done = Int64(forecast.rowCount)
+        progress.drawIfLate(done: done, total: rowCount, note: "\(done) of \(rowCount) rows")
         for change in prepared.overtaken where overtaken.insert(change.changeID).inserted {
             forecast.warn(.makesOthersAsk, change.line)
         }
-        if !prepared.faults.isEmpty { dependencies.sayPlainly(prepared.faults) }
+        if !prepared.faults.isEmpty {
+            progress.clear()
+            dependencies.sayPlainly(prepared.faults)
+        }
         for row in prepared.written { try rowsFile?.write(rowsAreCSV ? row : row + "\n") }
         try rejectsFile?.write(prepared.rejects)
         guard drift != nil else { return }
@@ -117,6 +128,7 @@ actor PlanOutput: PlanSink {
 
     /// The figures, once all rows were taken. Must be called: what is still buffered would be lost otherwise.
     func finish() throws -> Finished {
+        progress.clear()
         try rowsFile?.flush()
         try rejectsFile?.flush()
         try drift?.finish()

@@ -22,13 +22,17 @@ extension Commands {
                 try invocation.print(try page(of: batch, configuration) + "\n")
                 return .done
             }
+            let rate = try await configuration.completed(by: pool).changePriceRate
             let facts = try await ShowFacts.read(
-                batch, now: now, in: currency, rate: configuration.changePriceRate, pool: pool)
+                batch, now: now, in: currency, rate: rate, pool: pool)
             try invocation.print(
                 json: facts.json,
                 facts.text(
                     isTerminal: invocation.dependencies.isOutputTerminal,
                     withDetails: invocation.arguments[details]))
+            if batch.state == "awaiting_approval" {
+                invocation.suggest("approve \(batch.batchID)")
+            }
             return .done
         }
     }

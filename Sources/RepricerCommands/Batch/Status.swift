@@ -3,7 +3,7 @@ import ServiceKit
 
 extension Commands {
     private static let statusBatch = Positional(
-        "BATCH", "the batch's id or its name", isRequired: false)
+        "BATCH", BatchFinder.meaning, isRequired: false, noun: .batches)
     private static let watch = Flag("watch", "keep looking until every change is final")
 
     /// Real time between two readings: a person's eye, not the service's pace.
@@ -13,16 +13,16 @@ extension Commands {
         "status", "count changes by state; quota left; forecast end", positionals: [statusBatch],
         options: [watch],
         discussion: """
-            With --watch a terminal shows a progress bar; elsewhere a line (with --json an object) is printed when \
+            With --watch a terminal shows bars, states and what stands still; elsewhere a line (with --json an object) is printed when \
             something has changed.
             """
     ) { invocation in
         let configuration = try invocation.configuration()
         let clock = try await configuration.makeClock(dependencies: invocation.dependencies)
-        let rate = configuration.changePriceRate
         let silentAfter = configuration.silentAfter ?? .seconds(86_400)
         let named = invocation.arguments[statusBatch]
         return try await invocation.withPool(configuration) { pool in
+            let rate = try await configuration.completed(by: pool).changePriceRate
             let id = try await BatchFinder.find(named, pool: pool)?.batchID
             // Forecast once: of a million rows it takes a second.
             let forecastRate = invocation.arguments[watch] ? nil : rate
@@ -72,13 +72,12 @@ extension Commands {
         while true {
             let status = try await read()
             let facts = status.facts
-            let note = "\(facts.finalCount) of \(facts.rowCount) final"
-            bar.draw(done: facts.finalCount, total: facts.rowCount, note: progressNote(facts))
+            bar.draw { status.live(columns: $0) }
             let hasChanged = before?.states != facts.states
             if invocation.isJSON && (hasChanged || facts.isFinal) {
                 try invocation.print(json: status.json, "")
             } else if hasChanged && !invocation.dependencies.isMessagesTerminal {
-                invocation.note("\(note); \(progressNote(facts))")
+                invocation.note(progressNote(status))
             }
             if facts.isFinal { return status }
             before = facts
@@ -86,7 +85,11 @@ extension Commands {
         }
     }
 
-    private static func progressNote(_ facts: StatusFacts) -> String {
-        facts.statesInOrder.map { "\($1) \($0)" }.joined(separator: ", ")
+    private static func progressNote(_ status: StatusText) -> String {
+        let facts = status.facts
+        let states = facts.statesInOrder.map { "\($1) \($0)" }.joined(separator: ", ")
+        let alerts = status.alerts.map { "; \($0.0): \(harmless($0.1))" }.joined()
+        return
+            "\(facts.deliveredCount) of \(facts.rowCount) delivered, \(facts.finalCount) final; \(states)\(alerts)"
     }
 }

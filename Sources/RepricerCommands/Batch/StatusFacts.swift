@@ -3,6 +3,7 @@ import Facts
 import Postgres
 import Pricing
 import Reconciliation
+import Reports
 import ServiceKit
 
 /// Everything that `status` shows, read in one transaction.
@@ -102,6 +103,16 @@ struct StatusFacts: Sendable, Equatable {
         states.filter { ChangeState(rawValue: $0.key)?.isFinal ?? false }.values.reduce(0, +)
     }
 
+    /// Rows that the App Store has, or that need not reach it any more.
+    var deliveredCount: Int64 { rowCount - count(.awaitingApproval, .queued, .sending, .unknown) }
+
+    /// Of these, the ones of which nothing more is waited for from a customer.
+    var answeredCount: Int64 { deliveredCount - count(.scheduled, .pendingConsent) }
+
+    private func count(_ wanted: ChangeState...) -> Int64 {
+        wanted.reduce(0) { $0 + states[$1.rawValue, default: 0] }
+    }
+
     /// Every change ended, and every dependent's cancellation is settled.
     var isFinal: Bool {
         let open = ["requested", "cancel_sent"].map { dependents[$0, default: 0] }.reduce(0, +)
@@ -135,6 +146,43 @@ struct StatusText {
         return tables.filter { !$0.isEmpty }.joined(separator: "\n")
     }
 
+    /// What stands still or waits for a person; none in ordinary times.
+    var alerts: [(String, String)] {
+        var alerts = facts.everything.headlines
+        if let batch = facts.batch, batch.isPaused {
+            alerts.append(
+                (batch.haltedBy == nil ? "PAUSED" : "HALTED", "this batch\(whoAndWhy(batch))"))
+        }
+        return alerts + standstills
+    }
+
+    private var standstills: [(String, String)] {
+        let batches =
+            facts.batch == nil
+            ? facts.batches.filter { $0.state == "approved" && $0.haltedBy != nil }
+                .map { ("HALTED", "batch \(harmless($0.name))\(whoAndWhy($0))") } : []
+        return batches
+            + facts.haltedStorefronts.map { ("HALTED", $0.text(isOfAll: facts.batch == nil)) }
+            + TroubleText.headlines(facts)
+    }
+
+    /// What `--watch` draws: how far delivery, answers and ends are, the states, and what needs a person.
+    func live(columns: Int) -> [String] {
+        let shares = [
+            ("delivered", facts.deliveredCount), ("answered", facts.answeredCount),
+            ("final", facts.finalCount),
+        ].map { ($1, "\($1) of \(facts.rowCount) \($0)") }
+        let longest = shares.map(\.1.count).max() ?? 0
+        let bars = shares.flatMap { count, note in
+            ProgressBar.lines(
+                done: count, total: facts.rowCount, note: note, noteColumns: longest,
+                columns: columns)
+        }
+        let states = facts.statesInOrder.map { "\($1) \($0)" }.joined(separator: ", ")
+        return bars + brokenText(states, width: columns)
+            + alerts.flatMap { brokenText("\($0): \(harmless($1))", width: columns) }
+    }
+
     private var head: [(String, String)] {
         var head = facts.everything.headlines
         if let batch = facts.batch {
@@ -151,12 +199,7 @@ struct StatusText {
                 head.append(("waves", "\(batch.releasedWave) of \(batch.waveCount) released"))
             }
         }
-        if facts.batch == nil {
-            head += facts.batches.filter { $0.state == "approved" && $0.haltedBy != nil }
-                .map { ("HALTED", "batch \(harmless($0.name))\(whoAndWhy($0))") }
-        }
-        head += facts.haltedStorefronts.map { ("HALTED", $0.text(isOfAll: facts.batch == nil)) }
-        head += TroubleText.headlines(facts)
+        head += standstills
         head += [
             ("rows", "\(facts.rowCount): \(facts.finalCount) final"),
             ("refused rows", "\(facts.rejected.values.reduce(0, +))"),
@@ -195,15 +238,25 @@ struct StatusText {
         .instant("SINCE", "since") { $0.since }, .text("BATCH", "batch") { $0.batchName },
     ]
 
+    /// Of a UUIDv7 as much as tells its millisecond: enough to name a batch by.
+    private static let idShown = 13
+
+    /// A terminal has the room for the beginning of an id and the day.
     private static let batchColumns: [Column<BatchQueries.Batch>] = [
-        .text("BATCH", "batch_id") { $0.batchID }, .text("NAME", "name") { $0.name },
+        .shown(.left("BATCH")) {
+            Screen.columns == nil ? $0.batchID : String($0.batchID.prefix(idShown))
+        },
+        .key("batch_id") { $0.batchID }, .text("NAME", "name") { $0.name },
         .shown(.left("STATE")) { $0.state + ($0.isPaused ? ", paused" : "") },
         .key("state") { $0.state }, .key("paused") { $0.isPaused }, .key("pause") { $0.pauseJSON },
         .key("wave_count") { $0.waveCount }, .key("released_wave") { $0.releasedWave },
         .number("ROWS", "rows") { $0.rowCount },
         .number("REFUSED", "refused") { $0.rejectedRowCount },
         .key("submitted_by") { $0.submittedBy },
-        .instant("SUBMITTED", "submitted_at") { $0.submittedAt },
+        .shown(.left("SUBMITTED")) {
+            String($0.submittedAt.instantText.prefix(Screen.columns == nil ? .max : 10))
+        },
+        .key("submitted_at") { $0.submittedAt.instantText },
         .shown(.left("BY")) { $0.submittedBy }, .key("decided_by") { $0.decidedBy },
         .key("decided_at") { $0.decidedAt?.instantText },
     ]

@@ -29,9 +29,10 @@ extension Commands {
         let name = try invocation.arguments.required(batchName)
         let terms = try BatchTermOptions.terms(invocation.arguments)
         let now = try await invocation.now(configuration)
-        let environment = try configuration.required(configuration.environment, .environment)
-        let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
         return try await invocation.withPool(configuration) { pool in
+            let configuration = try await configuration.completed(by: pool)
+            let environment = try configuration.required(configuration.environment, .environment)
+            let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
             let session = try await PlanSession(
                 path: file, asOf: now, environment: environment, terms: terms, pool: pool)
             // Asked before the plan: its rows would only be told that they have an open change.
@@ -46,7 +47,7 @@ extension Commands {
                 .init(
                     rejects: invocation.arguments[rejectsFile],
                     earlierRows: invocation.arguments[planRows]), of: session,
-                dependencies: invocation.dependencies)
+                dependencies: invocation.dependencies, isQuiet: invocation.isQuiet)
             let outcome = try await Submission.store(
                 name: name, contentSHA256: session.outline.sha256, asOf: now, terms: terms,
                 storesRefused: invocation.arguments[acceptValid], pool: pool, telling: output
@@ -147,6 +148,7 @@ extension Commands {
                 "stored \($0.canGoCount) changes\(held); they wait for another user's approval"
             }
                 ?? "this file is a batch already: no new change")
+        if forecast != nil { invocation.suggest("show \(batchID)") }
         return .done
     }
 }

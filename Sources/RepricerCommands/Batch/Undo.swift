@@ -18,7 +18,7 @@ extension Commands {
             Stores a new batch with the old prices, prints its id; another user approves it, within their limits. An \
             undone change ends as invalidated (undone) when Apple shows that its price is no longer scheduled, not \
             before. Apple does not promise that a second call replaces the first: where it refuses or keeps the \
-            price, the undo is rejected and the change goes on. What can't be undone is told line by line, with what \
+            price, the undo is rejected and the change goes on. What can't be undone is told, line by line or in one where many are alike, with what \
             to do instead. Exits 3 when nothing can be.
             """
     ) { invocation in
@@ -53,6 +53,7 @@ extension Commands {
                 ], undoID + "\n")
             invocation.note(
                 "stored \(rows) inverse changes; they wait for another user's approval")
+            invocation.suggest("show \(undoID)")
             return .done
         }
     }
@@ -91,17 +92,31 @@ extension Commands {
 
     /// More are counted only: a batch may have millions.
     private static let refusedShown = 10_000
+    /// More lines that say the same are told in one, with their number.
+    private static let alikeMax = 5
 
     private static func tell(
         _ refused: [UndoQueries.Refused], of all: Int64, _ invocation: Invocation
     ) {
-        let lines = refused.map { one in
-            let meaning = one.obstacle.meaning(state: one.state, toldAt: one.toldAt)
-            return harmless(
-                "line \(one.line): \(one.originalTransactionID) \(one.sku): "
-                    + "\(one.obstacle.rawValue): \(meaning); \(one.obstacle.remedy)") + "\n"
+        let reasons = refused.map { one in
+            "\(one.obstacle.rawValue): \(one.obstacle.meaning(state: one.state, toldAt: one.toldAt)); "
+                + one.obstacle.remedy
         }
-        invocation.dependencies.sayPlainly(lines.joined())
+        let counts = reasons.reduce(into: [String: Int]()) { $0[$1, default: 0] += 1 }
+        var told: Set<String> = []
+        for (one, reason) in zip(refused, reasons) {
+            let alike = counts[reason, default: 0]
+            guard alike <= alikeMax else {
+                if told.insert(reason).inserted {
+                    invocation.dependencies.sayPlainly(
+                        harmless("\(alike) changes: \(reason)") + "\n")
+                }
+                continue
+            }
+            invocation.dependencies.sayPlainly(
+                harmless("line \(one.line): \(one.originalTransactionID) \(one.sku): \(reason)")
+                    + "\n")
+        }
         let more = all - Int64(refused.count)
         if more > 0 {
             invocation.note("\(more) more can't be undone; `repricer report price_change`")

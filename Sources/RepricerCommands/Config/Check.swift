@@ -1,14 +1,22 @@
 extension Commands {
+    private static let user = ValueOption(
+        "for", "USER",
+        "whose settings they are; service when left out, people need the database alone",
+        choices: ConfigurationCheck.User.allCases.map(\.rawValue))
+
     static let configCheck = Command(
         "config check", "try the configuration: key, roots, database, schema, App Store, clock",
+        options: [user],
         discussion: """
-            Makes one signed call to the App Store, which changes nothing and proves the key. Exits 0 when all is well, \
+            For the service it makes one signed call to the App Store, which changes nothing and proves the key. Exits 0 when all is well, \
             1 when something has to be mended, 6 when the database or the App Store does not answer.
             """
     ) { invocation in
         let configuration = try invocation.configuration()
         let results = await ConfigurationCheck(
-            configuration: configuration, dependencies: invocation.dependencies
+            configuration: configuration, dependencies: invocation.dependencies,
+            user: invocation.arguments[user].flatMap(ConfigurationCheck.User.init(rawValue:))
+                ?? .service
         ).run()
         let problems = results.flatMap(\.problems)
         try invocation.print(

@@ -23,10 +23,17 @@ struct ConfigurationCheck: Sendable {
     /// The App Store refuses tokens from clocks that differ by more.
     private static let skewSecondsMax: Int64 = 60
 
+    /// Whose settings these are: people need the database alone.
+    enum User: String, CaseIterable {
+        case service, pricing, finance
+    }
+
     let configuration: Configuration
     let dependencies: Dependencies
+    var user = User.service
 
     func run() async -> [Result] {
+        guard user == .service else { return [settings()] + (await database()) }
         var results = [settings(), key(), roots()]
         if configuration.apiCAFile != nil { results.append(extraCA()) }
         results += [
@@ -41,8 +48,9 @@ struct ConfigurationCheck: Sendable {
 
     private func settings() -> Result {
         let count = configuration.entries.count { $0.shown != nil }
-        return Result(
-            name: "settings", found: "\(count) values", problems: configuration.problems)
+        // What a person has not set, the service needs.
+        let problems = configuration.problems.filter { user == .service || $0.source != nil }
+        return Result(name: "settings", found: "\(count) values", problems: problems)
     }
 
     private func key() -> Result {
@@ -57,9 +65,8 @@ struct ConfigurationCheck: Sendable {
 
     private func roots() -> Result {
         guard let path = configuration.rootCertificates else { return skipped("roots") }
-        let remedy = "name a file or folder with Apple's root CA certificates, DER or PEM"
-        return tried("roots", .rootCertificates, remedy: remedy) {
-            "\(try TrustedRoots(certificatesIn: path).count) in \(path)"
+        return tried("roots", .rootCertificates, remedy: AppleRoot.remedy) {
+            AppleRoot.found(in: try TrustedRoots(certificatesIn: path), at: path)
         }
     }
 
@@ -105,6 +112,13 @@ struct ConfigurationCheck: Sendable {
         do {
             let connection = try await PostgresConnection.connect(
                 configuration.databaseConninfo, applicationName: "repricer config check")
+            guard user != .finance else {
+                let areOpen = try await reportsAreOpen(connection)
+                await connection.close()
+                return [
+                    Result(name: "database", found: "connected", problems: []), reports(areOpen),
+                ]
+            }
             let version = try await schemaVersion(connection)
             let problem = SchemaCheck.problem(version: version)
             let bound =
@@ -162,6 +176,13 @@ struct ConfigurationCheck: Sendable {
         return Result(
             name: "finance users", found: "\(logins.count), with a time limit and few connections each",
             problems: faults)
+    }
+
+    private func reports(_ areOpen: Bool) -> Result {
+        let problem = ConfigurationProblem(
+            "reports", "this database user may not read schema report",
+            remedy: "run `repricer migrate`, or GRANT repricer_finance to the user")
+        return Result(name: "reports", found: "open", problems: areOpen ? [] : [problem])
     }
 
     /// To the first question any answer will do: it proves the name, the certificate and the way, and carries a date. The

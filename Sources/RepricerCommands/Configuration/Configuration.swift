@@ -1,4 +1,6 @@
+import Facts
 package import HTTP
+import Postgres
 package import Pricing
 package import ServiceKit
 
@@ -110,5 +112,29 @@ package struct Configuration: Sendable {
             ConfigurationProblem(
                 variable.rawValue, "is not set", remedy: variable.remedyWhenMissing)
         ])
+    }
+}
+
+extension Configuration {
+    /// With the environment that the database remembers where the settings name none: who plans needs the database alone.
+    func completed(by pool: PostgresPool) async throws -> Configuration {
+        guard environment == nil, !isSet(.environment) else { return self }
+        let bound = try await pool.withTransaction { connection in
+            try AppBindingQueries.read(on: connection)
+        }
+        guard let bound else { return self }
+        var whole = self
+        whole.environment = StoreEnvironment(rawValue: bound.environment)
+        if entries.contains(where: { $0.variable == .changePriceRate && $0.source == "default" }) {
+            whole.changePriceRate = CallRate(
+                perThousandSeconds: ConfigurationReader.perThousand(
+                    ConfigurationReader.changePriceRate, in: whole.environment))
+        }
+        return whole
+    }
+
+    /// Whether the settings give the variable a value, be it a wrong one.
+    func isSet(_ variable: Variable) -> Bool {
+        entries.contains { $0.variable == variable && $0.shown != nil }
     }
 }

@@ -33,7 +33,7 @@ struct ConfigurationReader {
         readListen()
         result.forwarderTokenFile = text(.forwarderTokenFile)
         result.v1SharedSecretFile = text(.v1SharedSecretFile)
-        result.changePriceRate = rate(.changePriceRate, production: 50)
+        result.changePriceRate = rate(.changePriceRate, production: Self.changePriceRate)
         result.cancelRate = rate(.cancelRate, production: 5)
         result.extendRate = rate(.extendRate, production: 20)
         result.statusRate = rate(.statusRate, production: 50)
@@ -158,12 +158,20 @@ struct ConfigurationReader {
     }
 
     private mutating func rate(_ variable: Variable, production: Int) -> Configuration.CallRate? {
-        let perThousand = result.environment == .sandbox ? production * 100 : production * 1000
+        let perThousand = Self.perThousand(production, in: result.environment)
         return value(
             variable, default: Self.shown(perThousand),
             "is no number of calls a second from 0.001 to 1000",
             remedy: "write one, as \(production) or 0.5"
         ) { text in Self.perThousand(text).map(Configuration.CallRate.init) }
+    }
+
+    /// Calls a second in Production.
+    static let changePriceRate = 50
+
+    /// Apple's test environment takes a tenth.
+    static func perThousand(_ production: Int, in environment: StoreEnvironment?) -> Int {
+        environment == .sandbox ? production * 100 : production * 1000
     }
 
     /// A rate as text, in calls a second.

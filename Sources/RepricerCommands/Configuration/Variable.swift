@@ -30,6 +30,38 @@ enum Variable: String, CaseIterable, Sendable {
     case clock = "REPRICER_CLOCK"
     case migrations = "REPRICER_MIGRATIONS"
 
+    /// In a few words, for the manual; Operations tells more.
+    var meaning: String {
+        switch self {
+        case .databaseURL: "libpq URI or conninfo; when unset, libpq's PG* variables hold"
+        case .bundleID: "the app's bundle identifier"
+        case .appAppleID: "the app's number in App Store Connect; needed in Production"
+        case .environment: "Sandbox or Production"
+        case .issuerID, .keyID, .keyFile:
+            "of the In-App Purchase key: issuer, id, path of the .p8 file"
+        case .apiBaseURL: "another App Store than Apple's, for rehearsals"
+        case .apiCAFile: "an additional CA for that App Store"
+        case .rootCertificates:
+            "file or folder with Apple's root CA certificates, \(AppleRoot.file) among them"
+        case .listen: "HOST:PORT of the receiver of notifications"
+        case .pagesListen: "HOST:PORT of the pages, or off"
+        case .pagesTokenFile: "file with the password of the pages"
+        case .trustedProxies: "addresses whose connections are those of many clients"
+        case .addressShare: "percentage of the receiver's connections for any other address"
+        case .forwarderTokenFile: "file with the token that whoever posts notifications presents"
+        case .v1SharedSecretFile: "file with the shared secret of version 1 notifications"
+        case .changePriceRate, .cancelRate, .extendRate, .statusRate:
+            "calls a second, over all replicas"
+        case .webhookURL: "where events go"
+        case .webhookSecretFile: "file with the secret that signs webhooks"
+        case .webhookCAFile: "an additional CA for the webhook's host"
+        case .reconcileEvery: "interval of the reconciler, or off"
+        case .silentAfter: "how long a change may be overdue before its status is checked"
+        case .clock: "virtual clock of a rehearsal, START@RATE"
+        case .migrations: "folder of the migrations"
+        }
+    }
+
     /// What somebody who lacks the variable has to do.
     var remedyWhenMissing: String {
         switch self {
@@ -39,7 +71,8 @@ enum Variable: String, CaseIterable, Sendable {
         case .issuerID: "set it to the issuer id that App Store Connect shows above the keys"
         case .keyID: "set it to the id of the In-App Purchase key"
         case .keyFile: "set it to the path of the key's .p8 file"
-        case .rootCertificates: "set it to a file or folder with Apple's root CA certificates"
+        case .rootCertificates:
+            "set it to a file or folder with Apple's root CA certificates, and \(AppleRoot.remedy)"
         case .pagesTokenFile:
             "other machines reach REPRICER_PAGES_LISTEN: set it to the path of a file with the pages' password, "
                 + "or listen on 127.0.0.1"

@@ -1,20 +1,44 @@
+import Batches
+import Postgres
+import Reports
+
 extension Commands {
     private static let shell = Positional(
-        "SHELL", "the shell to complete for", choices: ["bash", "zsh", "fish"])
+        "SHELL", "the shell to complete for; batches is what the scripts ask",
+        choices: ["bash", "zsh", "fish", "batches"])
+    private static let word = Positional(
+        "WORD", "of batches: the beginning of a name or an id", isRequired: false)
 
     static let completion = Command(
-        "completion", "print a completion script for a shell", positionals: [shell],
+        "completion", "print a completion script for a shell", positionals: [shell, word],
         discussion: """
             bash: source <(repricer completion bash)
             zsh:  source <(repricer completion zsh)
             fish: repricer completion fish | source
+            It completes commands, options, their values, reports, and batches by their names: those of the database that \
+            the line's --env-file or the environment names.
             """
     ) { invocation in
         let name = try invocation.arguments.required(shell)
         let script = CompletionScript(commands: RepricerCommands.all)
-        try invocation.print(
-            name == "fish" ? script.fish : name == "zsh" ? script.zsh : script.bash)
+        switch name {
+        case "batches": try await printBatches(invocation)
+        case "fish": try invocation.print(script.fish)
+        case "zsh": try invocation.print(script.zsh)
+        default: try invocation.print(script.bash)
+        }
         return .done
+    }
+
+    /// Names that begin so; ids only once somebody has begun one.
+    private static func printBatches(_ invocation: Invocation) async throws {
+        let begun = invocation.arguments[word] ?? ""
+        let all = try await invocation.withPool(try invocation.configuration()) { pool in
+            try await pool.withTransaction { try BatchQueries.all(on: $0) }
+        }
+        let names = all.map(\.name).filter { $0.hasPrefix(begun) }.uniqued()
+        let ids = begun.isEmpty ? [] : all.map(\.batchID).filter { $0.hasPrefix(begun) }
+        try invocation.print((names + ids).map { harmless($0) + "\n" }.joined())
     }
 }
 
@@ -25,15 +49,36 @@ struct CompletionScript {
     var bash: String {
         """
         _repricer() {
-            local current="${COMP_WORDS[COMP_CWORD]}" words=""
-            local first="${COMP_WORDS[1]:-}" second="${COMP_WORDS[2]:-}"
+            local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}" words="" noun="" own="" i line
+            local first="${COMP_WORDS[1]:-}" second="${COMP_WORDS[2]:-}" settings=()
             COMPREPLY=()
+            for ((i = 1; i < COMP_CWORD; i++)); do
+                if [ "${COMP_WORDS[i]}" = --env-file ]; then settings=(--env-file "${COMP_WORDS[i+1]}"); fi
+            done
             if [ "$COMP_CWORD" -eq 1 ]; then
-                words="\(firstWords.joined(separator: " "))"
+                words="\(firstWords.joined(separator: " ")) --version --help"
             else
                 case "$first $second" in
         \(cases)
                 esac
+                if [ -z "$own" ]; then
+                    case "$previous" in
+                        --env-file | --clock) words="" noun="" ;;
+                        -o | --format) words="table json" noun="" ;;
+                        --color) words="auto always never" noun="" ;;
+                    esac
+                fi
+            fi
+            if [ "$noun" = batches ] && [ "${current#-}" = "$current" ]; then
+                local typed="${current//\\\\/}"
+                typed="${typed#[\\"\\']}"
+                while IFS= read -r line; do
+                    case "$current" in
+                        [\\"\\']*) COMPREPLY+=("$line") ;;
+                        *) COMPREPLY+=("$(printf %q "$line")") ;;
+                    esac
+                done < <(repricer completion batches "${settings[@]}" -- ${typed:+"$typed"} 2>/dev/null)
+                return
             fi
             COMPREPLY=($(compgen -W "$words" -- "$current"))
         }
@@ -52,33 +97,6 @@ struct CompletionScript {
         """
     }
 
-    var fish: String {
-        var text = "complete -c repricer -f\n"
-        for word in firstWords {
-            let summary = commands.first { $0.path.first == word }?.summary ?? ""
-            text += "complete -c repricer -n __fish_use_subcommand -a \(word) -d '\(summary)'\n"
-        }
-        for command in commands {
-            guard let first = command.path.first else { continue }
-            let seen = "-n '__fish_seen_subcommand_from \(first)'"
-            for second in command.path.dropFirst() {
-                text += "complete -c repricer \(seen) -a \(second) -d '\(command.summary)'\n"
-            }
-            for positional in command.positionals where !positional.choices.isEmpty {
-                text +=
-                    "complete -c repricer \(seen) -a '\(positional.choices.joined(separator: " "))'\n"
-            }
-            for option in command.options {
-                let takesValue =
-                    option.valueName == nil ? "" : option.choices.isEmpty ? " -r -F" : " -r"
-                let choices =
-                    option.choices.isEmpty ? "" : " -a '\(option.choices.joined(separator: " "))'"
-                text += "complete -c repricer \(seen) -l \(option.name)\(takesValue)\(choices)\n"
-            }
-        }
-        return text
-    }
-
     private var firstWords: [String] { commands.compactMap(\.path.first).uniqued() }
 
     /// Two-word commands first: their pattern is the narrower one.
@@ -87,7 +105,11 @@ struct CompletionScript {
         let exact = ordered.map { command in
             let pattern =
                 command.path.count > 1 ? "\"\(command.name)\"" : "\"\(command.name) \"*"
-            return "            \(pattern)) words=\"\(words(after: command))\" ;;"
+            let isOfBatches = command.positionals.first?.noun == .batches
+            return """
+                            \(pattern)) words="\(words(after: command))"\(isOfBatches ? " noun=batches" : "")
+                \(values(of: command))            ;;
+                """
         }
         let nouns = ordered.filter { $0.path.count > 1 }.compactMap(\.path.first).uniqued()
             .filter { noun in !commands.contains { $0.path == [noun] } }
@@ -99,12 +121,97 @@ struct CompletionScript {
         return (exact + nouns).joined(separator: "\n")
     }
 
+    /// What follows an option that takes a value. Of one that takes any, the shell completes files.
+    private func values(of command: Command) -> String {
+        let lines = command.options.filter { $0.valueName != nil }.map { option in
+            let names = (option.short.map { "-\($0)|" } ?? "") + "--\(option.name)"
+            let noun = option.noun == .batches ? "batches" : ""
+            return
+                "                \(names)) words=\"\(option.choices.joined(separator: " "))\" noun=\"\(noun)\" own=1 ;;\n"
+        }
+        return lines.isEmpty
+            ? "" : "            case \"$previous\" in\n\(lines.joined())            esac\n"
+    }
+
     private func words(after command: Command) -> String {
         let verbs = commands.filter {
             $0.path.count > command.path.count && $0.path.starts(with: command.path)
         }.map { $0.path[command.path.count] }
-        let choices = command.positionals.flatMap(\.choices)
-        let options = (command.options + GlobalOptions.all).map { "--\($0.name)" }
-        return (verbs + choices + options).joined(separator: " ")
+        let nouns = command.positionals.flatMap { $0.noun == .reports ? Self.reports : $0.choices }
+        return (verbs + nouns + command.allOptions.map { "--\($0.name)" }).joined(separator: " ")
+    }
+
+    private static let reports = ReportName.allCases.map(\.rawValue)
+}
+
+extension CompletionScript {
+    var fish: String {
+        var text = """
+            function __repricer_batches
+                set -l words (commandline -opc)
+                set -l settings
+                if set -l at (contains -i -- --env-file $words)
+                    set settings --env-file $words[(math $at + 1)]
+                end
+                set -l begun (string unescape -- (commandline -ct))
+                # No word is none, and not an empty one.
+                if test -z "$begun"
+                    set begun
+                end
+                repricer completion batches $settings -- $begun 2>/dev/null
+            end
+            complete -c repricer -f
+
+            """
+        for word in firstWords {
+            let summary = commands.first { $0.path.first == word }?.summary ?? ""
+            text += line("-n __fish_use_subcommand -a \(word) -d \(quotedForFish(summary))")
+        }
+        text += line("-n __fish_use_subcommand -l version -d 'print the program\\'s version'")
+        for command in commands {
+            let seen =
+                "-n '"
+                + command.path.map { "__fish_seen_subcommand_from \($0)" }
+                .joined(separator: "; and ") + "'"
+            if command.path.count > 1, let first = command.path.first {
+                let verbs = commands.filter { $0.path.first == first }.compactMap {
+                    $0.path.dropFirst().first
+                }
+                let condition =
+                    "__fish_seen_subcommand_from \(first); and not __fish_seen_subcommand_from "
+                    + verbs.joined(separator: " ")
+                text += line(
+                    "-n '\(condition)' -a \(command.path[1]) -d \(quotedForFish(command.summary))")
+            }
+            for positional in command.positionals {
+                text +=
+                    offered(positional.noun, positional.choices).map { line("\(seen) \($0)") } ?? ""
+            }
+            for option in command.allOptions {
+                let short = option.short.map { " -s \($0)" } ?? ""
+                let value =
+                    option.valueName == nil
+                    ? "" : " -r" + (offered(option.noun, option.choices).map { " " + $0 } ?? "")
+                text += line(
+                    "\(seen)\(short) -l \(option.name)\(value) -d \(quotedForFish(option.help))")
+            }
+        }
+        return text
+    }
+
+    private func line(_ words: String) -> String { "complete -c repricer \(words)\n" }
+
+    /// nil: nothing is known of it.
+    private func offered(_ noun: Noun?, _ choices: [String]) -> String? {
+        switch noun {
+        case .batches: "-f -a '(__repricer_batches)'"
+        case .reports: "-f -a '\(Self.reports.joined(separator: " "))'"
+        case .files: "-F"
+        case nil: choices.isEmpty ? nil : "-f -a '\(choices.joined(separator: " "))'"
+        }
+    }
+
+    private func quotedForFish(_ text: String) -> String {
+        "'" + text.replacing("\\", with: "\\\\").replacing("'", with: "\\'") + "'"
     }
 }

@@ -3,9 +3,23 @@ extension Commands {
         "COMMAND", "the command to explain", isRequired: false)
     private static let verb = Positional("VERB", "its second word", isRequired: false)
 
+    private static let manual = ValueOption(
+        "man", "DIR", "write the manual pages of all commands into DIR, for man(1)")
+
     static let help = Command(
-        "help", "explain a command", positionals: [commandName, verb]
+        "help", "explain a command", positionals: [commandName, verb], options: [manual]
     ) { invocation in
+        if let folder = invocation.arguments[manual] {
+            let pages = ManPage(commands: RepricerCommands.all).all
+            for page in pages {
+                let file = try OutputFile(
+                    path: "\(folder)/\(page.file)", dependencies: invocation.dependencies)
+                try file.write(page.text)
+                try file.flush()
+            }
+            invocation.note("wrote \(pages.count) manual pages to \(harmless(folder))")
+            return .done
+        }
         let path = [invocation.arguments[commandName], invocation.arguments[verb]].compactMap { $0 }
         guard !path.isEmpty else {
             try invocation.print(RepricerCommands.helpText([]))

@@ -19,7 +19,9 @@ package struct Dependencies: Sendable {
     package var isOutputTerminal = false
     package var isMessagesTerminal = false
     /// Asked anew for each drawing, since a window can change.
-    package var terminalColumns: @Sendable () -> Int = { 80 }
+    package var terminalSize: @Sendable () -> (columns: Int, rows: Int) = { (80, 24) }
+    /// Shows a text by a pager; false where that can't be run.
+    package var page: @Sendable (_ command: String, _ text: String) -> Bool = { _, _ in false }
     /// SIGTERM and SIGINT; from the first call on they no longer end the process by themselves.
     package var terminations: @Sendable () -> AsyncStream<Int32> = { AsyncStream { _ in } }
 
@@ -44,7 +46,7 @@ extension Dependencies {
             isInputTerminal: isatty(STDIN_FILENO) == 1, readAnswer: { readLine() },
             isOutputTerminal: isatty(STDOUT_FILENO) == 1,
             isMessagesTerminal: isatty(STDERR_FILENO) == 1,
-            terminalColumns: { columns(of: STDERR_FILENO) },
+            terminalSize: { sizeOfTerminal() }, page: { Pager.run($0, $1) },
             terminations: { Signals.terminations() })
     }
 }
@@ -68,8 +70,13 @@ private func realPath(_ path: String) -> String? {
     return String(cString: resolved)
 }
 
-private func columns(of descriptor: Int32) -> Int {
-    var size = winsize()
-    guard ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
-    return Int(size.ws_col)
+/// Of the stream that is one; of neither, what terminals used to have.
+private func sizeOfTerminal() -> (columns: Int, rows: Int) {
+    for descriptor in [STDOUT_FILENO, STDERR_FILENO] {
+        var size = winsize()
+        if ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 {
+            return (Int(size.ws_col), Int(size.ws_row))
+        }
+    }
+    return (80, 24)
 }

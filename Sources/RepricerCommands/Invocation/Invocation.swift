@@ -5,7 +5,9 @@ package struct Invocation: Sendable {
     let arguments: ParsedArguments
     let dependencies: Dependencies
 
-    var isJSON: Bool { arguments[GlobalOptions.json] }
+    var isJSON: Bool {
+        arguments[GlobalOptions.json] || arguments[GlobalOptions.format] == "json"
+    }
     var isQuiet: Bool { arguments[GlobalOptions.quiet] }
 
     /// Prints data.
@@ -15,7 +17,20 @@ package struct Invocation: Sendable {
 
     /// Prints facts: with `--json` one JSON value on a line of its own.
     func print(json: @autoclosure () -> JSONValue, _ text: @autoclosure () -> String) throws {
-        try print(isJSON ? json().text + "\n" : text())
+        if isJSON { try print(json().text + "\n") } else { try page(text()) }
+    }
+
+    /// Prints what a person reads: on a terminal that it is too long for, through their pager.
+    func page(_ text: String) throws(OutputError) {
+        let isLong =
+            dependencies.isOutputTerminal && !arguments[GlobalOptions.noPager]
+            && text.utf8.lazy.filter { $0 == 0x0A }.count >= dependencies.terminalSize().rows
+        if isLong, let pager = Pager.command(dependencies.environment),
+            dependencies.page(pager, text)
+        {
+            return
+        }
+        try print(text)
     }
 
     /// Prints facts beside other data, which standard output carries alone: a program reads that.
@@ -26,6 +41,28 @@ package struct Invocation: Sendable {
     /// A remark for a person; `--quiet` silences it.
     func note(_ message: String) {
         if !isQuiet { dependencies.say(message) }
+    }
+
+    /// What somebody at a terminal would type next. Nobody else is told.
+    func suggest(_ commands: String...) {
+        guard dependencies.isMessagesTerminal, !isQuiet else { return }
+        let settings = arguments[GlobalOptions.environmentFile].map {
+            " --env-file \(ShellWord.quoted($0))"
+        }
+        for command in commands {
+            dependencies.sayPlainly("next: repricer \(command)\(settings ?? "")\n")
+        }
+    }
+
+    /// Colour: as asked for, else on a terminal, unless NO_COLOR says no.
+    var isColoured: Bool {
+        switch arguments[GlobalOptions.color] {
+        case "always": true
+        case "never": false
+        default:
+            dependencies.isOutputTerminal && dependencies.environment["TERM"] != "dumb"
+                && (dependencies.environment["NO_COLOR"] ?? "").isEmpty
+        }
     }
 }
 

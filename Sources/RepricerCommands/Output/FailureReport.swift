@@ -77,6 +77,7 @@ extension MigrationError {
         case .directoryUnreadable, .noMigrations, .badFileName, .notText, .duplicateVersion,
             .missingVersion:
             .failed
+        case .lacksRights: .approvalNeededOrRefused
         }
     }
 }
@@ -85,6 +86,7 @@ extension ReportError {
     fileprivate var exitCode: ExitCode {
         switch self {
         case .unknownBatch, .hasNoBatches, .notYet: .inputRejected
+        case .ambiguousBatch: .conflict
         case .hasNoPast: .usage
         case .notReadable: .approvalNeededOrRefused
         case .unavailable: .unavailable

@@ -1,7 +1,26 @@
-/// One line on a terminal that is drawn again and again; on anything else, nothing.
-struct ProgressBar {
+import Reports
+import Synchronization
+
+/// A few lines on a terminal that are drawn again and again; on anything else, nothing.
+final class ProgressBar: Sendable {
+    private static let barMax = 40
+    private static let barMin = 10
+    /// More would push the beginning off a small window, where it can't be drawn over.
+    private static let linesMax = 12
+
     private let dependencies: Dependencies
     private let isShown: Bool
+    private let state = Mutex(State())
+
+    private struct State {
+        /// Lines that stand there.
+        var drawn = 0
+        var nextAt = ContinuousClock.now + ProgressBar.silence
+    }
+
+    /// What is done sooner needs no bar.
+    private static let silence: Duration = .seconds(2)
+    private static let pace: Duration = .milliseconds(200)
 
     init(dependencies: Dependencies, isQuiet: Bool) {
         self.dependencies = dependencies
@@ -12,30 +31,74 @@ struct ProgressBar {
 
     /// `done` of `total`, and what to say beside it.
     func draw(done: Int64, total: Int64, note: String) {
-        guard isShown else { return }
-        // Back to the line's start, and erase what a longer line left behind.
-        dependencies.sayPlainly(
-            "\r\u{1B}[K" + Self.line(done: done, total: total, note: note, columns: columns))
+        draw { Self.lines(done: done, total: total, note: note, columns: $0) }
     }
 
-    /// Removes the line, so that what is printed next begins on a clean one.
+    /// The same once it lasts longer than anybody likes to wait in silence, and a few times a second from then on.
+    func drawIfLate(done: Int64, total: Int64, note: String) {
+        let now = ContinuousClock.now
+        let isDue = state.withLock { state in
+            guard now >= state.nextAt else { return false }
+            state.nextAt = now + Self.pace
+            return true
+        }
+        if isDue { draw(done: done, total: total, note: note) }
+    }
+
+    /// Lines of a screen so many columns wide, over those of the drawing before.
+    func draw(_ lines: (_ columns: Int) -> [String]) {
+        guard isShown else { return }
+        // The last column stays free: a full line would wrap and could not be drawn over.
+        let size = dependencies.terminalSize()
+        let most = max(1, min(Self.linesMax, size.rows - 1))
+        let width = max(10, size.columns - 1)
+        var shown = lines(width).flatMap { $0.count <= width ? [$0] : brokenText($0, width: width) }
+        if shown.count > most { shown = shown.prefix(most - 1) + ["…"] }
+        let before = state.withLock { state in
+            defer { state.drawn = shown.count }
+            return state.drawn
+        }
+        dependencies.sayPlainly(Self.erasing(before) + shown.joined(separator: "\n"))
+    }
+
+    /// Removes the lines, so that what is printed next begins on a clean one.
     func clear() {
-        guard isShown else { return }
-        dependencies.sayPlainly("\r\u{1B}[K")
+        let before = state.withLock { state in
+            defer { state.drawn = 0 }
+            return state.drawn
+        }
+        if isShown, before > 0 { dependencies.sayPlainly(Self.erasing(before)) }
     }
 
-    private var columns: Int { max(20, dependencies.terminalColumns()) }
+    /// Back to the start of what was drawn, and all of it away.
+    private static func erasing(_ lines: Int) -> String {
+        "\r" + (lines > 1 ? "\u{1B}[\(lines - 1)A" : "") + "\u{1B}[J"
+    }
 
-    static func line(done: Int64, total: Int64, note: String, columns: Int) -> String {
+    /// The note stands beside the bar where there is room, else below it: no word of it is lost. Of a total that nobody
+    /// knows there is no bar.
+    /// `noteColumns`: of the longest note where several bars stand below each other.
+    static func lines(
+        done: Int64, total: Int64, note: String, noteColumns: Int = 0, columns: Int
+    ) -> [String] {
+        guard total > 0 else { return brokenText(note, width: columns) }
+        // Brackets, percentage and blanks take eleven.
+        let beside = columns - max(note.count, noteColumns) - 11
+        guard beside < barMin else {
+            return [bar(done: done, total: total, width: min(barMax, beside)) + "  " + note]
+        }
+        let alone = bar(done: done, total: total, width: max(1, min(barMax, columns - 9)))
+        return [alone] + brokenText(note, width: columns)
+    }
+
+    /// `[####....]  50 %`
+    static func bar(done: Int64, total: Int64, width: Int) -> String {
         let share = total > 0 ? Double(min(max(done, 0), total)) / Double(total) : 0
-        let width = max(4, min(40, columns - note.count - 12))
         let filled = Int(share * Double(width))
         let bar =
             String(repeating: "#", count: filled) + String(repeating: ".", count: width - filled)
         // Rounded down: 100 % is said only when all is done.
         let percent = String(Int(share * 100))
-        let padded = String(repeating: " ", count: max(0, 3 - percent.count)) + percent
-        // The last column stays free: a full line would wrap and could not be erased.
-        return String("[\(bar)] \(padded) %  \(note)".prefix(columns - 1))
+        return "[\(bar)] \(String(repeating: " ", count: max(0, 3 - percent.count)))\(percent) %"
     }
 }

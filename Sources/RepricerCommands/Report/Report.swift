@@ -2,14 +2,15 @@ import Reports
 
 extension Commands {
     private static let reportName = Positional(
-        "NAME", "the report; needed unless --describe is given", isRequired: false)
+        "NAME", "the report; needed unless --describe is given", isRequired: false, noun: .reports)
     private static let reportBatch = ValueOption(
-        "batch", "B", "only this batch, by its id or its name")
+        "batch", "B", "only this batch, by its name, its id or the beginning of its id",
+        noun: .batches)
     private static let reportAsOf = ValueOption(
         "as-of", "INSTANT", "what was known at this instant, late news left out")
     private static let format = ValueOption(
         "format", "FORMAT", "how to write it; table when left out",
-        choices: ReportFormat.allCases.map(\.rawValue))
+        choices: ReportFormat.allCases.map(\.rawValue), short: "o")
 
     private static let reportingCurrency = ValueOption(
         "reporting-currency", "CODE",
@@ -46,7 +47,7 @@ extension Commands {
             }
             try await writeReport(
                 query, format: chosen ?? (invocation.isJSON ? .json : .table), from: reports
-            ) { try invocation.print($0) }
+            ) { try invocation.page($0) }
             return .done
         }
     }

@@ -52,7 +52,6 @@ extension Commands {
             """
     ) { invocation in
         let configuration = try invocation.configuration()
-        let environment = try configuration.required(configuration.environment, .environment)
         let now = try await invocation.instant(asOf, configuration)
         let known = try invocation.known(asOf)
         let wish = try ScenarioWish(
@@ -64,14 +63,19 @@ extension Commands {
             try BatchFileOutput(path: $0, dependencies: invocation.dependencies)
         }
         let table = try await invocation.withPool(configuration) { pool in
+            let configuration = try await configuration.completed(by: pool)
+            let environment = try configuration.required(configuration.environment, .environment)
             let rules = try await pool.rules(at: now, knownAt: known)
             let judge = ScenarioJudge(
                 wish.scenarios, of: wish.cohort, rules: rules, environment: environment)
             let decline = try await declineRate(wish, pool)
             try await out?.write(ScenarioRun.batchHeader)
+            let bar = invocation.progressBar
             let forecasts = try await ScenarioRun(pool: pool, judge: judge, knownAt: known).run(
-                writing: out == nil ? nil : wish.chosen
+                writing: out == nil ? nil : wish.chosen,
+                telling: { bar.drawIfLate(done: 0, total: 0, note: "\($0) subscriptions judged") }
             ) { try await out?.write($0) }
+            bar.clear()
             try await out?.flush()
             return ScenarioTable(
                 wish, forecasts, rules: rules.inForce(at: now), asOf: now, decline: decline)

@@ -22,9 +22,10 @@ extension Commands {
         let configuration = try invocation.configuration()
         let known = try invocation.known(asOf)
         let asOf = try await invocation.instant(asOf, configuration)
-        let environment = try configuration.required(configuration.environment, .environment)
         let id = try invocation.arguments.required(subscription)
         let planned = try await invocation.withPool(configuration) { pool in
+            let configuration = try await configuration.completed(by: pool)
+            let environment = try configuration.required(configuration.environment, .environment)
             let (facts, rules) = try await pool.withTransaction { connection in
                 (
                     try SubscriptionQueries.load([id], on: connection)[id]?.facts,

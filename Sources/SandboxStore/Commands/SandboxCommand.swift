@@ -30,7 +30,7 @@ package enum SandboxCommand {
 
         STORE, kept in DIR by the first command that makes it:
             --clock START@RATE   Production's calendar on a clock that begins at START (RFC 3339)
-                                 and runs RATE seconds a second, from the start of serve on
+                                 and runs RATE seconds a second, from the first serve on
             --month SECONDS      environment Sandbox, a month lasts SECONDS
             --seed N             default 1; the same seed makes the same store
             --bundle-id ID       default com.example.stream

@@ -50,6 +50,11 @@ extension SandboxCommand {
         try setup.folder.write("subscriptions.ndjson", lines)
         try setup.folder.write("batch.csv", batch)
         if let path = arguments["batch"] { try write(batch, to: path, setup, output) }
+        // Without an origin: it begins to run when the store opens.
+        if let clock = setup.clock, clock.origin == nil {
+            let rate = Int64(exactly: clock.rate).map(String.init) ?? "\(clock.rate)"
+            try setup.folder.write("clock", "\(RFC3339.format(clock.start))@\(rate)\n")
+        }
         try setup.folder.save(store)
         let refused = sample.rows.count { $0.code != nil }
         if arguments["batch"] != "-" {

@@ -117,7 +117,7 @@ struct Sandbox: Sendable {
         try await ServiceGroup([server, courier], log: log).run(until: stop)
     }
 
-    /// The clock of an earlier run goes on; a new one begins now.
+    /// The clock of an earlier run goes on; a new one, and the one that `seed` kept, begins now.
     private static func clock(
         _ setup: StoreSetup, _ store: StoreFile, real: SystemClock
     ) throws -> VirtualClock? {
@@ -129,12 +129,17 @@ struct Sandbox: Sendable {
                     "the store in \(setup.folder.path) runs at rate \(parsed.rate); "
                         + "use another folder")
             }
-            return parsed.clock()
+            if parsed.origin != nil { return parsed.clock() }
+            return try begin(
+                .init(start: parsed.start, rate: parsed.rate, origin: setup.clock?.origin), setup, real)
         }
-        guard let given = setup.clock else { return nil }
-        let clock = VirtualClock(
-            start: given.start, rate: given.rate,
-            origin: given.origin ?? real.nowMilliseconds())
+        return try setup.clock.map { try begin($0, setup, real) }
+    }
+
+    private static func begin(
+        _ parsed: VirtualClock.Parsed, _ setup: StoreSetup, _ real: SystemClock
+    ) throws -> VirtualClock {
+        let clock = parsed.clock(real: real)
         try setup.folder.write("clock", clock.specification + "\n")
         return clock
     }

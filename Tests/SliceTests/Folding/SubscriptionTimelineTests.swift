@@ -49,7 +49,7 @@ import Testing
 
         #expect(lines.map(\.what) == ["customer asked", "accepted", "charged"].map { kind + $0 })
         #expect(lines.map(\.evidenceID) == ["told-1", "told-2", "t31"])
-        #expect(Set(lines.map(\.detail)) == ["\(price) USD milliunits"])
+        #expect(Set(lines.map(\.detail)) == [isConversion ? "9.99 USD" : "12.99 USD"])
         #expect(Set(lines.map(\.sku)) == ["A"])
         await harness.close()
     }

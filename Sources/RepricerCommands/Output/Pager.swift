@@ -1,0 +1,45 @@
+import Glibc
+
+/// A person's own program for reading what is longer than the screen.
+enum Pager {
+    /// `less` ends by itself on what fits, and lets colours through.
+    private static let usual = "less -FRX"
+
+    /// nil: none is wanted.
+    static func command(_ environment: [String: String]) -> String? {
+        if environment["TERM"] == "dumb" { return nil }
+        let wanted = environment["PAGER"] ?? usual
+        return wanted.allSatisfy(\.isWhitespace) || wanted == "cat" ? nil : wanted
+    }
+
+    /// Gives the text to the pager and waits for its end; false where there is none to run.
+    static func run(_ command: String, _ text: String) -> Bool {
+        // The reader's Ctrl-C is the pager's, as long as it is there.
+        let before = signal(SIGINT, SIG_IGN)
+        defer { signal(SIGINT, before) }
+        guard let pipe = popen("\(command) 2>/dev/null", "w") else { return false }
+        // Who leaves the pager early has read enough: no error.
+        let bytes = Array(text.utf8)
+        _ = fwrite(bytes, 1, bytes.count, pipe)
+        let status = pclose(pipe)
+        // The shell's word for a program that is not installed.
+        return status >> 8 & 0xFF != 127 && status >= 0
+    }
+}
+
+/// Text as one word of a shell.
+enum ShellWord {
+    static func quoted(_ text: String) -> String {
+        let isPlain =
+            !text.isEmpty
+            && text.utf8.allSatisfy { byte in
+                (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte)
+                    || (0x61...0x7A).contains(byte) || "-_./:@%+=,".utf8.contains(byte)
+            }
+        return isPlain
+            ? text
+            : "'"
+                + text.split(separator: "'", omittingEmptySubsequences: false)
+                .joined(separator: "'\\''") + "'"
+    }
+}

@@ -1,0 +1,252 @@
+import Glibc
+import ServiceKit
+
+extension Commands {
+    private static let folder = Positional("DIR", "a folder for the files; made when missing")
+
+    /// One thing to know: an option, and a question where it is not given and somebody is there to answer.
+    private struct Wish {
+        let option: ValueOption
+        let question: String
+        /// Taken for an empty answer; nil: an answer is needed.
+        let fallback: String?
+        let variable: Variable?
+        /// Asked for nobody: its fallback will do unless the option says otherwise.
+        var isQuiet = false
+
+        init(
+            _ name: String, _ value: String, _ question: String, or fallback: String? = nil,
+            choices: [String] = [], for variable: Variable? = nil, isQuiet: Bool = false
+        ) {
+            let left = fallback.map { "; \($0) when left out" } ?? ""
+            option = ValueOption(name, value, question + left, choices: choices)
+            self.question = question
+            self.fallback = fallback
+            self.variable = variable
+            self.isQuiet = isQuiet
+        }
+    }
+
+    private static let environment = Wish(
+        "environment", "ENVIRONMENT", "Apple's environment, Sandbox or Production",
+        choices: ["Sandbox", "Production"], for: .environment)
+    private static let appAppleID = Wish(
+        "app-apple-id", "N", "the app's Apple ID in App Store Connect, needed in Production",
+        for: .appAppleID)
+    private static let database = Wish(
+        "database", "URI", "the database, as libpq writes it, without a user",
+        or: "postgresql:///repricer")
+    /// Those that nobody is asked for first, so that an answer is held against them.
+    private static let users = [
+        Wish("service", "USER", "database user of the service", or: "repricerd", isQuiet: true),
+        Wish("owner", "USER", "owner of the database", or: "repricer_owner", isQuiet: true),
+        Wish("analyst", "USER", "database user of who plans and submits", or: "analyst"),
+        Wish("approver", "USER", "database user of who approves", or: "approver"),
+        Wish("finance", "USER", "database user of who reads the reports", or: "finance"),
+    ]
+    private static let app = [
+        environment,
+        Wish("bundle-id", "ID", "the app's bundle identifier", for: .bundleID), appAppleID,
+        Wish("issuer-id", "ID", "issuer id of the In-App Purchase keys", for: .issuerID),
+        Wish("key-id", "ID", "id of the In-App Purchase key", for: .keyID),
+        Wish("key-file", "FILE", "path of the key's .p8 file", for: .keyFile),
+    ]
+
+    static let initialise = Command(
+        "init", "write the settings and the SQL that a first day needs", positionals: [folder],
+        options: (app + [database] + users).map(\.option),
+        discussion: """
+            On a terminal it asks for what is not given. It writes settings for the owner of the database, the service, an \
+            analyst, an approver and finance, each with what it needs alone and readable by you alone, the SQL of the \
+            database and its users, and says what to do next. It overwrites nothing (exit code 5), connects to nothing, \
+            and sets no password.
+            """
+    ) { invocation in
+        let typed = try invocation.arguments.required(folder)
+        let folder = absolute(typed, invocation)
+        let plan = try plan(invocation, in: folder)
+        let files = plan.files(in: folder)
+        try write(files, in: folder)
+        let steps = steps(plan, in: typed)
+        try invocation.print(
+            json: [
+                "directory": folder,
+                "files": files.json([.key("file") { $0.name }, .key("what") { $0.what }]),
+                "next": steps.json([.key("what") { $0.what }, .key("command") { $0.command }]),
+            ],
+            "wrote to \(harmless(folder)):\n"
+                + definitionList(files.map { ("  " + $0.name, $0.what) })
+                + "\nnext:\n"
+                + steps.enumerated().map { index, step in
+                    "\(index + 1). \(step.what)\n     \(step.command)\n"
+                }.joined())
+        return .done
+    }
+
+    private static func absolute(_ path: String, _ invocation: Invocation) -> String {
+        path.hasPrefix("/") ? path : "\(invocation.dependencies.workingDirectory)/\(path)"
+    }
+}
+
+extension Commands {
+    /// Asks for what the options leave open. All that is missing is told at once where nobody can be asked.
+    private static func plan(_ invocation: Invocation, in folder: String) throws -> SetupPlan {
+        var answers: [String: String] = [:]
+        var missing: [String] = []
+        for wish in app + [database] + users {
+            let isNeeded =
+                wish.option.name != appAppleID.option.name
+                || answers[environment.option.name] == "Production"
+            if let given = invocation.arguments[wish.option] {
+                if let wrong = try fault(of: wish, given, answers) {
+                    throw UsageError("--\(wish.option.name) \(wrong)")
+                }
+                answers[wish.option.name] = given
+            } else if !isNeeded || wish.isQuiet || !invocation.dependencies.isInputTerminal {
+                answers[wish.option.name] = wish.fallback
+                if isNeeded && wish.fallback == nil { missing.append("--\(wish.option.name)") }
+            } else {
+                answers[wish.option.name] = try answer(to: wish, answers, invocation)
+            }
+        }
+        guard missing.isEmpty else {
+            throw UsageError("nobody can be asked here; give \(missing.joined(separator: ", "))")
+        }
+        guard let address = SetupPlan.DatabaseAddress(answers[database.option.name] ?? "") else {
+            throw UsageError("missing --\(database.option.name)")
+        }
+        let settings = app.compactMap { wish -> (Variable, String)? in
+            guard let variable = wish.variable, let value = answers[wish.option.name] else {
+                return nil
+            }
+            return (variable, variable == .keyFile ? absolute(value, invocation) : value)
+        }
+        var plan = SetupPlan(
+            app: settings + [(.rootCertificates, "\(folder)/apple-roots")], database: address)
+        (plan.analyst, plan.approver, plan.finance, plan.service, plan.owner) = (
+            answers["analyst"] ?? "", answers["approver"] ?? "", answers["finance"] ?? "",
+            answers["service"] ?? "", answers["owner"] ?? ""
+        )
+        return plan
+    }
+
+    /// Asks until the answer will do; throws at the end of the input.
+    private static func answer(
+        to wish: Wish, _ answers: [String: String], _ invocation: Invocation
+    ) throws -> String {
+        while true {
+            let fallback = wish.fallback.map { " [\($0)]" } ?? ""
+            invocation.dependencies.sayPlainly("\(wish.question)\(fallback): ")
+            guard let line = invocation.dependencies.readAnswer() else {
+                invocation.dependencies.sayPlainly("\n")
+                throw CommandFailure(
+                    .interrupted, "the questions were not answered; nothing was written")
+            }
+            let typed = trimmed(line)
+            let value = typed.isEmpty ? wish.fallback ?? "" : typed
+            guard let wrong = try fault(of: wish, value, answers) else { return value }
+            invocation.dependencies.sayPlainly("  \(wrong)\n")
+        }
+    }
+
+    private static func trimmed(_ line: String) -> String {
+        String(line.drop(while: \.isWhitespace).reversed().drop(while: \.isWhitespace).reversed())
+    }
+
+    /// What is wrong with an answer; nil: it will do. Settings are judged as `config check` judges them.
+    private static func fault(
+        of wish: Wish, _ value: String, _ answers: [String: String]
+    ) throws -> String? {
+        if wish.option.name == database.option.name {
+            return SetupPlan.DatabaseAddress(value) == nil
+                ? "cannot be \(quoted(value)); write postgresql://HOST/NAME without user and password, NAME of small "
+                    + "letters, digits and _"
+                : nil
+        }
+        guard let variable = wish.variable else {
+            guard SetupPlan.isName(value) else {
+                return
+                    "cannot be \(quoted(value)); a database user is of small letters, digits and _"
+            }
+            let others = users.map(\.option.name).filter { $0 != wish.option.name }
+            return others.contains { answers[$0] == value }
+                ? "cannot be \(quoted(value)), who has another part already; each needs a user of its own"
+                : nil
+        }
+        guard !value.isEmpty else { return variable.remedyWhenMissing }
+        guard !value.contains(where: \.isNewline) else { return "has a line break" }
+        let settings = try Settings.load(environment: [variable.rawValue: value], envFile: nil)
+        return Configuration(settings: settings).problems
+            .first { $0.subject == variable.rawValue }.map { "\($0.wrong); \($0.remedy)" }
+    }
+}
+
+extension Commands {
+    /// All of them, or none where one is there already.
+    private static func write(_ files: [SetupPlan.File], in folder: String) throws {
+        let roots = "\(folder)/apple-roots"
+        let paths: [String] = files.map { "\(folder)/\($0.name)" }
+        let there = paths.filter { access($0, F_OK) == 0 }
+        guard there.isEmpty else {
+            throw CommandFailure(
+                .conflict,
+                "nothing written: \(there.joined(separator: ", ")) \(there.count == 1 ? "is" : "are") there already; "
+                    + "give another folder, or move \(there.count == 1 ? "it" : "them") away")
+        }
+        for path in [folder, roots] where mkdir(path, 0o700) != 0 && errno != EEXIST {
+            throw cannotWrite(path)
+        }
+        for file in files {
+            let path = "\(folder)/\(file.name)"
+            // A password may be added later, and a file that others read is refused then.
+            let descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+            guard descriptor >= 0 else { throw cannotWrite(path) }
+            defer { Glibc.close(descriptor) }
+            do throws(OutputError) {
+                try OutputSink.descriptor(descriptor).write(file.text)
+            } catch {
+                throw CommandFailure(.failed, "\(path): \(error)")
+            }
+        }
+    }
+
+    private static func cannotWrite(_ path: String) -> CommandFailure {
+        CommandFailure(.failed, "\(path) cannot be written: \(String(cString: strerror(errno)))")
+    }
+
+    private static func steps(
+        _ plan: SetupPlan, in folder: String
+    ) -> [(what: String, command: String)] {
+        [
+            (
+                "as a superuser of PostgreSQL, make the owner and the database",
+                "psql -f \(folder)/1-database.sql postgres"
+            ),
+            (
+                "make the schema and its roles", "repricer migrate --env-file \(folder)/owner.env"
+            ),
+            (
+                "make the users; `\\password NAME` gives one a password",
+                "psql -f \(folder)/2-logins.sql '\(plan.database.uri(as: plan.owner))'"
+            ),
+            (
+                "fetch Apple's root certificate from \(AppleRoot.source) and compare its SHA-256, "
+                    + AppleRoot.sha256,
+                "cp \(AppleRoot.file) \(folder)/apple-roots/ && sha256sum \(folder)/apple-roots/\(AppleRoot.file)"
+            ),
+            (
+                "try it all; each problem comes with its remedy",
+                "repricer config check --env-file \(folder)/service.env"
+            ),
+            (
+                "start the service, and let Apple post notifications to it",
+                "repricer serve --env-file \(folder)/service.env"
+            ),
+            (
+                "load what Apple knows of your subscribers, then plan",
+                "repricer sync ids.csv --env-file \(folder)/service.env && "
+                    + "repricer plan prices.csv --env-file \(folder)/analyst.env"
+            ),
+        ]
+    }
+}

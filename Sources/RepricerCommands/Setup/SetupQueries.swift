@@ -1,0 +1,38 @@
+/// The SQL that `init` writes for a person to run: nothing here is run by us.
+enum SetupQueries {
+    /// More connections than a person and a spreadsheet need, and too few to take them from the service.
+    static let readerConnections = 5
+    static let readerTimeout = "5min"
+
+    /// What a superuser runs, once.
+    static func database(_ plan: SetupPlan) -> String {
+        """
+        -- Run once, as a superuser of the PostgreSQL cluster.
+        \\set ON_ERROR_STOP on
+        CREATE ROLE \(plan.owner) LOGIN CREATEROLE;
+        CREATE DATABASE \(plan.database.name) OWNER \(plan.owner);
+        -- Nobody has a password yet: \\password \(plan.owner) in psql asks for one and sends it encrypted.
+        -- None is needed where pg_hba.conf says peer, cert or trust.
+
+        """
+    }
+
+    /// What the owner runs after `migrate`, which makes the roles that are granted here.
+    static func logins(_ plan: SetupPlan) -> String {
+        """
+        -- Run once, after `repricer migrate`, as \(plan.owner).
+        \\set ON_ERROR_STOP on
+        -- The service, and nobody else.
+        CREATE ROLE \(plan.service) LOGIN IN ROLE repricer_service;
+        -- Plans and submits; somebody else approves.
+        CREATE ROLE \(plan.analyst) LOGIN IN ROLE repricer_pricing;
+        CREATE ROLE \(plan.approver) LOGIN IN ROLE repricer_pricing;
+        -- Reads the reports. A query that somebody forgot must not hold up the service.
+        CREATE ROLE \(plan.finance) LOGIN CONNECTION LIMIT \(readerConnections) IN ROLE repricer_finance;
+        ALTER ROLE \(plan.finance) SET statement_timeout = '\(readerTimeout)';
+        ALTER ROLE \(plan.finance) SET idle_in_transaction_session_timeout = '\(readerTimeout)';
+        -- Nobody has a password yet: \\password NAME in psql asks for one and sends it encrypted.
+
+        """
+    }
+}
