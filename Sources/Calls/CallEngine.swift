@@ -210,12 +210,19 @@ package struct CallEngine: Sendable {
     // MARK: Silences
 
     /// The instant until which Apple asks every replica for silence: by a 429, or by `Retry-After` of an error of its own.
-    package func silence(after answer: StoreAnswer) -> Instant? {
+    /// An error may be one subscription's: what it alone asks for holds for the others until the next one is to ask.
+    func silence(
+        after answer: StoreAnswer, to subject: String, _ kind: StoreCall.Kind,
+        beside recent: RecentAnswers
+    ) -> Instant? {
         switch answer {
-        case .throttled(let until, _): until
+        case .throttled(let until, _): return until
         case .unknown(_, let reply):
-            reply.retryAfter.flatMap { $0 > .zero ? now.advanced(by: $0.milliseconds) : nil }
-        case .answered, .refused, .notSent: nil
+            guard let wait = reply.retryAfter, wait > .zero else { return nil }
+            let isAlone = recent.isAskedAlone(kind, subject)
+            return now.advanced(
+                by: (isAlone ? min(wait, limits.unanswered.max) : wait).milliseconds)
+        case .answered, .refused, .notSent: return nil
         }
     }
 
@@ -224,7 +231,7 @@ package struct CallEngine: Sendable {
         _ answer: StoreAnswer, of subject: String, for kind: StoreCall.Kind,
         _ permitSource: CallPermitSource, _ controls: ServiceControlQueries.Everything
     ) async throws {
-        if let until = silence(after: answer) {
+        if let until = silence(after: answer, to: subject, kind, beside: recentStatuses) {
             try await permitSource.block(until: until, for: .init(answer))
         }
         switch answer {

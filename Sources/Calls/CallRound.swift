@@ -185,8 +185,8 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
         guard !silent.isEmpty else { return }
         let asked =
-            silent.filter { silence(after: $0.answer, to: $0.call) != nil }
-            .compactMap(\.answer.reply.retryAfter).max() ?? .zero
+            silent.compactMap { silence(after: $0.answer, to: $0.call) }.max()
+            .map { Duration.milliseconds($0.milliseconds - engine.now.milliseconds) } ?? .zero
         let until = engine.recent.noteUnanswered(
             silent.map(\.call.subject), kind.kind, isAsked: asked > .zero, now: engine.now
         ) { openings in
@@ -429,6 +429,8 @@ struct CallRound<Kind: CallKind>: Sendable {
     /// waits by itself.
     private func silence(after answer: StoreAnswer, to call: StoreCall) -> Instant? {
         let isOdd = answer.isUnknown && call.attempts > 1 && !engine.recent.isFew(kind.kind)
-        return isOdd ? nil : engine.silence(after: answer)
+        return isOdd
+            ? nil
+            : engine.silence(after: answer, to: call.subject, kind.kind, beside: engine.recent)
     }
 }

@@ -114,6 +114,8 @@ final class RecentAnswers: Sendable {
         var renewsTokens: Set<StoreCall.Kind> = []
         var liveBatches = 0
         var unanswered: [StoreCall.Kind: Set<String>] = [:]
+        /// Subscriptions whose errors asked to wait, since a call was answered; two at most.
+        var asked: [StoreCall.Kind: Set<String>] = [:]
         /// While calls are few: how often in a row, and until when none leaves.
         var few: [StoreCall.Kind: (openings: Int, until: Instant)] = [:]
         /// As the database said last: kinds whose calls are few, those that have stopped, and whether all have.
@@ -145,6 +147,7 @@ final class RecentAnswers: Sendable {
     func noteSuccess(_ kind: StoreCall.Kind, _ scopes: [CallScope]) {
         state.withLock { state in
             state.succeeded.insert(kind)
+            state.asked[kind] = nil
             if scopes.contains(where: { $0.staleTokens > 0 }) { state.renewsTokens.insert(kind) }
             state.halted.remove(kind.rawValue)
             if kind == .priceChange { state.isHalted = false }
@@ -220,6 +223,16 @@ final class RecentAnswers: Sendable {
 
     // MARK: Calls without an answer
 
+    /// Notes that an error asked to wait; true as long as no other subscription was asked so since a call was answered.
+    func isAskedAlone(_ kind: StoreCall.Kind, _ subject: String) -> Bool {
+        state.withLock { state in
+            if state.asked[kind, default: []].count < 2 {
+                state.asked[kind, default: []].insert(subject)
+            }
+            return state.asked[kind] == [subject]
+        }
+    }
+
     /// Notes calls that got no answer; `isAsked`: one of them was asked to wait. Returns until when no other is to leave,
     /// where there were so many in a row, where it was asked for, or where the probe got none either; nil where it is not the
     /// time for that. Each wait is `wait` of the number of openings.
@@ -247,6 +260,7 @@ final class RecentAnswers: Sendable {
     func noteAnswered(_ kind: StoreCall.Kind) -> Bool {
         state.withLock { state in
             state.unanswered[kind] = nil
+            state.asked[kind] = nil
             let wasFew = state.few.removeValue(forKey: kind) != nil
             return state.throttled.remove(kind.rawValue) != nil || wasFew
         }

@@ -183,6 +183,52 @@ import Testing
         await harness.close()
     }
 
+    /// Who alone is told to wait for long waits for long alone.
+    @Test func oneSubscriptionThatIsToldToWaitForHours_silencesTheOthersForAMinute() async throws {
+        let harness = try await Harness.make()
+        try await Self.submit(harness, 1...40)
+        harness.store.setAnswers(["1"], .overloaded(retryAfter: .seconds(7200)))
+        let scheduler = harness.scheduler()
+
+        for _ in 0..<10 {
+            try await harness.deliver(scheduler)
+            harness.clock.advance(by: .seconds(31))
+            harness.realClock.advance(by: .seconds(31))
+        }
+
+        #expect(
+            try await Self.texts(
+                harness,
+                "SELECT state || ' ' || count(*) AS text FROM repricer.price_changes GROUP BY state ORDER BY 1"
+            ) == ["scheduled 39", "unknown 1"])
+        #expect(harness.store.calls.count { $0.transactionID == "1" } == 1)
+        await harness.close()
+    }
+
+    /// Where the next one is told so too, it is meant for all.
+    @Test func subscriptionsThatAreToldToWaitForHours_areAskedForNoneMeanwhile() async throws {
+        let harness = try await Harness.make()
+        try await Self.submit(harness, 1...40)
+        harness.store.setAnswers([], nil, all: .overloaded(retryAfter: .seconds(7200)))
+        let scheduler = harness.scheduler()
+        func pass(_ seconds: Int) async throws {
+            harness.clock.advance(by: .seconds(seconds))
+            harness.realClock.advance(by: .seconds(seconds))
+            try await harness.deliver(scheduler)
+        }
+
+        try await harness.deliver(scheduler)
+        let first = harness.store.calls.count
+        for _ in 0..<60 { try await pass(61) }
+        let early = harness.store.calls.count
+        harness.store.setAnswers([], nil)
+        for _ in 0..<10 { try await pass(3600) }
+
+        #expect(early <= first + 1)
+        #expect(harness.store.applied.count == 40)
+        await harness.close()
+    }
+
     /// It is told so each time, and others are answered: it waits by itself.
     @Test func oneSubscriptionThatIsToldToWait_silencesTheOthersOnce() async throws {
         let harness = try await Harness.make()
