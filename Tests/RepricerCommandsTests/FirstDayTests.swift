@@ -96,7 +96,7 @@ import Testing
         process.standardError = FileHandle.nullDevice
         try process.run()
         process.waitUntilExit()
-        guard process.terminationStatus == 0 else { throw CommandFailed(words: words) }
+        try #require(process.terminationStatus == 0, "\(words)")
     }
 
     private func openStore(

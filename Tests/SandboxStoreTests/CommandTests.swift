@@ -1,5 +1,6 @@
 import Foundation
 import JOSE
+import ServiceKit
 import Synchronization
 import Testing
 
