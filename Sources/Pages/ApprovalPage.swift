@@ -80,12 +80,16 @@ private struct ApprovalView {
     var body: HTML {
         (decision + warnings).html + glance
             + section("To decide", command)
-            + section("Money a month", money)
+            + section("Money a month by currency", money, after: moneyNotes)
             + section("The largest increases and decreases", moves)
             + section("Who must agree", consent)
             + section("When it takes effect", dates)
             + section("How it is sent", terms)
-            + section("Rows that were refused", refused)
+            + section(
+                "Rows that were refused, by row code", refused,
+                after:
+                    "<p class=\"note\">They are stored beside the batch, and are in no figure above.</p>\n"
+            )
     }
 
     // MARK: Above all else
@@ -107,11 +111,12 @@ private struct ApprovalView {
     private var warnings: [Notice] {
         BatchWarning.allCases.compactMap { warning in
             figures.warnings[warning].map { rows in
+                let shown = rows.lines.map(String.init).joined(separator: ", ")
+                let more = rows.count - rows.lines.count
                 let lines: HTML =
                     rows.lines.isEmpty
                     ? .none
-                    : ", \(rows.lines.count == rows.count ? "lines" : "first of all lines") "
-                        + "\(rows.lines.map(String.init).joined(separator: ", "))"
+                    : "; line\(rows.count == 1 ? "" : "s") \(shown)\(more > 0 ? " and \(more) more" : "")"
                 return Notice(
                     .warn, "Look at this:",
                     "\(warning.words): \(counted(Int64(rows.count), warning.noun))\(lines).")
@@ -182,7 +187,7 @@ private struct ApprovalView {
 
     // MARK: Money
 
-    private var money: HTML {
+    private var money: HTMLTable {
         let lines = facts.money.lines.map { moneyRow($0.currency, $0.currency, $0.money) }
         let reporting = facts.money.reportingCurrency
         let isAlone =
@@ -194,8 +199,8 @@ private struct ApprovalView {
                 .text("Currency"), .number("Rows"), .number("Now"), .number("Then"),
                 .number("Change"), .number("At risk"), .number("Perhaps at risk"),
             ], lines,
-            totals: hasTotal ? [moneyRow("All, in \(reporting)", reporting, facts.money.total)] : []
-        ).html + moneyNotes
+            totals: hasTotal
+                ? [moneyRow("All with a rate, in \(reporting)", reporting, facts.money.total)] : [])
     }
 
     private func moneyRow(
@@ -353,16 +358,13 @@ private struct ApprovalView {
             ).html
     }
 
-    private var refused: HTML {
+    private var refused: HTMLTable {
         let codes = RowCode.allCases.compactMap { code in
             figures.codes[code].map { (name: code.rawValue, rows: $0) }
         }.sorted { ($1.rows, $0.name) < ($0.rows, $1.name) }
-        guard !codes.isEmpty else { return .none }
         return HTMLTable(
             "Rows that were refused, by row code", [.text("Row code"), .number("Rows")],
-            codes.map { [HTML($0.name), HTML(counted(Int64($0.rows)))] }
-        ).html
-            + "<p class=\"note\">They are stored beside the batch, and are in no figure above.</p>\n"
+            codes.map { [HTML($0.name), HTML(counted(Int64($0.rows)))] })
     }
 }
 

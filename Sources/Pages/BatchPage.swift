@@ -129,13 +129,11 @@ struct BatchView {
     }
 
     private var charts: HTML {
-        let funnel = section("From the batch to the charge", facts.funnel.chart + moneyChart)
+        let funnel = section("From the batch to the charge", facts.funnel.chart)
         let curve = section("When new prices take effect", curve.html)
         guard !funnel.isEmpty, !curve.isEmpty else { return funnel + curve }
         return "<div class=\"two\">\n\(funnel)\(curve)</div>\n"
     }
-
-    private var moneyChart: HTML { facts.money.chart }
 
     private var curve: Curve {
         var sums = (forecast: Int64(0), effective: Int64(0))
@@ -173,7 +171,7 @@ struct BatchView {
         var charged: Int64
         var uplift: Int64
         var lost: Int64
-        var net: Int64 { uplift.subtractingReportingOverflow(lost).partialValue }
+        var net: Int64 { uplift.addedClamped(lost.negatedClamped) }
     }
 
     /// The money of each currency: its storefronts and periods added up.

@@ -5,41 +5,48 @@ import Reports
 /// The lower half of a batch's page.
 extension BatchView {
     var tables: HTML {
-        section("Money", moneyTable) + section("What stops it, and what waits", control)
+        section("Money by currency, tax included", moneyTable, after: moneyNotes)
+            + section("What stops it, and what waits", control)
             + section("Forecast against fact", accuracy)
             + section("Rows by state", states)
             + section("What was refused or ended otherwise", refusals)
             + section("Reports of this batch", reports)
     }
 
-    private var moneyTable: HTML {
+    private var moneyTable: HTMLTable {
         let rows = currencies.map { line -> [HTML] in
             let money = { (value: Int64) in HTML(amount(value, line.currency)) }
             return [
                 HTML(line.currency), HTML(counted(line.changes)), HTML(counted(line.renewals)),
                 money(line.before), money(line.charged),
-                HTML(difference(line.charged.addedClamped(-line.before), line.currency)),
+                HTML(
+                    difference(line.charged.addedClamped(line.before.negatedClamped), line.currency)
+                ),
                 HTML(difference(line.uplift, line.currency)),
-                HTML(difference(-line.lost, line.currency)),
+                HTML(difference(line.lost.negatedClamped, line.currency)),
                 HTML(difference(line.net, line.currency)),
             ]
         }
-        guard !rows.isEmpty else { return .none }
-        let table = HTMLTable(
+        return HTMLTable(
             "Money by currency, tax included",
             [
                 .text("Currency"), .number("Changes"), .number("Renewals at the new price"),
                 .number("At the old price"), .number("Charged"), .number("More so far"),
                 .number("More a month"), .number("Lost a month"), .number("Net a month"),
             ], rows)
-        return table.html + """
+    }
+
+    private var moneyNotes: HTML {
+        let note: HTML = """
             <p class="note">More counts only where a renewal was charged at the new price, less refunds. Lost is what
             customers paid who declined or left, and their dependents.</p>
 
             """
+        // The chart stands by itself: it would be drawn twice.
+        return note + facts.money.chart
             + folded(
                 "By storefront and period, with the sum of each currency",
-                facts.money.html())
+                facts.money.html(isCharted: false))
     }
 
     // MARK: Guards, waves, parked rows
@@ -124,7 +131,7 @@ extension BatchView {
 
     // MARK: Forecast
 
-    private var accuracy: HTML {
+    private var accuracy: HTMLTable {
         let table = facts.accuracy
         let groups = Dictionary(grouping: table.rows) { table.cell($0, "forecast_consent") ?? "" }
         let order: [Consent] = [.required, .notKnown, .notRequired, .none]
@@ -150,13 +157,12 @@ extension BatchView {
                 .text("Forecast of consent"), .number("Changes"), .number("Were asked"),
                 .number("Were not asked"), .number("Not known yet"), .number("On the day forecast"),
                 .number("Earlier"), .number("Later"), .number("Consent as forecast"),
-            ], rows
-        ).html
+            ], rows)
     }
 
     // MARK: States
 
-    private var states: HTML {
+    private var states: HTMLTable {
         let rows = ChangeState.allCases.compactMap { state -> [HTML]? in
             guard let count = facts.states[state.rawValue], count > 0 else { return nil }
             return [
@@ -167,8 +173,7 @@ extension BatchView {
         return HTMLTable(
             "Rows by state",
             [.text("State"), .text("What it means"), .number("Rows"), .text("Part")],
-            rows, totals: [["All rows", "", HTML(counted(batch.rowCount)), ""]]
-        ).html
+            rows, totals: [["All rows", "", HTML(counted(batch.rowCount)), ""]])
     }
 
     private var refusals: HTML {

@@ -175,15 +175,15 @@ private struct HealthView {
                 HTML(queues.unsummed >= 100_000 ? "more than 100,000" : counted(queues.unsummed))
             ),
         ])
-            + "<p class=\"note\">Each figure is over all replicas. <code>/metrics</code> has those of this process.</p>\n"
+            + "<p class=\"note\">Each figure is over all replicas. <code>/metrics</code> has those of this process."
+            + "\(about.isRehearsal ? " In a rehearsal webhooks and some work are dated in real time." : "")</p>\n"
     }
 
-    private var workTable: HTML {
+    private var workTable: HTMLTable {
         HTMLTable(
             "Work of one replica at a time",
             [.text("Work"), .text("Last done"), .text("Next")],
-            work.map { [HTML(spaced($0.name)), .time($0.lastRunAt), .time($0.nextRunAt)] }
-        ).html
+            work.map { [HTML(spaced($0.name)), .time($0.lastRunAt), .time($0.nextRunAt)] })
     }
 
     private var versions: HTML {

@@ -1,5 +1,6 @@
 import Batches
 import Facts
+import Pricing
 import Reports
 
 /// What home counts, of all batches at one instant.
@@ -13,16 +14,23 @@ struct HomeFigures: Sendable {
     var deadlines: [HomeQueries.Deadline] = []
     var discrepancies: [String: Int64] = [:]
     var waitingWaves: [TroubleQueries.WaitingWave] = []
+    /// What the effects of a batch come to in the reporting currency, where each has a rate.
+    var totals: [String: Int64] = [:]
     /// UTC milliseconds.
     var countedAt: Int64 = 0
+    var readAt = ContinuousClock.now
+
+    static let reportingCurrency = "USD"
 
     static let unsummedMax = 100_000
     private static let parkedMax = 200
     private static let week: Int64 = 7 * 86_400_000
 
     static func read(_ pool: DatabasePool, now: Int64) async throws -> HomeFigures {
-        try await pool.withTransaction(.repeatableRead) { connection in
-            HomeFigures(
+        let at = Instant(milliseconds: now)
+        return try await pool.withTransaction(.repeatableRead) { connection in
+            let rules = try RuleQueries.load(.from, at, knownAt: nil, on: connection)
+            var figures = HomeFigures(
                 open: try HomeQueries.openRows(on: connection),
                 consents: try HomeQueries.consents(on: connection),
                 effects: try HomeQueries.effects(on: connection),
@@ -32,6 +40,24 @@ struct HomeFigures: Sendable {
                 discrepancies: try HomeQueries.discrepancies(on: connection),
                 waitingWaves: try TroubleQueries.waitingWaves(of: nil, now: now, on: connection),
                 countedAt: now)
+            figures.addTotals(by: rules.inForce(at: at))
+            return figures
+        }
+    }
+
+    private mutating func addTotals(by rules: RulesInForce) {
+        guard let reporting = ReportingCurrency(Self.reportingCurrency, rules: rules) else {
+            return
+        }
+        totals = effects.compactMapValues { lines in
+            var sum = MoneySum.zero
+            for line in lines {
+                guard let part = reporting.converted(MoneySum(line.net), from: line.currency) else {
+                    return nil
+                }
+                sum += part
+            }
+            return sum.milliunits
         }
     }
 }

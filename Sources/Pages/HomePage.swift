@@ -1,5 +1,6 @@
 import Batches
 import Facts
+import Pricing
 import Reports
 
 extension Site {
@@ -23,13 +24,16 @@ extension Site {
         let shown = newest.prefix(Self.batchesMax)
         let rest = newest.count - shown.count
         var body = home.notices.html + home.deadlineSection
-        body += section(
-            "Batches",
+        body +=
             newest.isEmpty
-                ? """
+            ? section(
+                "Batches",
+                """
                 <p>No batch was submitted yet. <code>repricer plan FILE</code> forecasts one, and
                 <code>repricer submit FILE --name NAME</code> stores it.</p>
-                """ : home.table(Array(shown)).html + home.notes(hidden: rest))
+
+                """)
+            : section("Batches", home.table(Array(shown)), after: home.notes(hidden: rest))
         return Page(
             title: "Price-change batches", lead: home.lead, body: body, asOf: now,
             isLive: home.isLive)
@@ -58,7 +62,8 @@ private struct Home {
             || isOld || figures.unsummed > 0
     }
 
-    private var isOld: Bool { now - figures.countedAt > 60_000 }
+    /// In real time: a rehearsal's clock hurries.
+    private var isOld: Bool { .now - figures.readAt > .seconds(60) }
 
     var lead: HTML {
         let underWay = Int64(batches.count { isUnderWay($0) })
@@ -84,9 +89,7 @@ private struct Home {
         }
         let parked = figures.parked.filter { $0.batchID == batch.batchID }
         if !parked.isEmpty { notices.append(parked.notice(of: batch)) }
-        let overdue =
-            figures.deadlines.first { $0.batchID == batch.batchID && $0.kind == .call }?.overdue
-            ?? 0
+        let overdue = overdue(batch)
         if overdue > 0, batch.state == "approved" {
             notices.append(
                 Notice(
@@ -132,8 +135,8 @@ private struct Home {
             "Deadlines this week",
             HTMLTable(
                 "Deadlines this week",
-                [.text("First"), .text("Batch"), .text("What is due"), .number("Rows")], rows
-            ).html)
+                [.text("First"), .text("Batch"), .text("What is due"), .number("Rows")], rows,
+                isStacked: true))
     }
 
     // MARK: The table
@@ -142,8 +145,9 @@ private struct Home {
         HTMLTable(
             "Batches, the newest first",
             [
-                .text("Batch"), .text("State"), .number("Rows"), .text("Delivered"),
-                .text("Answered"), .text("Final"), .text("Consent so far"),
+                .text("Batch"), .text("State"), .text("Submitted"), .number("Rows"),
+                .text("Delivered"), .text("Answered"), .text("Final"),
+                .number("Agreed or informed"), .number("Declined"), .number("No answer yet"),
                 .number("Effect a month"),
             ], shown.map(row), isStacked: true)
     }
@@ -157,34 +161,69 @@ private struct Home {
             : [progress.delivered, progress.answered, progress.final].map {
                 Reports.progress($0, of: progress.rows)
             }
-        return [
-            "\(link(batch))<span class=\"sub\">\(readable(batch.submittedAt))</span>",
-            batch.badge(isFinal: progress.isFinal), HTML(counted(batch.rowCount)),
-        ] + bars + [consent(batch), effect(batch)]
-    }
-
-    private func consent(_ batch: BatchQueries.Batch) -> HTML {
         let ended = figures.consents[batch.batchID] ?? .init()
         let open = figures.open[batch.batchID] ?? [:]
-        let lines = [
-            (ended.agreed + ended.informed + open["accepted", default: 0], "agreed or informed"),
-            (ended.declined, "declined"), (open["pending_consent", default: 0], "asked, no answer"),
-        ].filter { $0.0 > 0 }
-        return lines.map { HTML("\(counted($0.0)) \($0.1)") }.joined(by: "<br>")
+        let consent = [
+            ended.agreed + ended.informed + open["accepted", default: 0], ended.declined,
+            open["pending_consent", default: 0],
+        ].map { HTML(isDead && $0 == 0 ? "" : counted($0)) }
+        return [
+            link(batch), "\(batch.badge(isFinal: progress.isFinal))\(troubles(batch))",
+            .day(batch.submittedAt),
+            HTML(counted(batch.rowCount)),
+        ] + bars + consent + [effect(batch)]
     }
 
+    /// What of it needs somebody, in a word each.
+    private func troubles(_ batch: BatchQueries.Batch) -> HTML {
+        let parked = figures.parked.filter { $0.batchID == batch.batchID }
+            .reduce(0) { $0 + $1.rows }
+        let overdue = batch.state == "approved" ? overdue(batch) : 0
+        let waves = Int64(figures.waitingWaves.count { $0.batchID == batch.batchID })
+        return [
+            (overdue, "alarm", "overdue"), (parked, "warn", "parked"),
+            (waves, "warn", waves == 1 ? "wave waits" : "waves wait"),
+            (figures.discrepancies[batch.batchID] ?? 0, "warn", "dependents to check"),
+        ].filter { $0.0 > 0 }.map {
+            " <span class=\"badge \($0.1)\">\(counted($0.0)) \($0.2)</span>" as HTML
+        }.joined(by: "")
+    }
+
+    private func overdue(_ batch: BatchQueries.Batch) -> Int64 {
+        figures.deadlines.first { $0.batchID == batch.batchID && $0.kind == .call }?.overdue ?? 0
+    }
+
+    /// In one currency where rates are known, else in those that there are.
     private func effect(_ batch: BatchQueries.Batch) -> HTML {
-        (figures.effects[batch.batchID] ?? []).map { effect -> HTML in
+        let lines = figures.effects[batch.batchID] ?? []
+        if lines.count > 1, let total = figures.totals[batch.batchID] {
+            let text = difference(total, HomeFigures.reportingCurrency)
+            return """
+                <span class="\(total < 0 ? "loss" : "gain")">\(text)</span>\
+                <span class="sub">of \(lines.count) currencies</span>
+                """
+        }
+        let shown = lines.prefix(lines.count == 2 ? 2 : 1).map { effect -> HTML in
             let kind = effect.net < 0 ? "loss" : "gain"
             return "<span class=\"\(kind)\">\(difference(effect.net, effect.currency))</span>"
         }.joined(by: "<br>")
+        guard lines.count > 2 else { return shown }
+        let rest = HTML.link(
+            batchAddress(batch.batchID), "and \(lines.count - 1) currencies more")
+        return "\(shown)<span class=\"sub\">\(rest)</span>"
+    }
+
+    private var rates: HTML {
+        figures.totals.isEmpty
+            ? .none
+            : "; several currencies are added up in \(HomeFigures.reportingCurrency) at the newest rates"
     }
 
     func notes(hidden: Int) -> HTML {
         var notes: HTML = """
             <p class="note">Delivered: the App Store has answered, or no call is needed any more. Answered: the customer has
             agreed or was informed, or the change has ended. Effect a month: what renewals at the new price were charged more
-            than before, less what is gone with customers who declined or left, tax included.</p>
+            than before, less what is gone with customers who declined or left, tax included\(rates).</p>
 
             """
         if figures.unsummed > 0 {

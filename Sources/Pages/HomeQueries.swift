@@ -1,5 +1,6 @@
 import Facts
 import Postgres
+import Reports
 
 /// What home shows of all batches. It reads what is kept, and of the changes those alone that are open.
 enum HomeQueries {
@@ -58,7 +59,7 @@ enum HomeQueries {
         /// Milliunits a month: what the new prices brought, and what is gone with who left.
         var uplift: Int64
         var lost: Int64
-        var net: Int64 { uplift.subtractingReportingOverflow(lost).partialValue }
+        var net: Int64 { uplift.addedClamped(lost.negatedClamped) }
     }
 
     /// By batch, in the order of currencies: where something was charged or lost.

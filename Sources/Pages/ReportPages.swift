@@ -112,7 +112,7 @@ extension Site {
         let rows = described.map { report -> [HTML] in
             let address = "/reports/\(report.name.rawValue)"
             return [
-                .link(address, report.name.title), HTML(report.meaning),
+                .link(address, report.name.title), HTML(report.lead),
                 .link("\(address)?format=csv", "CSV"),
             ]
         }
@@ -124,8 +124,8 @@ extension Site {
             body: section(
                 "All reports",
                 HTMLTable(
-                    "Reports", [.text("Report"), .text("What it tells"), .text("All of it")], rows
-                ).html), asOf: clock.nowMilliseconds())
+                    "Reports", [.text("Report"), .text("What it tells"), .text("All of it")], rows)),
+            asOf: clock.nowMilliseconds())
     }
 
     func reportPage(_ typed: String, _ query: [String: [String]]) async throws -> Answer {
@@ -156,7 +156,7 @@ extension Site {
         return .page(
             Page(
                 title: name.title,
-                lead: "<p class=\"lead\">\(described.meaning)\(asOf)</p>\n",
+                lead: "<p class=\"lead\">\(described.lead)\(asOf)</p>\n",
                 body: section("What is shown", form.html)
                     + section(
                         "Rows",

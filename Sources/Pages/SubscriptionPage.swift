@@ -63,7 +63,7 @@ private struct SubscriptionView {
             + section("Price changes: forecast against fact", changesTable)
             + section("Charges and refunds", moneyTable)
             + section("Dependents", dependentsTable)
-            + section("Timeline", timelineTable(timelineMax))
+            + timelineSection(timelineMax)
     }
 
     private var known: HTML {
@@ -98,15 +98,14 @@ private struct SubscriptionView {
         return HTML(amount(milliunits, currency))
     }
 
-    private var changesTable: HTML {
+    private var changesTable: HTMLTable {
         HTMLTable(
             "Price changes",
             [
                 .text("Batch"), .text("Item"), .number("From"), .number("To"), .text("State"),
                 .text("Forecast of consent"), .text("What came"), .text("Forecast for"),
                 .text("In effect or due"),
-            ], changes.map(row)
-        ).html
+            ], changes.map(row))
     }
 
     private func row(_ change: SubscriptionPageQueries.Change) -> [HTML] {
@@ -125,20 +124,22 @@ private struct SubscriptionView {
             ?? HTML(change.sku)
         let reason: HTML = change.reason.map { "<span class=\"sub\">\(spaced($0))</span>" } ?? .none
         let undo: HTML = change.isUndo ? "<span class=\"sub\">takes back a change</span>" : .none
+        let isOver = ChangeState(rawValue: change.state)?.isFinal ?? false
         let when: HTML =
             change.effectiveAt.map { "\(.time($0)) <span class=\"sub\">in effect</span>" }
-            ?? "\(.time(change.dueEffectiveAt)) <span class=\"sub\">due</span>"
+            ?? (isOver ? "–" : "\(.time(change.dueEffectiveAt)) <span class=\"sub\">due</span>")
         return [
             .link(batchAddress(change.batchID), change.batchName), name,
             HTML(amount(change.oldPrice, change.currency)),
             HTML(amount(change.newPrice, change.currency)),
             "\(spaced(change.state))\(reason)\(undo)", HTML(forecast ?? change.forecastConsent),
             HTML(came), .time(change.forecastEffectiveAt),
-            isLater ? "\(when)<span class=\"sub\">later than forecast</span>" : when,
+            isLater && !(isOver && change.effectiveAt == nil)
+                ? "\(when)<span class=\"sub\">later than forecast</span>" : when,
         ]
     }
 
-    private var moneyTable: HTML {
+    private var moneyTable: HTMLTable {
         let sums = Dictionary(grouping: money) { $0.currency }.sorted { $0.key < $1.key }.map {
             currency, entries -> [HTML] in
             let sum = entries.reduce(Int64(0)) { $0.addedClamped($1.milliunits) }
@@ -157,11 +158,10 @@ private struct SubscriptionView {
                     HTML(entry.sku), HTML(amount(entry.milliunits, entry.currency)),
                     HTML(spaced(entry.explainedAs ?? "")), evidence(entry.evidenceID),
                 ]
-            }, totals: sums
-        ).html
+            }, totals: sums)
     }
 
-    private var dependentsTable: HTML {
+    private var dependentsTable: HTMLTable {
         HTMLTable(
             "Dependents that fall with an item that was declined",
             [
@@ -181,13 +181,25 @@ private struct SubscriptionView {
                     .time(one.requestedAt), .time(one.settledAt),
                     one.evidenceID.map(evidence) ?? .none,
                 ]
-            }
-        ).html
+            })
     }
 
-    private func timelineTable(_ most: Int) -> HTML {
-        guard !timeline.isEmpty else { return .none }
-        let shown = timeline.suffix(most)
+    private func timelineSection(_ most: Int) -> HTML {
+        let table = HTMLTable(
+            "Timeline, the oldest first",
+            [
+                .text("When"), .text("What happened"), .text("Item"), .text("Detail"),
+                .text("Evidence"),
+            ],
+            timeline.suffix(most).map { line in
+                // Types of notifications stand as Apple writes them.
+                let what = line.kind == "notification" ? line.what : spaced(line.what)
+                return [
+                    .time(line.at), "\(what)<span class=\"sub\">\(spaced(line.kind))</span>",
+                    HTML(line.sku ?? ""), HTML(amountsAsWritten(line.detail ?? "")),
+                    evidence(line.evidenceID),
+                ]
+            })
         let cut: HTML =
             timeline.count > most
             ? """
@@ -195,26 +207,12 @@ private struct SubscriptionView {
             prints all.</p>
 
             """ : .none
-        return cut
-            + HTMLTable(
-                "Timeline, the oldest first",
-                [
-                    .text("When"), .text("What happened"), .text("Item"), .text("Detail"),
-                    .text("Evidence"),
-                ],
-                shown.map { line in
-                    [
-                        .time(line.at),
-                        "\(spaced(line.what))<span class=\"sub\">\(spaced(line.kind))</span>",
-                        HTML(line.sku ?? ""), HTML(amountsAsWritten(line.detail ?? "")),
-                        evidence(line.evidenceID),
-                    ]
-                }
-            ).html + """
-                <p class="note">The evidence of a line names a notification, a call, a decision or a transaction. \
-                <code>repricer evidence ID</code> prints what the App Store signed.</p>
+        let note: HTML = """
+            <p class="note">The evidence of a line names a notification, a call, a decision or a transaction. \
+            <code>repricer evidence ID</code> prints what the App Store signed.</p>
 
-                """
+            """
+        return section("Timeline, the oldest first", table, after: cut + note)
     }
 
     private func evidence(_ id: String) -> HTML {

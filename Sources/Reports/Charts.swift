@@ -35,7 +35,7 @@ package func barChart(_ title: String, unit: String, _ bars: [Bar]) -> HTML {
     }
     return """
         <figure class="chart"><figcaption><strong>\(title)</strong> <span>\(unit)</span></figcaption>
-        <table class="bars"><caption class="quiet">\(title), \(unit)</caption>
+        <table class="bars" aria-label="\(title), \(unit)">
         <thead class="quiet"><tr><th scope="col">Step</th><th scope="col">Bar</th>\
         <th scope="col">Value</th></tr></thead><tbody>
         \(rows)</tbody></table></figure>

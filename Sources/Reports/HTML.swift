@@ -63,6 +63,12 @@ extension HTML {
         "<time datetime=\"\(instantText(milliseconds))\">\(readable(milliseconds))</time>"
     }
 
+    /// `24 Nov 2026`, of an instant in UTC.
+    package static func day(_ milliseconds: Int64) -> HTML {
+        let day = Instant(milliseconds: milliseconds).day
+        return "<time datetime=\"\(day.text)\">\(readable(day: day))</time>"
+    }
+
     package static func time(_ milliseconds: Int64?, none: String = "–") -> HTML {
         milliseconds.map { time($0) } ?? HTML(none)
     }

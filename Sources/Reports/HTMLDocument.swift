@@ -116,6 +116,7 @@ private let style = """
     .cards .name{display:block;color:var(--soft);font-size:.87rem}
     .cards .value{display:block;font-size:1.35rem;font-weight:650;line-height:1.3;
     font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
+    .cards .value time{white-space:normal;font-size:1.1rem}.cards .meter{margin:.25rem 0}
     .cards .more{display:block;color:var(--soft);font-size:.87rem}
     .notices{list-style:none;margin:1rem 0;padding:0;display:grid;gap:.5rem}
     .notices li{border:1px solid var(--line);border-left:5px solid var(--open);border-radius:6px;
@@ -138,17 +139,16 @@ private let style = """
     .facts dt{color:var(--soft);font-size:.87rem}.facts dd{margin:0;overflow-wrap:anywhere}
     .scroll{overflow-x:auto;max-width:100%}
     table{border-collapse:collapse;width:100%;margin:.25rem 0;font-size:.93rem}
-    caption{text-align:left;font-weight:600;padding:.25rem 0 .35rem}
-    section>h2+.scroll>table>caption{position:absolute;width:1px;height:1px;overflow:hidden;
-    clip-path:inset(50%)}
+    caption{text-align:left;font-weight:600;padding:.6rem 0 .35rem}
     th,td{padding:.34rem .9rem .34rem 0;border-bottom:1px solid var(--line);text-align:left;
     vertical-align:top}
     th:last-child,td:last-child{padding-right:.1rem}
     thead th{color:var(--soft);font-weight:600;font-size:.87rem;vertical-align:bottom;
-    border-bottom-color:var(--soft)}
-    tbody th{font-weight:500}tr.part th{font-weight:650;padding-top:.9rem}
+    border-bottom-color:var(--soft);white-space:normal}
+    tbody th{font-weight:500;min-width:7.5rem}tbody th.number{min-width:0}tr.part th{font-weight:650;padding-top:.9rem}
     .number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-    time{white-space:nowrap}
+    thead th.number{white-space:normal}time{white-space:nowrap}
+    ::placeholder{color:var(--soft);opacity:1}
     .long{overflow-wrap:anywhere}
     tfoot td,tfoot th{font-weight:650;border-bottom:0;border-top:1px solid var(--soft)}
     .sub{display:block;color:var(--soft);font-size:.87rem;font-weight:400}
@@ -157,7 +157,8 @@ private let style = """
     figcaption{margin-bottom:.4rem}figcaption>span{color:var(--soft)}
     .bars th{width:1%;white-space:nowrap}.bars .bar{width:99%;padding-top:.62rem}
     .meter{display:block;width:100%;height:.7rem;border-radius:3px}
-    .progress{display:block;min-width:5.5rem}.progress .meter{height:.42rem;margin:.32rem 0 .1rem}
+    .progress{display:flex;align-items:center;gap:.5rem;white-space:nowrap}
+    .progress .meter{width:4.5rem;height:.5rem;flex:none}
     rect.track{fill:var(--track)}rect.plain{fill:var(--bar)}rect.gain{fill:var(--gain)}
     rect.loss{fill:var(--loss)}rect.open{fill:var(--open)}
     .curve{display:block;overflow:visible;font-size:12px}.curve text{fill:var(--soft)}
@@ -181,13 +182,16 @@ private let style = """
     .bars .bar{grid-column:1/-1;grid-row:2;padding:.2rem 0}
     .stacked,.stacked tbody,.stacked tfoot{display:block}
     .stacked thead{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
-    .stacked tr{display:grid;grid-template-columns:1fr 1fr 1fr;gap:.35rem .8rem;padding:.7rem 0;
+    .stacked tr{display:grid;grid-template-columns:repeat(3,minmax(0,1fr));gap:.35rem .8rem;padding:.7rem 0;
     border-bottom:1px solid var(--soft)}
-    .stacked th,.stacked td{display:block;border:0;padding:0;text-align:left;white-space:normal}
-    .stacked tbody th,.stacked .wide{grid-column:1/-1}
-    .stacked td:empty{display:none}
+    .stacked th,.stacked td{display:block;border:0;padding:0;text-align:left;white-space:normal;
+    overflow-wrap:anywhere}
+    .stacked tbody th,.stacked .wide{grid-column:1/-1;font-weight:650}
+    .stacked time,.stacked .badge{white-space:normal}
+    .stacked td:has(code),.stacked td:has(.badge~.badge){grid-column:1/-1}
+    .stacked td:empty{display:none}.stacked .number{text-align:left}
     .stacked td::before{content:attr(data-label);display:block;color:var(--soft);font-size:.8rem}
-    .progress{min-width:0}
+    .progress .meter{width:2.4rem}
     }
     @media print{
     @page{size:A4 landscape;margin:10mm}
@@ -195,12 +199,13 @@ private let style = """
     --track:#ddd;--bar:#3a6ea5;--gain:#12703f;--loss:#a8321f;--open:#8a5a00;--alarm:#fff;
     --warn:#fff;--good:#fff;--calm:#fff}
     *{-webkit-print-color-adjust:exact;print-color-adjust:exact}
-    body{font-size:9pt}.site nav,.site form,.skip,.screen{display:none}
+    body{font-size:9pt}.site nav,form,.skip,.screen{display:none}.two{display:block}
     main,.foot,.site>div{max-width:none;padding:0}
     section{border:0;padding:0;margin:.6rem 0}h2{break-after:avoid}
     .scroll{overflow:visible}table{font-size:7.5pt}thead{display:table-header-group}
-    tr,figure,.cards li,.notices li{break-inside:avoid}
-    th,td{padding:.12rem .3rem .12rem 0}
+    tr,.curve,.cards li,.notices li{break-inside:avoid}
+    figcaption,caption,summary{break-after:avoid}thead th,.sub,.note,dt{font-size:inherit}h1{font-size:15pt}h2{font-size:11pt}
+    th,td{padding:.12rem .3rem .12rem 0}tbody th{min-width:0}
     table.many{font-size:6pt;table-layout:fixed}table.many th,table.many td{white-space:normal;
     overflow-wrap:anywhere}table.many time{white-space:normal}
     details::details-content{content-visibility:visible;display:block;block-size:auto}

@@ -19,19 +19,23 @@ package struct HTMLTable: Sendable {
     /// Below the rows: what they add up to.
     package var totals: [[HTML]] = []
     /// On a narrow screen each row becomes a block, each cell with its heading before it.
-    package var isStacked = false
+    package var isStacked: Bool
+    /// The heading above it says the same: the caption is for who listens.
+    package var isNamedAbove = false
     /// Set smaller in print, for there are many columns.
     package var isMany = false
 
+    private static let columnsOfANarrowScreen = 3
+
     package init(
         _ caption: String, _ columns: [Column], _ rows: [[HTML]], totals: [[HTML]] = [],
-        isStacked: Bool = false
+        isStacked: Bool? = nil
     ) {
         self.caption = caption
         self.columns = columns
         self.rows = rows
         self.totals = totals
-        self.isStacked = isStacked
+        self.isStacked = isStacked ?? (columns.count > Self.columnsOfANarrowScreen)
     }
 
     /// Nothing at all where there is no row.
@@ -45,13 +49,18 @@ package struct HTMLTable: Sendable {
             ? .none : "<tfoot\(role("rowgroup"))>\(totals.map(row))</tfoot>"
         return """
             <div class="scroll" role="region" aria-label="\(caption)" tabindex="0">
-            <table\(kind)\(role("table"))>
-            <caption>\(caption)</caption>
+            <table\(kind)\(role("table"))\(name.label)>
+            \(name.caption)
             <thead\(role("rowgroup"))><tr\(role("row"))>\(head)</tr></thead>
             <tbody\(role("rowgroup"))>
             \(rows.map(row))</tbody>\(foot)</table></div>
 
             """
+    }
+
+    private var name: (label: HTML, caption: HTML) {
+        isNamedAbove
+            ? (" aria-label=\"\(caption)\"", .none) : (.none, "<caption>\(caption)</caption>")
     }
 
     private var kind: HTML {
@@ -92,6 +101,14 @@ package func definitions(_ lines: [(name: String, value: HTML)]) -> HTML {
 /// What can be opened: for lists that few readers need.
 package func folded(_ title: String, _ body: HTML) -> HTML {
     body.isEmpty ? .none : "<details><summary>\(title)</summary>\n\(body)</details>\n"
+}
+
+/// A part of a page that is one table, named by the heading.
+package func section(_ title: String, _ table: HTMLTable, after: HTML = .none) -> HTML {
+    guard !table.rows.isEmpty else { return .none }
+    var table = table
+    table.isNamedAbove = true
+    return section(title, table.html + after)
 }
 
 /// A part of a page under a heading of the second level; nothing where its body is nothing.

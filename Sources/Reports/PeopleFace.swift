@@ -84,6 +84,9 @@ extension Int64 {
         return isOver ? (signum() * factor.signum() < 0 ? .min : .max) : product
     }
 
+    /// With the other sign; the least number has none, and becomes the greatest.
+    package var negatedClamped: Int64 { multipliedClamped(by: -1) }
+
     package func addedClamped(_ other: Int64) -> Int64 {
         let (sum, isOver) = addingReportingOverflow(other)
         return isOver ? (other < 0 ? .min : .max) : sum

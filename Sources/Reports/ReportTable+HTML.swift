@@ -10,10 +10,11 @@ extension ReportTable {
     /// The report as a page shows it: its chart, its rows and their sums, and what its columns say. `link` makes the address
     /// of the page of a batch from its id, and `subscriptionLink` that of a subscription.
     package func html(
-        link: ((String) -> String)? = nil, subscriptionLink: ((String) -> String)? = nil
+        link: ((String) -> String)? = nil, subscriptionLink: ((String) -> String)? = nil,
+        isCharted: Bool = true
     ) -> HTML {
         guard !rows.isEmpty else { return "<p>There are no rows.</p>\n" }
-        var body = chart
+        var body = isCharted ? chart : .none
         if rows.count > htmlRowsMax {
             body += """
                 <p class="note">The first \(counted(Int64(htmlRowsMax))) rows; CSV holds all of them.</p>
@@ -45,6 +46,9 @@ extension ReportTable {
         if rows.count <= htmlRowsMax {
             table.totals = totals.map { row in shown.map { cell(row, $0, Links()) } }
         }
+        table.isNamedAbove = true
+        // Too many to be blocks: it is scrolled sideways.
+        table.isStacked = false
         table.isMany = shown.count > columnsOfAPage
         return table.html
     }
@@ -78,7 +82,8 @@ extension ReportTable {
             guard !column.isMoney, !column.isRate else { return HTML(text) }
             return HTML(Int64(value).map { counted($0) } ?? text)
         case .list: return "<span class=\"long\">\(value.replacing(";", with: "; "))</span>"
-        case .boolean, .text: return HTML(text)
+        case .boolean: return HTML(text)
+        case .text: return HTML(ReportColumn.ofWords.contains(column.name) ? spaced(text) : text)
         }
     }
 
@@ -94,10 +99,33 @@ extension ReportTable {
     }
 }
 
+extension ReportDescription {
+    /// What it tells, without what concerns those who write SQL alone.
+    package var lead: String {
+        guard let end = meaning.firstRange(of: "No NAME_as_of") else { return meaning }
+        let lead = meaning[..<end.lowerBound]
+        return lead.lastIndex { $0 != " " }.map { String(lead[...$0]) } ?? meaning
+    }
+}
+
 extension ReportColumn {
+    /// Columns whose texts are words of ours, and not an item or a name.
+    fileprivate static let ofWords: Set = [
+        "acceptance", "answer", "batch_state", "came_consent", "cause", "check_name",
+        "check_result", "consent_outcome", "exception", "explained_as", "forecast_because",
+        "forecast_consent", "forecast_threshold_source", "kind", "reason", "state",
+    ]
+
     /// `Uplift per month`; the unit stands in the cells.
-    fileprivate var title: String {
-        let words = spaced(heading)
+    package var title: String {
+        let words =
+            switch name {
+            case "original_transaction_id": "subscription"
+            case "sku": "item"
+            case "dependent_sku": "dependent"
+            case "parent_sku": "parent"
+            default: spaced(heading)
+            }
         return words.prefix(1).uppercased() + words.dropFirst()
     }
 }
@@ -151,14 +179,17 @@ extension ReportTable {
             let lost = sum("lost_per_month_milliunits", of: rows)
             let full = Int64(clamping: max(uplift.magnitude, lost.magnitude))
             guard full > 0 else { return [] }
-            return [
+            let bars = [
                 Bar(
-                    "\(currency): more, at the new prices", uplift, difference(uplift, currency),
+                    "\(currency): at the new prices", uplift, difference(uplift, currency),
                     full: full, kind: uplift < 0 ? .loss : .gain),
                 Bar(
-                    "\(currency): lost, of who left", lost, difference(-lost, currency), full: full,
+                    "\(currency): gone with who left", lost,
+                    difference(lost.negatedClamped, currency),
+                    full: full,
                     kind: .loss),
             ]
+            return bars.filter { $0.value != 0 }
         }
     }
 

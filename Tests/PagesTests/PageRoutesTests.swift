@@ -5,46 +5,18 @@ import ServiceKit
 import TestSupport
 import Testing
 
-@testable import Reports
+@testable import Pages
 
-/// The port of the pages on a real socket; the database is away where a test names none.
-@Suite(.database) struct PageRoutesTests {
+/// Who may see the pages: on a real socket; the database is away.
+@Suite struct PageRoutesTests {
     private static let right = basic("ana:s3cret")
 
     private static func basic(_ pair: String) -> String {
         "Basic \(Data(pair.utf8).base64EncodedString())"
     }
 
-    private typealias Ask =
-        @Sendable (_ method: String, _ target: String, _ authorization: String?) async throws
-        -> HTTPResponse
-
-    private static func withPages(
-        password: String?, metrics: Metrics = Metrics(), conninfo: String = "host=/nowhere",
-        _ body: (Ask) async throws -> Void
-    ) async throws {
-        let pool = PostgresPool(conninfo: conninfo, applicationName: "test", size: 1)
-        let routes = PageRoutes(
-            pages: StatusPages(
-                reports: ReportStore(pool: pool), clock: ManualClock(1), log: .silent),
-            health: HealthRoutes { nil },
-            password: password.flatMap { SharedSecret(fileContent: $0) }, metrics: metrics)
-        let server = try HTTPServer(host: "127.0.0.1", port: 0, log: .silent) {
-            await routes.respond(to: $0)
-        }
-        let client = try HTTPClient(baseURL: "http://127.0.0.1:\(try server.bind())")
-        let serving = Task { try await server.run() }
-        defer { serving.cancel() }
-        try await body { method, target, authorization in
-            var headers = HTTPHeaders()
-            headers["Authorization"] = authorization
-            return try await client.send(
-                HTTPRequest(method: method, target: target, headers: headers))
-        }
-        client.close()
-        serving.cancel()
-        try await serving.value
-        await pool.close()
+    private static func fields(_ authorization: String?) -> [String: String] {
+        authorization.map { ["Authorization": $0] } ?? [:]
     }
 
     @Test(arguments: [
@@ -61,12 +33,13 @@ import Testing
         let targets = [
             "/", "//", "/metrics", "//metrics", "/%6detrics", "/batches/x", "/nowhere", "/./",
             "/healthz/", "//healthz", "/%68ealthz", "/healthz/../metrics", "/readyz/metrics",
+            "/health", "/reports/money?format=csv", "/search?q=1",
         ]
 
-        try await Self.withPages(password: "s3cret", metrics: metrics) { ask in
+        try await PagesHarness.withPages(password: "s3cret", metrics: metrics) { ask, _ in
             for target in targets {
                 for method in ["GET", "HEAD", "POST", "OPTIONS"] {
-                    let answer = try await ask(method, target, authorization)
+                    let answer = try await ask(method, target, Self.fields(authorization))
 
                     #expect(answer.status == 401, "\(method) \(target)")
                     #expect(
@@ -83,9 +56,9 @@ import Testing
     }
 
     @Test func page_underAHugeHeader_is431() async throws {
-        try await Self.withPages(password: "s3cret") { ask in
-            let answer = try await ask(
-                "GET", "/metrics", "Basic " + String(repeating: "A", count: 17_000))
+        try await PagesHarness.withPages(password: "s3cret") { ask, _ in
+            let long = "Basic " + String(repeating: "A", count: 17_000)
+            let answer = try await ask("GET", "/metrics", ["Authorization": long])
 
             #expect(answer.status == 431)
         }
@@ -95,73 +68,125 @@ import Testing
     func page_withThePasswordOrWhereNoneIsAskedFor_isAnswered(
         _ authorization: String?
     ) async throws {
-        try await Self.withPages(password: authorization == nil ? nil : "s3cret") { ask in
-            let metrics = try await ask("GET", "/metrics", authorization)
+        let password = authorization == nil ? nil : "s3cret"
+        try await PagesHarness.withPages(password: password) { ask, _ in
+            let fields = Self.fields(authorization)
+            let metrics = try await ask("GET", "/metrics", fields)
             #expect(metrics.status == 200)
             #expect(metrics.headers["Content-Type"]?.hasPrefix("text/plain; version=0.0.4") == true)
 
             // The database is away.
-            let status1 = try await ask("GET", "/", authorization).status
-            #expect(status1 == 503)
-            let status2 = try await ask("GET", "/batches/x", authorization).status
-            #expect(status2 == 404)
-            let status3 = try await ask("GET", "/batches", authorization).status
-            #expect(status3 == 404)
-            let status4 = try await ask("GET", "/batches/1/2", authorization).status
-            #expect(status4 == 404)
-            let status5 = try await ask("GET", "/nowhere", authorization).status
-            #expect(status5 == 404)
-            let status6 = try await ask("GET", "/%6detrics", authorization).status
-            #expect(status6 == 404)
-            let status7 = try await ask("POST", "/notifications", authorization).status
-            #expect(status7 == 404)
-            let posted = try await ask("POST", "/", authorization)
+            let away = ["/", "/health", "/reports", "/reports/money", "/subscriptions/1"]
+            for target in away {
+                let answer = try await ask("GET", target, fields)
+                #expect(answer.status == 503, "\(target)")
+                #expect(answer.text.contains("The database cannot be read"))
+            }
+            let missing = [
+                "/batches/x", "/batches", "/batches/1/2", "/nowhere", "/%6detrics",
+                "/reports/nothing", "/subscriptions", "/batches/1/approval/2",
+            ]
+            for target in missing {
+                let answer = try await ask("GET", target, fields)
+                #expect(answer.status == 404, "\(target)")
+                #expect(answer.text.contains("<h1>"), "\(target)")
+            }
+            let notification = try await ask("POST", "/notifications", fields)
+            #expect(notification.status == 405)
+            let posted = try await ask("POST", "/", fields)
             #expect(posted.status == 405)
             #expect(posted.headers["Allow"] == "GET, HEAD, OPTIONS")
-            let status8 = try await ask("DELETE", "/metrics", authorization).status
-            #expect(status8 == 405)
-            let status9 = try await ask("HEAD", "/metrics", authorization).status
-            #expect(status9 == 200)
+            let deleted = try await ask("DELETE", "/metrics", fields)
+            #expect(deleted.status == 405)
+            let head = try await ask("HEAD", "/metrics", fields)
+            #expect(head.status == 200)
         }
     }
 
     @Test func health_isToldWithoutThePassword() async throws {
-        try await Self.withPages(password: "s3cret") { ask in
-            let status10 = try await ask("GET", "/healthz", nil).status
-            #expect(status10 == 200)
-            let status11 = try await ask("GET", "/readyz", nil).status
-            #expect(status11 == 200)
+        try await PagesHarness.withPages(password: "s3cret") { ask, _ in
+            for target in ["/healthz", "/readyz"] {
+                let answer = try await ask("GET", target, [:])
+                #expect(answer.status == 200)
+            }
         }
     }
 
-    @Test func pages_whenABatchExists_showItEscapedAndLinked() async throws {
-        let id = "00000000-0000-7000-8000-00000000000a"
-        let connection = try await TestDatabase.connect()
-        try await connection.script(
-            """
-            INSERT INTO repricer.batches (batch_id, name, content_sha256, plan_hash, planned_as_of,
-                row_count, submitted_at)
-            VALUES ('\(id)', '<b>&"spring"', 'c', 'h', '2026-01-01Z', 1, '2026-01-01Z');
-            """)
-        await connection.close()
+    // A page of somebody else may have its own name lead to this machine.
+    @Test(arguments: [
+        ("127.0.0.1:8081", true), ("127.1.2.3", true), ("localhost:8081", true),
+        ("LOCALHOST", true),
+        ("app.localhost:1", true), ("[::1]:8081", true), ("[::1]", true),
+        ("evil.example", false), ("evil.example:8081", false), ("127.0.0.1.evil.example", false),
+        ("127.evil.0.1", false), ("localhost.evil.example", false), ("[::2]:8081", false),
+        ("", false),
+        ("127.0.0.1:80:81", false), ("10.0.0.1:8081", false),
+    ])
+    func page_withoutAPassword_answersToTheNamesOfThisMachineAlone(
+        _ host: String, _ isAnswered: Bool
+    ) async {
+        var headers = HTTPHeaders()
+        headers["Host"] = host
+        let open = Self.routes(password: nil)
+        let closed = Self.routes(password: "s3cret")
 
-        try await Self.withPages(password: "s3cret", conninfo: TestDatabase.url) { ask in
-            let index = try await ask("GET", "/", Self.right)
-            let page = try await ask("GET", "/batches/\(id)", Self.right)
-            let other = try await ask("GET", "/batches/\(id.dropLast())b", Self.right)
-            let odd = try await ask("GET", "/batches/%27%3B", Self.right)
-
-            let text = String(decoding: index.body, as: UTF8.self)
-            #expect(index.status == 200)
-            #expect(text.contains("&lt;b&gt;&amp;&quot;spring&quot;"))
-            #expect(text.contains("href=\"/batches/\(id)\""))
-            #expect(!text.contains("<b>"))
-            #expect(
-                index.headers["Content-Security-Policy"]?.hasPrefix("default-src 'none'") == true)
-            #expect(page.status == 200)
-            #expect(String(decoding: page.body, as: UTF8.self).contains("rows add up"))
-            #expect(other.status == 404)
-            #expect(odd.status == 404)
+        for target in ["/metrics", "/search"] {
+            let request = HTTPRequest(method: "GET", target: target, headers: headers)
+            let answer = await open.respond(to: request)
+            #expect(answer.status == (isAnswered ? 200 : 421), "\(host) \(target)")
         }
+        // Where a password is asked for, its name may be any.
+        headers["Authorization"] = Self.right
+        let asked = await closed.respond(
+            to: HTTPRequest(method: "GET", target: "/metrics", headers: headers))
+        #expect(asked.status == 200)
+    }
+
+    private static func routes(
+        password: String?, guessPause: Duration = .zero
+    ) -> PageRoutes {
+        let pool = PostgresPool(conninfo: "host=/nowhere", applicationName: "test", size: 1)
+        let about = Site.About(version: "1", bundleID: "b", environment: "Sandbox")
+        return PageRoutes(
+            site: Site(pool: pool, clock: ManualClock(1), about: about, log: .silent),
+            health: HealthRoutes { nil },
+            password: password.flatMap { SharedSecret(fileContent: $0) }, metrics: Metrics(),
+            guessPause: guessPause)
+    }
+
+    @Test func wrongPasswords_sideBySide_areAnsweredOneAfterTheOther() async {
+        let pause = Duration.milliseconds(40)
+        let routes = Self.routes(password: "s3cret", guessPause: pause)
+        var wrong = HTTPHeaders()
+        wrong["Authorization"] = Self.basic("ana:wrong")
+        var right = HTTPHeaders()
+        right["Authorization"] = Self.right
+        let (guess, known) = (wrong, right)
+
+        let start = ContinuousClock.now
+        await withTaskGroup(of: Int.self) { group in
+            for _ in 0..<10 {
+                group.addTask {
+                    await routes.respond(
+                        to: HTTPRequest(method: "GET", target: "/", headers: guess)
+                    ).status
+                }
+            }
+            for await status in group { #expect(status == 401) }
+        }
+        #expect(.now - start >= pause * 10)
+
+        // They stand in the way of nobody who knows it, nor of the browser that asks what to ask for.
+        let before = Self.routes(password: "s3cret", guessPause: .seconds(3600))
+        let waiting = Task {
+            await before.respond(to: HTTPRequest(method: "GET", target: "/", headers: guess))
+        }
+        let answer = await before.respond(
+            to: HTTPRequest(method: "GET", target: "/metrics", headers: known))
+        #expect(answer.status == 200)
+        let asked = await before.respond(to: HTTPRequest(method: "GET", target: "/"))
+        #expect(asked.status == 401)
+        waiting.cancel()
+        _ = await waiting.value
     }
 }
