@@ -59,13 +59,19 @@ let package = Package(
                 "Batches", "PriceChanges",
             ]),
         module("Outbox", ["ServiceKit", "Pricing", "Postgres", "Facts"]),
-        module("Reports", ["ServiceKit", "JSON", "Pricing", "Postgres", "HTTP", "Facts"]),
+        module("Reports", ["ServiceKit", "JSON", "Pricing", "Postgres", "Facts"]),
+        module(
+            "Pages",
+            [
+                "ServiceKit", "Pricing", "Postgres", "HTTP", "Facts", "Batches", "Reconciliation",
+                "Reports",
+            ]),
         module(
             "RepricerCommands",
             [
                 "ServiceKit", "JSON", "Pricing", "Postgres", "JOSE", "HTTP", "AppStore", "Facts",
                 "Calls", "Notifications", "Batches", "PriceChanges", "Dependents", "Extensions",
-                "Reconciliation", "Outbox", "Reports",
+                "Reconciliation", "Outbox", "Reports", "Pages",
             ]),
         module("SandboxStore", ["COpenSSL", "ServiceKit", "JOSE", "HTTP"]),
         program("repricer", ["RepricerCommands"]),
@@ -111,7 +117,10 @@ let package = Package(
                 "AppStore",
                 "JOSE", "HTTP", "ServiceKit", "SandboxStore",
             ], swiftSettings: strict),
-        tests("Reports", ["TestSupport", "Postgres", "Facts", "Pricing", "HTTP", "ServiceKit"]),
+        tests("Reports", ["TestSupport", "Postgres", "Facts", "Pricing", "ServiceKit"]),
+        tests(
+            "Pages",
+            ["TestSupport", "Postgres", "Facts", "Pricing", "HTTP", "ServiceKit", "Reports"]),
         tests(
             "Notifications",
             [

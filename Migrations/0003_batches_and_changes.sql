@@ -289,6 +289,9 @@ CREATE INDEX price_changes_parked ON repricer.price_changes (send_after)
     WHERE stage = 'queued' AND NOT is_ready AND NOT is_held;
 CREATE INDEX price_changes_held ON repricer.price_changes (batch_id, storefront)
     WHERE stage = 'queued' AND is_held;
+-- Rows that wait by themselves after a refusal: few, and named wherever people look.
+CREATE INDEX price_changes_refused ON repricer.price_changes (batch_id, parked_reason)
+    WHERE stage IN ('queued', 'unknown') AND parked_reason IS NOT NULL;
 -- Open changes that we should have heard of.
 CREATE INDEX price_changes_heard_of ON repricer.price_changes (due_effective_at)
     WHERE stage IN ('scheduled', 'pending_consent', 'accepted');

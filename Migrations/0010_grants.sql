@@ -112,6 +112,8 @@ GRANT UPDATE (state, call_id, called_at, is_doubtful, next_attempt_at, renewal_b
 -- Claims take turns.
 GRANT UPDATE ON repricer.bucket_turns TO repricer_service;
 GRANT SELECT ON repricer.app_binding TO repricer_service, repricer_pricing;
+-- Its pages say what the policy says of a batch.
+GRANT EXECUTE ON FUNCTION repricer.approval_outlook(uuid) TO repricer_service;
 GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsal(timestamptz), repricer.summarise_figures(integer),
     repricer.follow_clock(timestamptz, double precision, timestamptz), repricer.recording_instant(),
     repricer.bucket_of(text), repricer.rate_clock(), repricer.database_identity(), repricer.was_just_now(timestamptz),

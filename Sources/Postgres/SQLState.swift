@@ -23,6 +23,7 @@ package struct SQLState: Hashable, Sendable, CustomStringConvertible {
     package static let crashShutdown = SQLState("57P02")
     package static let cannotConnectNow = SQLState("57P03")
     package static let lockNotAvailable = SQLState("55P03")
+    package static let queryCanceled = SQLState("57014")
     package static let featureNotSupported = SQLState("0A000")
     package static let readOnlyTransaction = SQLState("25006")
     package static let invalidStatementName = SQLState("26000")

@@ -1,115 +1,194 @@
-/// A bar with its name and its value in words: the chart says nothing by colour or length alone.
-struct Bar {
-    var label: String
-    var value: Int64
-    var shown: String
-    /// What the full width stands for; bars of one scale can be compared.
-    var full: Int64
-    var kind = "bar"
-}
+package import Pricing
 
-/// The chart that belongs to a report; empty where there is none or nothing to draw.
-func chart(of table: ReportTable) -> String {
-    switch table.name {
-    case .consentFunnel:
-        svg(
-            "Consent funnel", "Price changes that reached each step, by forecast of consent.",
-            funnelBars(table))
-    case .revenueImpact:
-        svg(
-            "Revenue a month",
-            "Uplift charged and revenue lost a month, tax included, in each currency's own units; each currency has a "
-                + "scale of its own.",
-            revenueBars(table))
-    case .batchSummary, .priceChange, .pendingConsent, .upcomingEffective, .dependentCancellation,
-        .money, .chargeException, .closedPeriod, .revenueBridge, .revenueBridgeTotal,
-        .revenueAtRisk, .holdout,
-        .forecastAccuracy, .reconciliation, .notificationHealth, .unknownPart,
-        .renewalExtension:
-        ""
+/// One bar: its name and its value stand beside it in words, so nothing is told by colour or length alone.
+package struct Bar: Sendable {
+    package enum Kind: String, Sendable {
+        case plain, gain, loss, open
+    }
+
+    package var label: String
+    package var value: Int64
+    package var shown: String
+    /// What the full width stands for: bars with the same one can be compared.
+    package var full: Int64
+    package var kind: Kind
+
+    package init(_ label: String, _ value: Int64, _ shown: String, full: Int64, kind: Kind = .plain)
+    {
+        self.label = label
+        self.value = value
+        self.shown = shown
+        self.full = full
+        self.kind = kind
     }
 }
 
-private func funnelBars(_ table: ReportTable) -> [Bar] {
-    let steps = [
-        "changes", "sent", "asked_for_consent", "consented", "informed", "effective", "declined",
-        "cancelled", "fell_with_parent", "lapsed", "other", "open",
-    ]
-    let groups = Dictionary(grouping: table.rows) { row in
-        let direction = table.cell(row, "direction") ?? ""
-        let consent = table.cell(row, "forecast_consent") ?? ""
-        return direction == "decrease" ? "decrease" : "\(direction), consent \(consent)"
-    }
-    let sums = groups.mapValues { rows in steps.map { sum($0, of: rows, in: table) } }
-    let full = sums.values.compactMap { $0.first }.max() ?? 0
-    return sums.keys.sorted(by: >).flatMap { group in
-        zip(steps, sums[group] ?? []).filter { $0.1 > 0 }.map { step, count in
-            let isLoss = ["declined", "cancelled", "fell_with_parent", "lapsed"].contains(step)
-            return Bar(
-                label: "\(group): \(step)".spaced, value: count, shown: String(count), full: full,
-                kind: isLoss ? "loss" : "bar")
-        }
-    }
-}
-
-private func revenueBars(_ table: ReportTable) -> [Bar] {
-    let groups = Dictionary(grouping: table.rows) { table.cell($0, "currency") ?? "" }
-    return groups.keys.sorted().flatMap { currency in
-        let rows = groups[currency] ?? []
-        let uplift = sum("uplift_per_month_milliunits", of: rows, in: table)
-        let lost = sum("lost_per_month_milliunits", of: rows, in: table)
-        let full = Int64(clamping: max(uplift.magnitude, lost.magnitude))
-        guard full > 0 else { return [Bar]() }
-        return [
-            Bar(
-                label: "\(currency) uplift", value: uplift,
-                shown: "\(money(uplift, currency: currency)) \(currency)", full: full,
-                kind: uplift < 0 ? "loss" : "gain"),
-            Bar(
-                label: "\(currency) lost", value: lost,
-                shown: "\(money(lost, currency: currency)) \(currency)", full: full, kind: "loss"),
-        ]
-    }
-}
-
-private func sum(_ column: String, of rows: [[String?]], in table: ReportTable) -> Int64 {
-    rows.reduce(Int64(0)) { $0.addedClamped(table.number($1, column)) }
-}
-
-private func svg(_ title: String, _ description: String, _ bars: [Bar]) -> String {
-    guard !bars.isEmpty else { return "" }
-    let (labelWidth, barWidth, rowHeight) = (340, 420, 22)
-    let height = bars.count * rowHeight + 8
-    var text = """
-        <figure><figcaption><strong>\(escapeHTML(title))</strong>. \(escapeHTML(description))</figcaption>
-        <svg role="img" viewBox="0 0 900 \(height)" width="900" height="\(height)">
-        <title>\(escapeHTML(title))</title><desc>\(escapeHTML(description))</desc>
+/// Bars are drawn in the rows of their own table, so that the chart is its table of data and stays readable at any width.
+package func barChart(_ title: String, unit: String, _ bars: [Bar]) -> HTML {
+    guard !bars.isEmpty else { return .none }
+    let rows = bars.map { bar -> HTML in
+        """
+        <tr><th scope="row">\(bar.label)</th><td class="bar">\(meter(bar))</td>\
+        <td class="number">\(bar.shown)</td></tr>
 
         """
-    for (row, bar) in bars.enumerated() {
-        let top = row * rowHeight + 4
-        let width = length(bar.value, of: bar.full, in: barWidth)
-        text += """
-            <text x="\(labelWidth - 8)" y="\(top + 14)" text-anchor="end">\
-            \(escapeHTML(bar.label))</text>
-            <rect class="\(bar.kind)" x="\(labelWidth)" y="\(top)" width="\(width)" height="16"/>
-            <text x="\(labelWidth + width + 6)" y="\(top + 14)">\(escapeHTML(bar.shown))</text>
+    }
+    return """
+        <figure class="chart"><figcaption><strong>\(title)</strong> <span>\(unit)</span></figcaption>
+        <table class="bars" aria-label="\(title), \(unit)">
+        <thead class="quiet"><tr><th scope="col">Step</th><th scope="col">Bar</th>\
+        <th scope="col">Value</th></tr></thead><tbody>
+        \(rows)</tbody></table></figure>
+
+        """
+}
+
+private func meter(_ bar: Bar) -> HTML {
+    """
+    <svg class="meter" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">\
+    <rect class="track" width="1000" height="10"/>\
+    <rect class="\(bar.kind.rawValue)" width="\(thousandths(bar.value, of: bar.full))" height="10"/></svg>
+    """
+}
+
+/// How much of a whole is done, in words and as a bar.
+package func progress(_ part: Int64, of whole: Int64) -> HTML {
+    "<span class=\"progress\">\(progressBar(part, of: whole))<span>\(share(part, of: whole))</span></span>"
+}
+
+/// The bar alone, where the words stand beside it.
+package func progressBar(_ part: Int64, of whole: Int64) -> HTML {
+    meter(Bar("", part, "", full: whole, kind: part >= whole ? .gain : .plain))
+}
+
+/// At least one for any value but 0.
+private func thousandths(_ value: Int64, of full: Int64) -> Int {
+    guard value != 0, full != 0 else { return 0 }
+    let share = value.magnitude.multipliedFullWidth(by: 1000)
+    // The high word is below the whole whenever |value| is at most |full|; else the bar is full.
+    guard share.high < full.magnitude else { return 1000 }
+    return max(1, min(1000, Int(full.magnitude.dividingFullWidth(share).quotient)))
+}
+
+/// A number that grows from day to day: as it was forecast, as it came, and as it is due now.
+package struct Curve: Sendable {
+    package struct Series: Sendable {
+        package enum Kind: String, Sendable {
+            case forecast, fact, due
+        }
+
+        package var name: String
+        package var kind: Kind
+        /// Sums up to and with the day; ascending.
+        package var points: [(day: CivilDate, value: Int64)]
+
+        package init(_ name: String, _ kind: Kind, _ points: [(day: CivilDate, value: Int64)]) {
+            self.name = name
+            self.kind = kind
+            self.points = points
+        }
+    }
+
+    package var title: String
+    package var unit: String
+    package var series: [Series]
+    package var now: Instant
+
+    package init(_ title: String, unit: String, _ series: [Series], now: Instant) {
+        self.title = title
+        self.unit = unit
+        self.series = series
+        self.now = now
+    }
+
+    private static let height = 200
+
+    private var days: [CivilDate] { Set(series.flatMap { $0.points.map(\.day) }).sorted() }
+
+    package var html: HTML {
+        let days = days
+        let most = series.flatMap { $0.points.map(\.value) }.max() ?? 0
+        guard let first = days.first, let last = days.last, most > 0 else { return .none }
+        let from = first.daysSinceEpoch - 1
+        let span = max(1, last.daysSinceEpoch + 1 - from)
+        let x = { (day: CivilDate) in (day.daysSinceEpoch - from) * 1000 / span }
+        let paths = series.filter { !$0.points.isEmpty }.map { line -> HTML in
+            "<path class=\"line \(line.kind.rawValue)\" d=\"\(path(line, x, most))\"/>"
+        }
+        let elapsed = now.milliseconds - first.startAt.milliseconds
+        let at = Double(elapsed / 1000) / 864 / Double(span) + 100 / Double(span)
+        let description =
+            "\(title), \(unit), from \(readable(day: first)) to \(readable(day: last)); the highest value is \(counted(most))"
+        return """
+            <figure class="chart"><figcaption><strong>\(title)</strong> <span>\(unit)</span>\(legend)</figcaption>
+            <svg class="curve" role="img" aria-label="\(description)" width="100%" height="\(Self.height + 26)">
+            \(grid(most))
+            <svg x="0" y="0" width="100%" height="\(Self.height)" viewBox="0 0 1000 1000" \
+            preserveAspectRatio="none">\(paths)</svg>
+            \(mark(at))
+            <text x="0" y="\(Self.height + 19)">\(readable(day: first))</text>
+            <text x="100%" y="\(Self.height + 19)" text-anchor="end">\(readable(day: last))</text>
+            </svg>
+            \(folded("The same as a table", table(days)))</figure>
 
             """
     }
-    return text + "</svg></figure>\n"
-}
 
-/// Pixels, at least one for any value but 0.
-private func length(_ value: Int64, of full: Int64, in width: Int) -> Int {
-    guard value != 0, full > 0 else { return 0 }
-    let share = value.magnitude.multipliedFullWidth(by: UInt64(width))
-    let whole = full.magnitude
-    // The high word is below `whole` whenever |value| ≤ full, which every caller's scale ensures.
-    guard share.high < whole else { return width }
-    return max(1, min(width, Int(whole.dividingFullWidth(share).quotient)))
-}
+    private var legend: HTML {
+        let entries = series.filter { !$0.points.isEmpty }.map { line -> HTML in
+            """
+            <li><svg class="swatch" width="28" height="10" aria-hidden="true">\
+            <path class="line \(line.kind.rawValue)" d="M0 5H28"/></svg> \(line.name)</li>
+            """
+        }
+        return "<ul class=\"legend\">\(entries)</ul>"
+    }
 
-extension String {
-    fileprivate var spaced: String { String(map { $0 == "_" ? " " : $0 }) }
+    private func grid(_ most: Int64) -> HTML {
+        let half = most / 2
+        let lines = [(0, most), (50, half), (100, Int64(0))].map { part, value -> HTML in
+            let y = Self.height * part / 100
+            let text: HTML =
+                part == 100 ? "" : "<text x=\"2\" y=\"\(y + 13)\">\(counted(value))</text>"
+            return "<line class=\"grid\" x1=\"0\" x2=\"100%\" y1=\"\(y)\" y2=\"\(y)\"/>\(text)"
+        }
+        return lines.joined(by: "\n")
+    }
+
+    /// Where now is; at the edge where it lies beyond it.
+    private func mark(_ percent: Double) -> HTML {
+        let tenths = Int((min(100, max(0, percent)) * 10).rounded())
+        let x = "\(tenths / 10).\(tenths % 10)%"
+        let anchor = tenths < 100 ? "start" : tenths > 900 ? "end" : "middle"
+        let text = percent < 0 ? "now is before this" : percent > 100 ? "now is after this" : "now"
+        return """
+            <line class="now" x1="\(x)" x2="\(x)" y1="16" y2="\(Self.height)"/>\
+            <text x="\(x)" y="12" text-anchor="\(anchor)">\(text)</text>
+            """
+    }
+
+    /// A stair: nothing happens between two days.
+    private func path(_ line: Series, _ x: (CivilDate) -> Int, _ most: Int64) -> HTML {
+        var text = ""
+        for point in line.points {
+            let y = 1000 - thousandths(point.value, of: most)
+            text += text.isEmpty ? "M\(x(point.day)) \(y)" : "H\(x(point.day))V\(y)"
+        }
+        return HTML(text)
+    }
+
+    private func table(_ days: [CivilDate]) -> HTML {
+        let columns =
+            [HTMLTable.Column.text("Day (UTC)")] + series.map { .number($0.name) }
+        let rows = days.map { day -> [HTML] in
+            [HTML(readable(day: day))]
+                + series.map { line in
+                    let isInside = line.points.first.map { $0.day <= day } ?? false
+                    let isOver = line.points.last.map { $0.day < day } ?? true
+                    guard isInside, !isOver || line.kind == .forecast else { return "" }
+                    return HTML(counted(line.points.last { $0.day <= day }?.value ?? 0))
+                }
+        }
+        return HTMLTable("\(title), \(unit)", columns, rows).html
+    }
 }

@@ -59,7 +59,7 @@ extension ReportTable {
 
 /// `1,290.50`, `138,092` for a currency without decimals: rounded to what the currency has, half away from zero, so that
 /// a sum of fractions reads as money. Three decimals where nobody knows the currency.
-func money(_ milliunits: Int64, currency: String?) -> String {
+package func money(_ milliunits: Int64, currency: String?) -> String {
     let decimals = currency.flatMap { appleDecimals[$0] } ?? 3
     let step: UInt64 = [1000, 100, 10, 1][min(max(decimals, 0), 3)]
     // Never beyond 64 bits: a magnitude is at most half of them.
@@ -69,7 +69,7 @@ func money(_ milliunits: Int64, currency: String?) -> String {
     return (milliunits < 0 && rounded > 0 ? "-" : "") + whole + (rest.isEmpty ? "" : "." + rest)
 }
 
-private func groupedByThousands(_ number: UInt64) -> String {
+func groupedByThousands(_ number: UInt64) -> String {
     let (rest, last) = number.quotientAndRemainder(dividingBy: 1000)
     guard rest > 0 else { return String(last) }
     return groupedByThousands(rest) + "," + String(last + 1000).dropFirst()
@@ -84,13 +84,16 @@ extension Int64 {
         return isOver ? (signum() * factor.signum() < 0 ? .min : .max) : product
     }
 
-    func addedClamped(_ other: Int64) -> Int64 {
+    /// With the other sign; the least number has none, and becomes the greatest.
+    package var negatedClamped: Int64 { multipliedClamped(by: -1) }
+
+    package func addedClamped(_ other: Int64) -> Int64 {
         let (sum, isOver) = addingReportingOverflow(other)
         return isOver ? (other < 0 ? .min : .max) : sum
     }
 }
 
 /// `2026-12-01T00:00:00Z`.
-func instantText(_ milliseconds: Int64) -> String {
+package func instantText(_ milliseconds: Int64) -> String {
     Instant(milliseconds: milliseconds).text
 }

@@ -57,7 +57,10 @@ package struct ReportRenderer: Sendable {
         case .csv: ""
         case .json: json.closing
         case .table: gathered.text
-        case .html: htmlPage(title: gathered.name.title, asOf: query.asOf, tables: [gathered])
+        case .html:
+            htmlDocument(
+                title: gathered.name.title, asOf: query.asOf,
+                body: "<section>\(gathered.html().markup)</section>\n")
         }
     }
 }
@@ -88,6 +91,12 @@ package struct ReportTable: Hashable, Sendable {
     /// Cells in the order of `columns`; nil for NULL.
     package var rows: [[String?]]
 
+    package init(name: ReportName, columns: [ReportColumn] = [], rows: [[String?]] = []) {
+        self.name = name
+        self.columns = columns
+        self.rows = rows
+    }
+
     /// The cell of a column, or nil: NULL, or no such column.
     package func cell(_ row: [String?], _ column: String) -> String? {
         guard let index = columns.firstIndex(where: { $0.name == column }), index < row.count else {
@@ -97,7 +106,7 @@ package struct ReportTable: Hashable, Sendable {
     }
 
     /// A number, or 0: the views never leave a count out.
-    func number(_ row: [String?], _ column: String) -> Int64 {
+    package func number(_ row: [String?], _ column: String) -> Int64 {
         cell(row, column).flatMap { Int64($0) } ?? 0
     }
 }

@@ -92,6 +92,11 @@ package struct ReportQuery: Hashable, Sendable {
     package var reportingCurrency: String?
     /// Of what is known now: the instant that lateness is judged at, UTC milliseconds; nil for the server's clock.
     package var judgedAt: Int64?
+    /// Only rows of this currency, and of this storefront: for a report that has such a column.
+    package var currency: String?
+    package var storefront: String?
+    /// No more rows than these are read; nil: all.
+    package var rowsMax: Int?
 
     package init(
         _ name: ReportName, batchID: String? = nil, asOf: Int64? = nil, judgedAt: Int64? = nil

@@ -254,21 +254,24 @@ private func declareCursor(_ query: ReportQuery, columns: [ReportColumn]) -> SQL
         DECLARE report_rows NO SCROLL CURSOR FOR
         SELECT \(unsafe: cells.joined(separator: ", "))
         """
-    let end: SQL = "ORDER BY \(unsafe: order.joined(separator: ", "))"
+    let end: SQL =
+        "ORDER BY \(unsafe: order.joined(separator: ", ")) LIMIT \(query.rowsMax)::bigint"
+    var conditions: [SQL] = []
+    var source: SQL = "report.\(unsafe: query.name.rawValue) v"
     if let asOf = query.asOf {
-        return """
-            \(fragment: start)
-            FROM report.\(unsafe: query.name.rawValue)_as_of(\(timestamp: asOf), \(uuid: query.batchID)::uuid) v
-            \(fragment: end)
-            """
+        source =
+            "report.\(unsafe: query.name.rawValue)_as_of(\(timestamp: asOf), \(uuid: query.batchID)::uuid) v"
+    } else if let batchID = query.batchID {
+        conditions.append("v.batch_id = \(uuid: batchID)")
     }
-    guard let batchID = query.batchID else {
-        return "\(fragment: start) FROM report.\(unsafe: query.name.rawValue) v \(fragment: end)"
+    if let currency = query.currency { conditions.append("v.currency = \(currency)") }
+    if let storefront = query.storefront { conditions.append("v.storefront = \(storefront)") }
+    let chosen = conditions.dropFirst().reduce(
+        conditions.first.map { "WHERE \(fragment: $0)" } ?? ""
+    ) {
+        "\(fragment: $0) AND \(fragment: $1)" as SQL
     }
-    return """
-        \(fragment: start) FROM report.\(unsafe: query.name.rawValue) v WHERE v.batch_id = \(uuid: batchID)
-        \(fragment: end)
-        """
+    return "\(fragment: start) FROM \(fragment: source) \(fragment: chosen) \(fragment: end)"
 }
 
 private func reportError(_ error: PostgresError, of name: ReportName) -> ReportError {

@@ -214,9 +214,9 @@ import Testing
 
         #expect(await run("show", "nothing", environment: ana).code == .inputRejected)
         let web = await run("show", "spring", "--web", environment: ana)
-        #expect(web.output == "http://127.0.0.1:8081/batches/\(id)\n")
+        #expect(web.output == "http://127.0.0.1:8081/batches/\(id)/approval\n")
         let other = await run("show", "spring", "--web", environment: elsewhere)
-        #expect(other.output == "http://10.0.0.7:9000/batches/\(id)\n")
+        #expect(other.output == "http://10.0.0.7:9000/batches/\(id)/approval\n")
         let none = await run("show", "spring", "--web", environment: off)
         #expect(none.code == .failed && none.messages.contains("REPRICER_PAGES_LISTEN"))
     }

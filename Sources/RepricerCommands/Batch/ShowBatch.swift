@@ -1,7 +1,7 @@
 import Batches
 
 extension Commands {
-    private static let web = Flag("web", "print the address of the batch's page, and nothing else")
+    private static let web = Flag("web", "print the address of the page that shows the same, and nothing else")
 
     static let show = Command(
         "show", "what was submitted: consent, money, dates, largest moves, who may approve",
@@ -47,6 +47,6 @@ extension Commands {
         // Who listens on all addresses is reached on this machine, too.
         let host = ["0.0.0.0", "::", ""].contains(address.host) ? "127.0.0.1" : address.host
         let shown = host.contains(":") ? "[\(host)]" : host
-        return "http://\(shown):\(address.port)/batches/\(batch.batchID)"
+        return "http://\(shown):\(address.port)/batches/\(batch.batchID)/approval"
     }
 }

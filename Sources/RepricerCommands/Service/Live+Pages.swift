@@ -1,7 +1,7 @@
 import Facts
 import HTTP
 import Notifications
-import Reports
+import Pages
 import ServiceKit
 
 /// The port of the pages, metrics and health.
@@ -17,15 +17,37 @@ extension Live {
         return HealthRoutes { await store.obstacle() }
     }
 
+    /// Connections of the pages, apart from those that deliver; and how long one statement of theirs may take.
+    private static let databaseConnections = 4
+    private static let statementTimeout: Duration = .seconds(60)
+
+    /// The pages' own connections: a reader of a long report takes none from what delivers. They only read.
+    var pagesPool: DatabasePool {
+        DatabasePool(
+            conninfo: configuration.databaseConninfo, applicationName: "repricer pages",
+            size: Self.databaseConnections,
+            options: .init(statementTimeout: Self.statementTimeout, isReadOnly: true),
+            waitMax: .seconds(10))
+    }
+
+    private var about: Site.About {
+        Site.About(
+            version: Commands.productVersion, bundleID: configuration.bundleID ?? "",
+            environment: configuration.environment?.rawValue ?? "",
+            isRehearsal: configuration.clock != nil,
+            callsPerThousandSeconds: configuration.changePriceRate?.perThousandSeconds,
+            silentAfter: (configuration.silentAfter ?? .seconds(86_400)).milliseconds)
+    }
+
     /// Listens on the port of the pages; returns what serves it, and what keeps its password up to date. Empty where
-    /// the pages are switched off.
+    /// the pages are switched off. `pool` is of the pages alone.
     func pages(_ pool: DatabasePool, _ health: HealthRoutes) throws -> [any Service] {
         guard let listen = configuration.pagesListen else { return [] }
         let log = log.with(component: "pages")
         let password = try secret(.pagesTokenFile, configuration.pagesTokenFile, "pages")
+        let site = Site(pool: pool, clock: clock, about: about, log: log)
         let routes = PageRoutes(
-            pages: StatusPages(reports: ReportStore(pool: pool), clock: clock, log: log),
-            health: health, password: password?.secret, metrics: metrics)
+            site: site, health: health, password: password?.secret, metrics: metrics)
         var limits = HTTPServerLimits()
         limits.connectionsMax = Self.connectionsMax
         limits.addressSharePercent = 50

@@ -10,7 +10,7 @@ extension Commands {
     private static let only = ValueOption(
         "only", "PART", "run one part of the service; both when left out",
         choices: ["scheduler", "receiver"])
-    /// Lanes, projector, canceller, extender, reconciler, webhooks, receiver, status pages, and one to spare.
+    /// Lanes, projector, canceller, extender, reconciler, webhooks, receiver, and two to spare.
     private static let connections = 16
     /// A replica whose machine stands still in the middle of a transaction must not hold its locks for ever.
     private static let frozenAfter: Duration = .seconds(20)
@@ -66,7 +66,8 @@ extension Commands {
         Signals.ignoreHangUps()
         let health = live.health(pool)
         // First in the row and so last to stop: a slow page delays nothing, and the end can be watched.
-        services = try live.pages(pool, health) + services
+        let pagesPool = live.pagesPool
+        services = try live.pages(pagesPool, health) + services
         if part != "scheduler" {
             let (server, watches) = try live.receiver(pool, health)
             let port = try server.bind()
@@ -84,6 +85,7 @@ extension Commands {
             health: health,
             wait: try configuration.required(configuration.drainWait, .drainWait))
         let signal = try await run(services, live, leaving, until: signals)
+        await pagesPool.close()
         await pool.close()
         live.log.notice("stopped")
         // Ctrl-C at a terminal is an interruption; a supervisor's SIGTERM is a success.

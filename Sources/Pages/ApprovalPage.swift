@@ -1,0 +1,421 @@
+import Batches
+import Facts
+import Pricing
+import Reports
+
+/// What was submitted, and what is left to decide: of one snapshot.
+struct ApprovalFacts: Sendable {
+    var batch: BatchQueries.Batch
+    var terms: ShowQueries.Terms
+    var figures: BatchFigures
+    var money: MoneyAMonth
+    var waves: [ControlQueries.Wave]
+    var rails: [GuardRail]
+    var due: ApprovalOutlookQueries.Due
+    var approvers: [ApprovalOutlookQueries.Approver]
+
+    static func read(
+        _ id: String, now: Int64, in currency: String, rate: Int?, _ pool: DatabasePool
+    ) async throws -> ApprovalFacts {
+        let at = Instant(milliseconds: now)
+        return try await pool.withTransaction(.repeatableRead) { connection in
+            let all = try BatchQueries.all(on: connection)
+            guard let batch = all.first(where: { $0.batchID == id }) else {
+                throw PageFault.noBatch(id)
+            }
+            let rules = try RuleQueries.load(.from, at, knownAt: nil, on: connection)
+            let terms = try ShowQueries.terms(of: id, on: connection)
+            var figures = try ShowQueries.figures(
+                of: id, asOf: Instant(milliseconds: terms.plannedAsOf), on: connection)
+            let awaits = batch.state == "awaiting_approval"
+            if let rate, awaits || batch.state == "approved" {
+                let open = try OpenCallQueries.open(of: id, on: connection)
+                let late = CallList.lateRowCount(
+                    of: open.own, besides: open.others, callsPerThousandSeconds: rate, now: at)
+                if late > 0 { figures.warnings[.late] = .init(count: late) }
+            }
+            return ApprovalFacts(
+                batch: batch, terms: terms, figures: figures,
+                money: MoneyAMonth(figures.money, in: currency, by: rules.inForce(at: at)),
+                waves: try ControlQueries.waves(of: id, on: connection),
+                rails: try GuardQueries.rails(of: id, on: connection).rails,
+                due: try ApprovalOutlookQueries.due(of: id, now: now, on: connection),
+                approvers: awaits
+                    ? try ApprovalOutlookQueries.approvers(of: id, on: connection) : [])
+        }
+    }
+}
+
+extension Site {
+    func approvalPage(_ text: String, currency: String) async throws -> Page {
+        guard isUUID(text) else { throw PageFault.noBatch(text) }
+        let now = clock.nowMilliseconds()
+        let facts = try await ApprovalFacts.read(
+            text.lowercased(), now: now, in: currency, rate: about.callsPerThousandSeconds, pool)
+        let view = ApprovalView(facts: facts)
+        let name = facts.batch.name
+        return Page(
+            title: view.awaits ? "To approve: \(name)" : "What was submitted: \(name)",
+            lead: view.lead, body: view.body, asOf: now)
+    }
+}
+
+/// What a second person wants to see before they say yes.
+private struct ApprovalView {
+    let facts: ApprovalFacts
+
+    var batch: BatchQueries.Batch { facts.batch }
+    var figures: BatchFigures { facts.figures }
+    var awaits: Bool { batch.state == "awaiting_approval" }
+
+    var lead: HTML {
+        """
+        <p class="lead">\(batch.badge(isFinal: false)) · \(counted(batch.rowCount, "row")) submitted by \
+        \(batch.submittedBy) on \(.time(batch.submittedAt)), \(counted(batch.rejectedRowCount)) refused · \
+        <a href="\(batchAddress(batch.batchID))">what became of it</a></p>
+
+        """
+    }
+
+    var body: HTML {
+        (decision + warnings).html + glance
+            + section("To decide", command)
+            + section("Money a month by currency", money, after: moneyNotes)
+            + section("The largest increases and decreases", moves)
+            + section("Who must agree", consent)
+            + section("When it takes effect", dates)
+            + section("How it is sent", terms)
+            + section(
+                "Rows that were refused, by row code", refused,
+                after:
+                    "<p class=\"note\">They are stored beside the batch, and are in no figure above.</p>\n"
+            )
+    }
+
+    // MARK: Above all else
+
+    private var decision: [Notice] {
+        if awaits {
+            return facts.terms.firstApprovers.map {
+                Notice(.calm, "Approved first", "by \($0); a second approval is missing.")
+            }
+        }
+        guard let by = batch.decidedBy, let at = batch.decidedAt else { return [] }
+        let why: HTML = batch.state == "rejected" ? ", and is rejected" : ""
+        return [
+            Notice(
+                .calm, "Decided", "by \(by) on \(.time(at))\(why). Nothing is left to decide here.")
+        ]
+    }
+
+    private var warnings: [Notice] {
+        BatchWarning.allCases.compactMap { warning in
+            figures.warnings[warning].map { rows in
+                let shown = rows.lines.map(String.init).joined(separator: ", ")
+                let more = rows.count - rows.lines.count
+                let lines: HTML =
+                    rows.lines.isEmpty
+                    ? .none
+                    : "; line\(rows.count == 1 ? "" : "s") \(shown)\(more > 0 ? " and \(more) more" : "")"
+                return Notice(
+                    .warn, "Look at this:",
+                    "\(warning.words): \(counted(Int64(rows.count), warning.noun))\(lines).")
+            }
+        }
+    }
+
+    private var glance: HTML {
+        let total = facts.money.total
+        let reporting = facts.money.reportingCurrency
+        let unknown = figures.consents[.notKnown] ?? 0
+        let isWhole = facts.money.withoutRate.isEmpty
+        return cards([
+            card(
+                "Change a month", HTML(sum(total.change, reporting, signed: true)),
+                isWhole
+                    ? "if everybody stays, in \(reporting)"
+                    : "if everybody stays, of the currencies with a rate"),
+            card(
+                "At risk a month", HTML(sum(total.atRisk, reporting)),
+                "if nobody agrees who must; dependents counted in"),
+            card(
+                "Must agree", HTML(counted(Int64(figures.consents[.required] ?? 0))),
+                "of \(counted(Int64(figures.canGoCount), "row"))"),
+            card(
+                "Not known", HTML(counted(Int64(unknown))),
+                unknown == 0
+                    ? "every row is known" : "rows that may have to agree; sent as if they must"),
+            card(
+                "First call by",
+                figures.firstSendBy.map { .time($0.milliseconds) } ?? "–",
+                facts.due.unsent == 0
+                    ? "everything was sent or has ended"
+                    : "\(counted(facts.due.withinADay)) must leave within a day, \(counted(facts.due.withinAWeek)) within a week"
+            ),
+        ])
+    }
+
+    // MARK: To decide
+
+    private var command: HTML {
+        guard awaits else { return .none }
+        var lines = facts.approvers.map { approver -> HTML in
+            let who: HTML =
+                approver.name.map { "<strong>\($0)</strong>" }
+                ?? "Any member of repricer_pricing other than \(batch.submittedBy)"
+            guard !approver.exceeded.isEmpty else {
+                return "<li>\(who) may approve it alone.</li>\n"
+            }
+            return """
+                <li>\(who) may approve it together with a second person: \
+                \(approver.exceeded.joined(separator: "; ")).</li>
+
+                """
+        }
+        lines.append("<li>\(batch.submittedBy) submitted it, and cannot approve it.</li>\n")
+        return """
+            <h3>What the policy says</h3>
+            <ul>\(lines)</ul>
+            <h3>What to type</h3>
+            <pre><code>repricer approve \(batch.batchID)</code></pre>
+            <p>or, to send it back:</p>
+            <pre><code>repricer reject \(batch.batchID) --reason 'WHY'</code></pre>
+            <p class="note">These pages decide nothing: the database knows who approves by who runs the command.</p>
+
+            """
+    }
+
+    // MARK: Money
+
+    private var money: HTMLTable {
+        let lines = facts.money.lines.map { moneyRow($0.currency, $0.currency, $0.money) }
+        let reporting = facts.money.reportingCurrency
+        let isAlone =
+            facts.money.lines.count == 1 && facts.money.lines.first?.currency == reporting
+        let hasTotal = !isAlone && facts.money.withoutRate.count < facts.money.lines.count
+        return HTMLTable(
+            "Money a month by currency",
+            [
+                .text("Currency"), .number("Rows"), .number("Now"), .number("Then"),
+                .number("Change"), .number("At risk"), .number("Perhaps at risk"),
+            ], lines,
+            totals: hasTotal
+                ? [moneyRow("All with a rate, in \(reporting)", reporting, facts.money.total)] : [])
+    }
+
+    private func moneyRow(
+        _ name: String, _ currency: String, _ money: BatchFigures.Money
+    ) -> [HTML] {
+        [
+            HTML(name), HTML(counted(Int64(money.rows))), HTML(sum(money.now, currency)),
+            HTML(sum(money.then, currency)), HTML(sum(money.change, currency, signed: true)),
+            HTML(sum(money.atRisk, currency)), HTML(sum(money.maybeAtRisk, currency)),
+        ]
+    }
+
+    private var moneyNotes: HTML {
+        var notes: HTML = """
+            <p class="note">Then: if everybody stays. At risk: what ends if nobody agrees who must. Perhaps at risk: the same of
+            customers of whom it is not known whether they must. Dependents are counted in, tax is included.</p>
+
+            """
+        if !facts.money.rates.isEmpty {
+            let rates = facts.money.rates.map { "\($0.rate.text.prefix(8)) \($0.currency)" }
+            let sources = Set(facts.money.rates.map(\.source)).sorted().joined(separator: ", ")
+            notes += """
+                <p class="note">1 \(facts.money.reportingCurrency) = \(rates.joined(separator: ", ")) (\(sources)).</p>
+
+                """
+        }
+        if !facts.money.withoutRate.isEmpty {
+            let rows = facts.money.withoutRate.reduce(0) { $0 + $1.money.rows }
+            notes += """
+                <p class="note">No exchange rate is known for \(facts.money.missingRates.joined(separator: ", ")): \
+                \(counted(Int64(rows), "row")) are not in the sum. <code>repricer rules import</code> takes rates.</p>
+
+                """
+        }
+        if facts.money.rowsWithoutMonth > 0 {
+            notes += """
+                <p class="note">\(counted(Int64(facts.money.rowsWithoutMonth), "row")) of an unknown period are in no sum.</p>
+
+                """
+        }
+        return notes
+    }
+
+    private func sum(_ sum: MoneySum, _ currency: String, signed: Bool = false) -> String {
+        guard let milliunits = sum.milliunits else { return "too large" }
+        return signed ? difference(milliunits, currency) : amount(milliunits, currency)
+    }
+
+    // MARK: Moves, consent, dates
+
+    private var moves: HTML {
+        let table = { (name: String, moves: [PriceMove]) in
+            HTMLTable(
+                name,
+                [
+                    .number("By"), .number("Line"), .text("Subscription"), .text("Item"),
+                    .number("Now"), .number("Then"),
+                ],
+                moves.map { move in
+                    [
+                        HTML(move.words), HTML("\(move.line)"),
+                        subscriptionLink(move.originalTransactionID), HTML(move.sku),
+                        HTML(amount(move.currentPrice, move.currency)),
+                        HTML(amount(move.newPrice, move.currency)),
+                    ]
+                }
+            ).html
+        }
+        return table("The largest increases", figures.increases.moves)
+            + table("The largest decreases", figures.decreases.moves)
+    }
+
+    private var consent: HTML {
+        let full = Int64(figures.canGoCount)
+        let bars = Consent.allCases.compactMap { consent in
+            figures.consents[consent].map { rows in
+                Bar(
+                    consent.forecastWords, Int64(rows),
+                    "\(counted(Int64(rows))) (\(share(Int64(rows), of: full)))", full: full,
+                    kind: consent == .required || consent == .notKnown ? .open : .plain)
+            }
+        }
+        let reasons = ConsentReason.allCases.compactMap { reason in
+            figures.reasons[reason].map { [HTML(reason.words), HTML(counted(Int64($0)))] }
+        }
+        let unknown = ConsentReason.allCases.compactMap { reason in
+            figures.notKnown[reason].map { open in
+                [
+                    HTML(reason.words), HTML(counted(Int64(open.rows))),
+                    "<span class=\"long\">\(open.storefronts.sorted().joined(separator: " "))</span>",
+                    reason.remedy,
+                ]
+            }
+        }
+        return barChart("Forecast of consent", unit: "rows", bars)
+            + HTMLTable("Why customers must agree", [.text("Rule"), .number("Rows")], reasons).html
+            + HTMLTable(
+                "What leaves it open whether they must",
+                [
+                    .text("Rule"), .number("Rows"), .text("Storefronts"),
+                    .text("What makes it known"),
+                ],
+                unknown
+            ).html
+    }
+
+    private var dates: HTML {
+        let all = figures.months.sorted { $0.key < $1.key }
+        let most = Int64(all.map(\.value.rows).max() ?? 0)
+        let bars = all.map { month, dates in
+            Bar(
+                String(readable(day: month).dropFirst(2)), Int64(dates.rows),
+                "\(counted(Int64(dates.increases))) up, \(counted(Int64(dates.decreases))) down",
+                full: most)
+        }
+        let due = facts.due
+        let text: HTML =
+            due.unsent == 0
+            ? "<p>Everything was sent, or has ended.</p>\n"
+            : """
+            <p>\(counted(due.ready)) of \(counted(due.unsent, "row")) may go at once\
+            \(due.nextAt.map { ", the next from \(.time($0)) on" } ?? .none). \
+            \(due.firstSendBy.map { "The first must go by \(.time($0))." } ?? .none)</p>
+
+            """
+        return barChart("New prices take effect", unit: "rows by month", bars) + text
+    }
+
+    private var terms: HTML {
+        let waves = facts.waves.map { wave -> [HTML] in
+            [
+                HTML("\(wave.number)"), HTML(wave.label),
+                HTML(counted(wave.states.values.reduce(0, +))), wave.releaseText,
+            ]
+        }
+        return definitions([
+            ("Planned", "as of \(.time(facts.terms.plannedAsOf))"),
+            ("Grouping", HTML(batch.grouping)),
+            (
+                "Pauses by itself",
+                HTML(
+                    facts.rails.isEmpty ? "never" : facts.rails.map(\.text).joined(separator: ", "))
+            ),
+            (
+                "Held out",
+                facts.terms.holdout == 0
+                    ? "nobody"
+                    : "\(counted(facts.terms.heldOut, "row")), \(WavePlan.percent(facts.terms.holdout)) of the subscriptions: never sent, and in no figure here"
+            ), ("Plan hash", "<code>\(facts.terms.planHash)</code>"),
+            ("Batch id", "<code>\(batch.batchID)</code>"),
+        ])
+            + HTMLTable(
+                "Waves",
+                [.text("Wave"), .text("Rows of"), .number("Rows"), .text("Released")], waves
+            ).html
+    }
+
+    private var refused: HTMLTable {
+        let codes = RowCode.allCases.compactMap { code in
+            figures.codes[code].map { (name: code.rawValue, rows: $0) }
+        }.sorted { ($1.rows, $0.name) < ($0.rows, $1.name) }
+        return HTMLTable(
+            "Rows that were refused, by row code", [.text("Row code"), .number("Rows")],
+            codes.map { [HTML($0.name), HTML(counted(Int64($0.rows)))] })
+    }
+}
+
+extension PriceMove {
+    fileprivate var words: String {
+        guard let permille, permille.magnitude < 10_000_000 else {
+            return currentPrice <= 0 ? "from 0" : "beyond reason"
+        }
+        return "\(permille < 0 ? "-" : "+")\(permille.magnitude / 10).\(permille.magnitude % 10) %"
+    }
+}
+
+extension ConsentReason {
+    var words: String {
+        switch self {
+        case .alwaysConsentStorefront: "The storefront always asks"
+        case .threshold: "Over 50 % and over the storefront's threshold"
+        case .increaseWithin12Months: "Another increase within 12 months"
+        case .koreaOfferConversion: "An offer ends in South Korea"
+        }
+    }
+
+    fileprivate var remedy: HTML {
+        switch self {
+        case .alwaysConsentStorefront, .threshold: "<code>repricer rules import</code>"
+        case .increaseWithin12Months:
+            "<code>repricer reconcile --since</code> or <code>repricer ingest</code>, back to 12 months"
+        case .koreaOfferConversion: "<code>repricer sync</code>"
+        }
+    }
+}
+
+extension BatchWarning {
+    fileprivate var noun: String {
+        switch self {
+        case .makesOthersAsk: "open change"
+        case .moreThanThreefold, .lessThanAThird, .farAhead, .idsEndInZero, .stale, .turns, .late:
+            "row"
+        }
+    }
+
+    fileprivate var words: String {
+        switch self {
+        case .moreThanThreefold: "more than 3 times today's price"
+        case .lessThanAThird: "less than a third of today's price"
+        case .farAhead: "in effect in more than two years only"
+        case .idsEndInZero: "every id ends in 0, as if a spreadsheet had rounded them"
+        case .stale: "judged on facts older than a renewal that is known; repricer sync reads them"
+        case .turns: "must agree or not, depending on the day they are sent"
+        case .late: "would miss their renewal at the allowed rate, other open batches counted"
+        case .makesOthersAsk: "open changes of other batches will need consent because of this one"
+        }
+    }
+}

@@ -1,0 +1,92 @@
+import Batches
+import Facts
+import Pricing
+import Reports
+import ServiceKit
+
+/// What the page of one batch tells.
+struct BatchFacts: Sendable {
+    var batch: BatchQueries.Batch
+    var terms: ShowQueries.Terms
+    var states: [String: Int64]
+    var outlook: StatusQueries.Outlook
+    var refused: [String: Int64]
+    var dependents: [String: Int64]
+    var days: [BatchPageQueries.Day]
+    var waves: [ControlQueries.Wave]
+    var rails: [GuardRail]
+    var reading: GuardQueries.Reading?
+    var storefronts: [ControlQueries.HaltedStorefront]
+    var waitingWaves: [TroubleQueries.WaitingWave]
+    var parked: [HomeQueries.Parked]
+    var moved: [TroubleQueries.Moved]
+    var ended: [BatchPageQueries.Ended]
+    var exceptions: [BatchPageQueries.Exception]
+    var funnel: ReportTable
+    var money: ReportTable
+    var accuracy: ReportTable
+    /// UTC milliseconds.
+    var countedAt: Int64
+
+    static let listMax = 20
+
+    static func read(
+        _ text: String, _ pool: DatabasePool, _ reports: ReportStore, clock: any WallClock
+    ) async throws -> BatchFacts {
+        let id = text.lowercased()
+        let now = clock.nowMilliseconds()
+        // Beside one another, and each a snapshot of its own: nothing on a page is added up over two of them.
+        async let funnel = table(.consentFunnel, id, now, reports)
+        async let money = table(.revenueImpact, id, now, reports)
+        async let accuracy = table(.forecastAccuracy, id, now, reports)
+        var facts = try await stored(id, pool, now: now)
+        (facts.funnel, facts.money, facts.accuracy) = try await (funnel, money, accuracy)
+        return facts
+    }
+
+    private static func table(
+        _ name: ReportName, _ id: String, _ now: Int64, _ reports: ReportStore
+    ) async throws -> ReportTable {
+        try await readTable(ReportQuery(name, batchID: id, judgedAt: now), from: reports)
+    }
+
+    private static func stored(
+        _ id: String, _ pool: DatabasePool, now: Int64
+    ) async throws -> BatchFacts {
+        try await pool.withTransaction(.repeatableRead) { connection in
+            let all = try BatchQueries.all(on: connection)
+            guard let batch = all.first(where: { $0.batchID == id }) else {
+                throw PageFault.noBatch(id)
+            }
+            let (states, outlook) = try StatusQueries.tally(batchID: id, now: now, on: connection)
+            let empty = ReportTable(name: .consentFunnel)
+            return BatchFacts(
+                batch: batch, terms: try ShowQueries.terms(of: id, on: connection), states: states,
+                outlook: outlook,
+                refused: try BatchQueries.rejectCounts(batchID: id, on: connection),
+                dependents: try BatchQueries.dependentCounts(batchID: id, on: connection),
+                days: try BatchPageQueries.days(of: id, on: connection),
+                waves: try ControlQueries.waves(of: id, on: connection),
+                rails: try GuardQueries.rails(of: id, on: connection).rails,
+                reading: try GuardQueries.reading(of: id, on: connection),
+                storefronts: try ControlQueries.haltedStorefronts(of: id, on: connection),
+                waitingWaves: try TroubleQueries.waitingWaves(of: id, now: now, on: connection),
+                parked: try HomeQueries.parked(of: id, limit: listMax, on: connection),
+                moved: try outlook.trouble.moved == 0
+                    ? [] : TroubleQueries.moved(of: id, limit: listMax, on: connection),
+                ended: try BatchPageQueries.ended(of: id, limit: listMax, on: connection),
+                exceptions: try BatchPageQueries.exceptions(of: id, on: connection),
+                funnel: empty, money: empty, accuracy: empty, countedAt: now)
+        }
+    }
+
+    /// Open rows by stage.
+    var open: [String: Int64] {
+        states.reduce(into: [:]) { open, entry in
+            guard let state = ChangeState(rawValue: entry.key), !state.isFinal else { return }
+            open[state == .sending ? "queued" : entry.key, default: 0] += entry.value
+        }
+    }
+
+    var progress: Progress { Progress(rows: batch.rowCount, open: open) }
+}

@@ -1,0 +1,144 @@
+import Batches
+import Facts
+import Pricing
+import Reports
+
+// What stands still, and why, in words.
+
+extension BatchQueries.Batch {
+    /// Its state, in a word and by a colour.
+    func badge(isFinal: Bool) -> HTML {
+        let (kind, text) =
+            switch state {
+            case "awaiting_approval": ("warn", "awaits approval")
+            case "rejected": ("", "rejected")
+            case "aborted": ("", "aborted")
+            case _ where isFinal: ("good", "finished")
+            case _ where haltedBy != nil: ("alarm", "halted")
+            case _ where isPaused: ("warn", "paused")
+            case "approved": ("", "under way")
+            default: ("", spaced(state))
+            }
+        return "<span class=\"badge \(kind)\">\(text)</span>"
+    }
+
+    /// What stopped it; nil where nothing did.
+    var stopNotice: Notice? {
+        guard isPaused else { return nil }
+        let since: HTML = pausedAt.map { " since \(.time($0))" } ?? .none
+        let by: HTML = pausedBy.map { haltedBy == nil ? " by \($0)" : "" } ?? .none
+        let why: HTML = pausedReason.map { ": \($0)" } ?? .none
+        let answer: HTML =
+            probeAnswer.map { "; the latest call that asked was refused with \($0)" } ?? .none
+        let next: HTML = probeAt.map { "; the next call asks at \(.time($0))" } ?? .none
+        return Notice(
+            haltedBy == nil ? .warn : .alarm, haltedBy == nil ? "Paused:" : "Halted:",
+            "\(HTML.link(batchAddress(batchID), name))\(since)\(by)\(why)\(answer)\(next). "
+                + "\(HTML.command("repricer resume \(batchID)")) lets it go on.")
+    }
+}
+
+extension [HomeQueries.Parked] {
+    func notice(of batch: BatchQueries.Batch) -> Notice {
+        let rows = reduce(0) { $0 + $1.rows }
+        let reasons = prefix(3).map { HTML("\($0.reason) (\(counted($0.rows)))") }
+        let more: HTML = count > 3 ? ", and \(count - 3) other reasons" : .none
+        return Notice(
+            .warn, "Parked:",
+            "\(counted(rows, "row")) of \(HTML.link(batchAddress(batch.batchID), batch.name)) \(rows == 1 ? "waits" : "wait") after "
+                + "a refusal or without an answer, and \(rows == 1 ? "is" : "are") tried again: "
+                + "\(reasons.joined(by: ", "))\(more).")
+    }
+}
+
+extension ControlQueries.HaltedStorefront {
+    func notice(inBatch batches: [BatchQueries.Batch]) -> Notice {
+        let batch = batches.first { $0.name == batchName }
+        let name = batch.map { HTML.link(batchAddress($0.batchID), $0.name) } ?? HTML(batchName)
+        let answer: HTML =
+            probeAnswer.map { "; the latest row that asked was refused with \($0)" } ?? .none
+        let next: HTML = probeAt.map { "; the next row asks at \(.time($0))" } ?? .none
+        return Notice(
+            .alarm, "Halted:",
+            "storefront \(storefront) of \(name) since \(.time(at)): \(reason)\(answer)\(next).")
+    }
+}
+
+extension TroubleQueries.WaitingWave {
+    var notice: Notice {
+        // It names commands between backticks.
+        let parts = waitsFor.split(separator: "`", omittingEmptySubsequences: false)
+        let reason = parts.enumerated().map { index, part -> HTML in
+            index % 2 == 1 ? .command(String(part)) : HTML(String(part))
+        }
+        return Notice(
+            overdue > 0 ? .alarm : .warn, "Waiting:",
+            "wave \(number) (\(label)) of \(HTML.link(batchAddress(batchID), batchName)) waits for \(reason); \(counted(due, "row")) "
+                + "must be sent within a day, \(counted(overdue)) of them overdue, the first by \(.time(firstSendBy))."
+        )
+    }
+}
+
+extension ServiceControlQueries.Everything {
+    /// What stands still as a whole; none in ordinary times.
+    var notices: [Notice] {
+        var notices: [Notice] = []
+        if isPaused {
+            let since: HTML = pausedAt.map { " since \(.time($0))" } ?? .none
+            notices.append(
+                Notice(
+                    .alarm, "Everything is paused",
+                    "\(since)\(pausedBy.map { " by \($0)" } ?? "")\(pausedReason.map { ": \($0)" } ?? ""). "
+                        + "\(HTML.command("repricer resume --all")) lets it go on."))
+        }
+        if let haltedAt {
+            notices.append(Self.halt("Everything is halted", haltedAt, haltedReason, haltedAnswer))
+        }
+        notices += haltedKinds.map {
+            Self.halt("\(Self.words($0.kind)) are halted", $0.at, $0.reason, $0.answer)
+        }
+        notices += throttledKinds.map { kind in
+            Notice(
+                .warn, "\(Self.words(kind.kind)) are slowed down",
+                " since \(.time(kind.since)): the App Store gives no answers, the latest was \(kind.answer). The next call "
+                    + "leaves at \(.time(kind.until)), or later, one at a time until one is answered."
+            )
+        }
+        if let unclaimedSince {
+            notices.append(
+                Notice(
+                    .alarm, "Blocked:",
+                    "changes are due since \(.time(unclaimedSince)) and none can be claimed: their rows are held by "
+                        + "\(unclaimedBy ?? "a session of this database user")."))
+        }
+        if let catchUpSince {
+            notices.append(
+                Notice(
+                    .warn, "Catching up:",
+                    "no call leaves until the notifications since \(.time(catchUpSince)) are read"
+                        + "\(catchUpBy.map { "; \($0) recovers" } ?? "")."))
+        }
+        return notices
+    }
+
+    private static func halt(
+        _ title: String, _ at: Int64, _ reason: String?, _ answer: String?
+    ) -> Notice {
+        let latest: HTML =
+            answer.map { "; the latest call that asked was refused with \($0)" } ?? .none
+        return Notice(
+            .alarm, title,
+            " since \(.time(at)): \(reason ?? "no reason was noted")\(latest). One call a minute asks again."
+        )
+    }
+
+    private static func words(_ kind: String) -> String {
+        switch StoreCall.Kind(rawValue: kind) {
+        case .priceChange: "Price changes"
+        case .cancel: "Cancellations"
+        case .renewalExtension: "Extensions"
+        case .massExtension: "Mass extensions"
+        case nil: kind
+        }
+    }
+}

@@ -1,0 +1,191 @@
+import Batches
+import Facts
+import Pricing
+import Reports
+
+extension Site {
+    func batchPage(_ text: String) async throws -> Page {
+        let now = clock.nowMilliseconds()
+        guard isUUID(text) else { throw PageFault.noBatch(text) }
+        let facts = try await batches.value(text.lowercased())
+        let everything = try await pool.read { try ServiceControlQueries.everything(on: $0) }
+        let page = BatchView(facts: facts, now: now)
+        let notices = (page.isOpen ? everything.notices : []) + page.notices
+        return Page(
+            title: facts.batch.name, lead: page.lead,
+            body: notices.html + page.glance + page.tables, asOf: facts.countedAt,
+            isLive: page.isOpen)
+    }
+}
+
+func isUUID(_ text: String) -> Bool {
+    let groups = text.split(separator: "-", omittingEmptySubsequences: false)
+    return groups.map(\.utf8.count) == [8, 4, 4, 4, 12]
+        && groups.allSatisfy { group in
+            group.utf8.allSatisfy {
+                (0x30...0x39).contains($0) || (0x41...0x46).contains($0 & 0xDF)
+            }
+        }
+}
+
+/// The page of one batch: the story first, then the tables.
+struct BatchView {
+    let facts: BatchFacts
+    let now: Int64
+
+    var batch: BatchQueries.Batch { facts.batch }
+    var isOpen: Bool {
+        ["awaiting_approval", "approved"].contains(batch.state) && !facts.progress.isFinal
+    }
+
+    var lead: HTML {
+        var parts: [HTML] = [
+            batch.badge(isFinal: facts.progress.isFinal),
+            "price changes of \(counted(batch.rowCount, "row")), submitted by \(batch.submittedBy) on \(.time(batch.submittedAt))",
+        ]
+        if let by = batch.decidedBy, let at = batch.decidedAt {
+            parts.append(
+                "\(batch.state == "rejected" ? "rejected" : "approved") by \(by) on \(.time(at))")
+        }
+        if let undone = batch.undoesBatchID {
+            parts.append("takes back \(HTML.link(batchAddress(undone), "another batch"))")
+        }
+        let approval: HTML =
+            "<a href=\"\(batchAddress(batch.batchID))/approval\">what was submitted</a>"
+        return "<p class=\"lead\">\((parts + [approval]).joined(by: " · "))</p>\n"
+    }
+
+    var notices: [Notice] {
+        var notices: [Notice] = []
+        if batch.state == "awaiting_approval" {
+            notices.append(
+                Notice(
+                    .warn, "To approve:",
+                    "a second person has to. <a href=\"\(batchAddress(batch.batchID))/approval\">What was submitted, and the "
+                        + "command to type</a>."))
+        }
+        if isOpen, let stop = batch.stopNotice { notices.append(stop) }
+        notices += facts.storefronts.map { $0.notice(inBatch: [batch]) }
+        notices += facts.waitingWaves.map(\.notice)
+        if !facts.parked.isEmpty { notices.append(facts.parked.notice(of: batch)) }
+        let trouble = facts.outlook.trouble
+        if trouble.overdue > 0, batch.state == "approved" {
+            notices.append(
+                Notice(
+                    .alarm, "Overdue:",
+                    "\(counted(trouble.overdue, "row")) not sent, and the renewal that was planned can't be made any more."
+                ))
+        }
+        if trouble.drifted > 0 {
+            notices.append(
+                Notice(
+                    .calm, "Drifted:",
+                    "\(counted(trouble.drifted, "row")) ended unsent, since the facts had changed after the submission; plan them again."
+                ))
+        }
+        return notices
+    }
+
+    // MARK: At a glance
+
+    var glance: HTML {
+        let progress = facts.progress
+        let shares = [
+            ("Delivered", progress.delivered, "the App Store has answered, or no call is needed"),
+            ("Answered", progress.answered, "agreed, informed, or ended"),
+            ("Final", progress.final, "nothing more is expected"),
+        ].map { name, part, meaning in
+            card(
+                name, HTML(share(part, of: progress.rows)),
+                "\(progressBar(part, of: progress.rows))\(counted(part)) of \(counted(progress.rows)); \(meaning)"
+            )
+        }
+        return cards(shares + [effectCard, nextCard]) + charts
+    }
+
+    private var effectCard: HTML {
+        let lines = currencies.filter { $0.uplift != 0 || $0.lost != 0 }.map { line -> HTML in
+            "<span class=\"\(line.net < 0 ? "loss" : "gain")\">\(difference(line.net, line.currency))</span>"
+        }
+        return card(
+            "Effect a month",
+            lines.isEmpty ? "–" : lines.prefix(3).map { $0 }.joined(by: "<br>"),
+            lines.isEmpty
+                ? "nothing was charged at a new price yet"
+                : lines.count > 3
+                    ? "and \(lines.count - 3) currencies more; tax included" : "tax included")
+    }
+
+    private var nextCard: HTML {
+        if let sendBy = facts.outlook.nextSendBy {
+            return card("Next call by", .time(sendBy), "the first queued row must have left")
+        }
+        guard isOpen, let last = facts.outlook.lastDueEffectiveAt else {
+            return card(
+                "Refused in the file", HTML(counted(batch.rejectedRowCount)),
+                "rows that were never stored as changes")
+        }
+        return card("Ends", .time(last), "the last open change is due to take effect")
+    }
+
+    private var charts: HTML {
+        let funnel = section("From the batch to the charge", facts.funnel.chart)
+        let curve = section("When new prices take effect", curve.html)
+        guard !funnel.isEmpty, !curve.isEmpty else { return funnel + curve }
+        return "<div class=\"two\">\n\(funnel)\(curve)</div>\n"
+    }
+
+    private var curve: Curve {
+        var sums = (forecast: Int64(0), effective: Int64(0))
+        let forecast = facts.days.filter { $0.forecast > 0 }.map { day in
+            sums.forecast += day.forecast
+            return (day: day.day, value: sums.forecast)
+        }
+        let effective = facts.days.filter { $0.effective > 0 }.map { day in
+            sums.effective += day.effective
+            return (day: day.day, value: sums.effective)
+        }
+        // What is due goes on where the facts end.
+        var sum = sums.effective
+        var due = effective.last.map { [$0] } ?? []
+        for day in facts.days where day.due > 0 {
+            sum += day.due
+            due.append((day: max(day.day, effective.last?.day ?? day.day), value: sum))
+        }
+        return Curve(
+            "Changes in effect, summed up day by day", unit: "price changes",
+            [
+                .init("As approved", .forecast, forecast), .init("In effect", .fact, effective),
+                .init(
+                    "Due, if all agree", .due, due.count > (effective.isEmpty ? 0 : 1) ? due : []),
+            ], now: Instant(milliseconds: now))
+    }
+
+    // MARK: Money
+
+    struct CurrencyLine {
+        var currency: String
+        var changes: Int64
+        var renewals: Int64
+        var before: Int64
+        var charged: Int64
+        var uplift: Int64
+        var lost: Int64
+        var net: Int64 { uplift.addedClamped(lost.negatedClamped) }
+    }
+
+    /// The money of each currency: its storefronts and periods added up.
+    var currencies: [CurrencyLine] {
+        let groups = Dictionary(grouping: facts.money.rows) {
+            facts.money.cell($0, "currency") ?? ""
+        }
+        return groups.keys.sorted().map { currency in
+            let rows = groups[currency] ?? []
+            let sum = { facts.money.sum($0, of: rows) }
+            return CurrencyLine(
+                currency: currency, changes: sum("changes"), renewals: sum("charged_renewals"),
+                before: sum("old_total_milliunits"), charged: sum("new_total_milliunits"),
+                uplift: sum("uplift_per_month_milliunits"), lost: sum("lost_per_month_milliunits"))
+        }
+    }
+}

@@ -1,0 +1,84 @@
+import Facts
+import Postgres
+import Pricing
+
+/// What the page of one batch counts beside the reports.
+enum BatchPageQueries {
+    /// Changes that take effect on one day, UTC.
+    struct Day: Sendable, Equatable {
+        var day: CivilDate
+        /// As it was approved.
+        var forecast: Int64
+        var effective: Int64
+        /// Open: due on that day as things stand.
+        var due: Int64
+    }
+
+    static func days(
+        of batchID: String, on connection: isolated PostgresConnection
+    ) throws -> [Day] {
+        try connection.query(
+            """
+            -- name: batchPageDays
+            SELECT to_char(d.at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
+                count(*) FILTER (WHERE d.kind = 'forecast') AS forecast,
+                count(*) FILTER (WHERE d.kind = 'effective') AS effective,
+                count(*) FILTER (WHERE d.kind = 'due') AS due
+            FROM repricer.price_changes c
+            CROSS JOIN LATERAL (VALUES ('forecast', c.forecast_effective_at),
+                (CASE WHEN c.state = 'effective' THEN 'effective' WHEN c.stage IN \(fragment: HomeQueries.openStages)
+                    THEN 'due' END, coalesce(c.effective_at, c.due_effective_at))) AS d (kind, at)
+            WHERE c.batch_id = \(uuid: batchID) AND NOT c.is_held_out AND d.kind IS NOT NULL
+            GROUP BY 1 ORDER BY 1
+            """
+        ).compactMap { row in
+            guard let day = CivilDate(try row.text("day")) else { return nil }
+            return Day(
+                day: day, forecast: try row.int64("forecast"),
+                effective: try row.int64("effective"), due: try row.int64("due"))
+        }
+    }
+
+    struct Exception: Sendable, Equatable {
+        var name: String
+        var charges: Int64
+    }
+
+    /// Charges that are not as they should be, by what is wrong, as far as they are summed up.
+    static func exceptions(
+        of batchID: String, on connection: isolated PostgresConnection
+    ) throws -> [Exception] {
+        try connection.query(
+            """
+            -- name: batchPageExceptions
+            SELECT exception, count(*) AS charges FROM repricer.kept_exceptions
+            WHERE batch_id = \(uuid: batchID) GROUP BY exception ORDER BY charges DESC, exception
+            """
+        ).map { Exception(name: try $0.text("exception"), charges: try $0.int64("charges")) }
+    }
+
+    struct Ended: Sendable, Equatable {
+        var state: String
+        var reason: String
+        var rows: Int64
+    }
+
+    /// Why changes ended otherwise than in effect, the most frequent reasons first.
+    static func ended(
+        of batchID: String, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [Ended] {
+        try connection.query(
+            """
+            -- name: batchPageEnded
+            SELECT stage, coalesce(reason, '') AS reason, count(*) AS rows FROM repricer.price_changes
+            WHERE batch_id = \(uuid: batchID) AND stage IN ('declined', 'cancelled', 'lapsed', 'invalidated', 'rejected',
+                'ineligible', 'missed', 'aborted')
+            GROUP BY 1, 2 ORDER BY rows DESC, 1, 2 LIMIT \(limit)
+            """
+        ).map {
+            Ended(
+                state: try $0.text("stage"), reason: try $0.text("reason"),
+                rows: try $0.int64("rows"))
+        }
+    }
+}

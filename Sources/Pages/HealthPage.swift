@@ -1,0 +1,198 @@
+import Batches
+import Facts
+import Reconciliation
+import Reports
+
+extension Site {
+    func healthPage() async throws -> Page {
+        let now = clock.nowMilliseconds()
+        let margin = about.silentAfter
+        let schema = try await pool.withConnection { try await schemaVersion($0) }
+        let health = try await pool.withTransaction(.repeatableRead) { connection in
+            HealthView(
+                everything: try ServiceControlQueries.everything(on: connection),
+                batches: try BatchQueries.all(on: connection),
+                storefronts: try ControlQueries.haltedStorefronts(of: nil, on: connection),
+                staleness: try StalenessQueries.read(now: now, margin: margin, on: connection),
+                queues: try HealthQueries.queues(on: connection),
+                calls: try HealthQueries.openCalls(on: connection),
+                rates: try HealthQueries.rates(now: now, on: connection),
+                work: try HealthQueries.work(on: connection),
+                server: try HealthQueries.serverVersion(on: connection), schema: schema,
+                about: about, now: now)
+        }
+        return Page(
+            title: "Health of the service", lead: health.lead, body: health.body, asOf: now,
+            isLive: true)
+    }
+}
+
+private struct HealthView {
+    let everything: ServiceControlQueries.Everything
+    let batches: [BatchQueries.Batch]
+    let storefronts: [ControlQueries.HaltedStorefront]
+    let staleness: StalenessQueries.Staleness
+    let queues: HealthQueries.Queues
+    let calls: [HealthQueries.OpenCalls]
+    let rates: [HealthQueries.Rate]
+    let work: [HealthQueries.Work]
+    let server: String
+    let schema: Int
+    let about: Site.About
+    let now: Int64
+
+    private var notices: [Notice] {
+        var notices =
+            everything.notices
+            + batches.filter { $0.state == "approved" && $0.haltedBy != nil }
+            .compactMap(\.stopNotice) + storefronts.map { $0.notice(inBatch: batches) }
+        if schema != expectedSchemaVersion {
+            notices.append(
+                Notice(
+                    .alarm, "Schema:",
+                    "the database has version \(schema), this program needs \(expectedSchemaVersion). "
+                        + "\(HTML.command("repricer migrate")) as the owner, or the release that migrated it."
+                ))
+        }
+        if queues.quarantined > 0 {
+            notices.append(
+                Notice(
+                    .alarm, "Quarantine:",
+                    "\(counted(queues.quarantined, "notification")) could not be folded and wait for a person. "
+                        + "\(HTML.command("repricer status")) names them, \(HTML.command("repricer reprocess")) tries again."
+                ))
+        }
+        if staleness.silentChanges > 0 {
+            notices.append(
+                Notice(
+                    .warn, "Silence:",
+                    "of \(counted(staleness.silentChanges, "change")) nothing was heard when it was due; the status is asked for."
+                ))
+        }
+        return notices
+    }
+
+    var lead: HTML {
+        let alarms = Int64(notices.count { $0.kind == .alarm })
+        let text =
+            alarms == 0
+            ? "Nothing stands still."
+            : "\(counted(alarms, "thing")) \(alarms == 1 ? "needs" : "need") somebody."
+        return "<p class=\"lead\">\(text)</p>\n"
+    }
+
+    var body: HTML {
+        notices.html + glance + section("Calls to the App Store", callTables)
+            + section("Lags and queues", lags) + section("Work of one replica at a time", workTable)
+            + section("Versions", versions)
+    }
+
+    private var glance: HTML {
+        cards([
+            card(
+                "Newest notification", age(staleness.newestNotificationAt),
+                .time(staleness.newestNotificationAt, none: "none was received")),
+            card(
+                "Waiting to be folded", HTML(counted(queues.waiting)),
+                staleness.oldestUnfoldedAt.map { "the oldest since \(.time($0))" } ?? "none waits"),
+            card(
+                "Calls without an end", HTML(counted(calls.reduce(0) { $0 + $1.calls })),
+                calls.map(\.oldestAt).min().map { "the oldest since \(.time($0))" } ?? "none is out"
+            ),
+            card(
+                "Silent changes", HTML(counted(staleness.silentChanges)),
+                "nothing was heard when it was due"),
+            card(
+                "History read", age(staleness.historyReadThrough),
+                .time(staleness.historyReadThrough, none: "it was never read")),
+        ])
+    }
+
+    /// How long ago, in the largest unit.
+    private func age(_ at: Int64?) -> HTML {
+        guard let at else { return "–" }
+        let seconds = max(0, now - at) / 1000
+        let text =
+            switch seconds {
+            case ..<120: counted(seconds, "second")
+            case ..<7200: counted(seconds / 60, "minute")
+            case ..<172_800: counted(seconds / 3600, "hour")
+            default: counted(seconds / 86_400, "day")
+            }
+        return HTML("\(text) ago")
+    }
+
+    private var callTables: HTML {
+        let rateRows = rates.map { rate in
+            [
+                HTML(spaced(rate.endpoint)), HTML(rate.lastSecond.map { counted($0) } ?? "–"),
+                rate.blockedUntil.map { $0 > now ? "until \(.time($0))" : "no" } ?? "no",
+            ]
+        }
+        let open = calls.map { call in
+            [
+                HTML(spaced(call.kind)), HTML(spaced(call.state)), HTML(counted(call.calls)),
+                .time(call.oldestAt),
+            ]
+        }
+        let allowed: HTML =
+            about.callsPerThousandSeconds.map {
+                "<p class=\"note\">Price changes may be called \(counted(Int64($0) / 1000)) times a second, all replicas together.</p>\n"
+            } ?? .none
+        guard !rateRows.isEmpty || !open.isEmpty else { return "<p>No call was made yet.</p>\n" }
+        return HTMLTable(
+            "Rates, over all replicas",
+            [
+                .text("Endpoint"), .number("Calls in the last second"),
+                .text("Silence asked for by the App Store"),
+            ], rateRows
+        ).html + allowed
+            + HTMLTable(
+                "Calls without an end",
+                [.text("Kind"), .text("State"), .number("Calls"), .text("Oldest")], open
+            ).html
+    }
+
+    private var lags: HTML {
+        definitions([
+            ("Notifications waiting", HTML(counted(queues.waiting))),
+            ("Notifications in quarantine", HTML(counted(queues.quarantined))),
+            (
+                "Notifications not understood",
+                queues.notUnderstood == 0
+                    ? "0"
+                    : "\(counted(queues.notUnderstood)): <a href=\"/reports/unknown_part\">what is unknown</a>"
+            ), ("Status checks waiting", HTML(counted(staleness.openChecks))),
+            (
+                "Webhooks pending",
+                queues.webhooksSince.map {
+                    "\(counted(queues.webhooksPending)), since \(.time($0))"
+                }
+                    ?? HTML(counted(queues.webhooksPending))
+            ),
+            (
+                "Subscriptions not summed up yet",
+                HTML(queues.unsummed >= 100_000 ? "more than 100,000" : counted(queues.unsummed))
+            ),
+        ])
+            + "<p class=\"note\">Each figure is over all replicas. <code>/metrics</code> has those of this process."
+            + "\(about.isRehearsal ? " In a rehearsal webhooks and some work are dated in real time." : "")</p>\n"
+    }
+
+    private var workTable: HTMLTable {
+        HTMLTable(
+            "Work of one replica at a time",
+            [.text("Work"), .text("Last done"), .text("Next")],
+            work.map { [HTML(spaced($0.name)), .time($0.lastRunAt), .time($0.nextRunAt)] })
+    }
+
+    private var versions: HTML {
+        definitions([
+            ("repricer", HTML(about.version)),
+            ("Schema of the database", "\(schema), this program needs \(expectedSchemaVersion)"),
+            ("PostgreSQL", HTML(server)), ("Environment", HTML(about.environment)),
+            ("App", HTML(about.bundleID)),
+            ("Clock", about.isRehearsal ? "virtual, of a rehearsal" : "of this machine"),
+        ])
+    }
+}

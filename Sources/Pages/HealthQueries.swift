@@ -1,0 +1,109 @@
+import Facts
+import Postgres
+
+/// What the page of health reads beside the metrics: what all replicas share.
+enum HealthQueries {
+    struct Queues: Sendable, Equatable {
+        /// Notifications that are not folded, and those that cannot be.
+        var waiting: Int64
+        var quarantined: Int64
+        var notUnderstood: Int64
+        var webhooksPending: Int64
+        var webhooksSince: Int64?
+        var unsummed: Int64
+    }
+
+    static func queues(on connection: isolated PostgresConnection) throws -> Queues {
+        let row = try connection.query(
+            """
+            -- name: healthQueues
+            SELECT (SELECT count(*) FROM repricer.inbox WHERE error IS NULL) AS waiting,
+                (SELECT count(*) FROM repricer.inbox WHERE error IS NOT NULL) AS quarantined,
+                (SELECT count(*) FROM repricer.notifications WHERE NOT understood) AS not_understood,
+                w.pending, w.since, (SELECT count(*) FROM (SELECT FROM repricer.stale_figures LIMIT 100000) s) AS unsummed
+            FROM (SELECT count(*) AS pending, min(due_since) AS since FROM repricer.webhook_deliveries
+                WHERE state = 'pending') w
+            """
+        ).one()
+        return Queues(
+            waiting: try row.int64("waiting"), quarantined: try row.int64("quarantined"),
+            notUnderstood: try row.int64("not_understood"),
+            webhooksPending: try row.int64("pending"),
+            webhooksSince: try row.millisecondsOrNil("since"),
+            unsummed: try row.int64("unsummed"))
+    }
+
+    struct OpenCalls: Sendable, Equatable {
+        var kind: String
+        var state: String
+        var calls: Int64
+        var oldestAt: Int64
+    }
+
+    /// Calls without an end, by kind and state.
+    static func openCalls(on connection: isolated PostgresConnection) throws -> [OpenCalls] {
+        try connection.query(
+            """
+            -- name: healthOpenCalls
+            SELECT kind, state, count(*) AS calls, min(prepared_at) AS oldest_at FROM repricer.store_calls
+            WHERE settled_at IS NULL GROUP BY kind, state ORDER BY kind, state
+            """
+        ).map { row in
+            OpenCalls(
+                kind: try row.text("kind"), state: try row.text("state"),
+                calls: try row.int64("calls"), oldestAt: try row.milliseconds("oldest_at"))
+        }
+    }
+
+    struct Rate: Sendable, Equatable {
+        var endpoint: String
+        /// Calls of the second before now; nil where the slots are not remembered.
+        var lastSecond: Int64?
+        var blockedUntil: Int64?
+    }
+
+    static func rates(now: Int64, on connection: isolated PostgresConnection) throws -> [Rate] {
+        try connection.query(
+            """
+            -- name: healthRates
+            SELECT endpoint, blocked_until, CASE WHEN taken_micros <> '{}' THEN (
+                SELECT count(*) FROM unnest(taken_micros) t
+                WHERE t <= \(now)::bigint * 1000 AND t > (\(now)::bigint - 1000) * 1000) END AS last_second
+            FROM repricer.rate_limits ORDER BY endpoint
+            """
+        ).map { row in
+            Rate(
+                endpoint: try row.text("endpoint"), lastSecond: try row.int64OrNil("last_second"),
+                blockedUntil: try row.millisecondsOrNil("blocked_until"))
+        }
+    }
+
+    struct Work: Sendable, Equatable {
+        var name: String
+        var lastRunAt: Int64?
+        var nextRunAt: Int64?
+    }
+
+    /// What one replica at a time does.
+    static func work(on connection: isolated PostgresConnection) throws -> [Work] {
+        try connection.query(
+            """
+            -- name: healthWork
+            SELECT name, last_run_at, next_run_at FROM repricer.service_leases ORDER BY name
+            """
+        ).map { row in
+            Work(
+                name: try row.text("name"), lastRunAt: try row.millisecondsOrNil("last_run_at"),
+                nextRunAt: try row.millisecondsOrNil("next_run_at"))
+        }
+    }
+
+    static func serverVersion(on connection: isolated PostgresConnection) throws -> String {
+        try connection.query(
+            """
+            -- name: healthServerVersion
+            SELECT current_setting('server_version') AS version
+            """
+        ).one().text("version")
+    }
+}

@@ -1,0 +1,87 @@
+import Batches
+import Facts
+import Pricing
+import Reports
+
+/// What home counts, of all batches at one instant.
+struct HomeFigures: Sendable {
+    /// Open rows by batch and stage.
+    var open: [String: [String: Int64]] = [:]
+    var consents: [String: HomeQueries.Consent] = [:]
+    var effects: [String: [HomeQueries.Effect]] = [:]
+    var unsummed: Int64 = 0
+    var parked: [HomeQueries.Parked] = []
+    var deadlines: [HomeQueries.Deadline] = []
+    var discrepancies: [String: Int64] = [:]
+    var waitingWaves: [TroubleQueries.WaitingWave] = []
+    /// What the effects of a batch come to in the reporting currency, where each has a rate.
+    var totals: [String: Int64] = [:]
+    /// UTC milliseconds.
+    var countedAt: Int64 = 0
+    var readAt = ContinuousClock.now
+
+    static let reportingCurrency = "USD"
+
+    static let unsummedMax = 100_000
+    private static let parkedMax = 200
+    private static let week: Int64 = 7 * 86_400_000
+
+    static func read(_ pool: DatabasePool, now: Int64) async throws -> HomeFigures {
+        let at = Instant(milliseconds: now)
+        return try await pool.withTransaction(.repeatableRead) { connection in
+            let rules = try RuleQueries.load(.from, at, knownAt: nil, on: connection)
+            var figures = HomeFigures(
+                open: try HomeQueries.openRows(on: connection),
+                consents: try HomeQueries.consents(on: connection),
+                effects: try HomeQueries.effects(on: connection),
+                unsummed: try HomeQueries.unsummed(limit: unsummedMax, on: connection),
+                parked: try HomeQueries.parked(of: nil, limit: parkedMax, on: connection),
+                deadlines: try HomeQueries.deadlines(now: now, until: now + week, on: connection),
+                discrepancies: try HomeQueries.discrepancies(on: connection),
+                waitingWaves: try TroubleQueries.waitingWaves(of: nil, now: now, on: connection),
+                countedAt: now)
+            figures.addTotals(by: rules.inForce(at: at))
+            return figures
+        }
+    }
+
+    private mutating func addTotals(by rules: RulesInForce) {
+        guard let reporting = ReportingCurrency(Self.reportingCurrency, rules: rules) else {
+            return
+        }
+        totals = effects.compactMapValues { lines in
+            var sum = MoneySum.zero
+            for line in lines {
+                guard let part = reporting.converted(MoneySum(line.net), from: line.currency) else {
+                    return nil
+                }
+                sum += part
+            }
+            return sum.milliunits
+        }
+    }
+}
+
+/// How far a batch is, of its rows.
+struct Progress: Sendable, Equatable {
+    var rows: Int64
+    /// The App Store has answered, or no call is needed any more.
+    var delivered: Int64
+    /// The customer has agreed or was informed, or the change has ended.
+    var answered: Int64
+    var final: Int64
+
+    /// `open` are its open rows by stage: all others are final.
+    init(rows: Int64, open: [String: Int64]) {
+        let undelivered = ["awaiting_approval", "queued", "unknown"].map { open[$0, default: 0] }
+            .reduce(0, +)
+        let unanswered = ["scheduled", "pending_consent"].map { open[$0, default: 0] }
+            .reduce(undelivered, +)
+        self.rows = rows
+        delivered = max(0, rows - undelivered)
+        answered = max(0, rows - unanswered)
+        final = max(0, rows - open.values.reduce(0, +))
+    }
+
+    var isFinal: Bool { final >= rows }
+}

@@ -1,0 +1,262 @@
+import Batches
+import Facts
+import Pricing
+import Reports
+
+extension Site {
+    /// More would be no page any more; the report has them all.
+    private static let batchesMax = 500
+
+    func homePage() async throws -> Page {
+        let now = clock.nowMilliseconds()
+        let figures = try await home.value("")
+        let (batches, everything, storefronts) = try await pool.read { connection in
+            (
+                try BatchQueries.all(on: connection),
+                try ServiceControlQueries.everything(on: connection),
+                try ControlQueries.haltedStorefronts(of: nil, on: connection)
+            )
+        }
+        let newest = Array(batches.reversed())
+        let home = Home(
+            batches: newest, figures: figures, everything: everything, storefronts: storefronts,
+            now: now)
+        let shown = newest.prefix(Self.batchesMax)
+        let rest = newest.count - shown.count
+        var body = home.notices.html + home.deadlineSection
+        body +=
+            newest.isEmpty
+            ? section(
+                "Batches",
+                """
+                <p>No batch was submitted yet. <code>repricer plan FILE</code> forecasts one, and
+                <code>repricer submit FILE --name NAME</code> stores it.</p>
+
+                """)
+            : section("Batches", home.table(Array(shown)), after: home.notes(hidden: rest))
+        return Page(
+            title: "Price-change batches", lead: home.lead, body: body, asOf: now,
+            isLive: home.isLive)
+    }
+}
+
+/// The batches, and what needs somebody.
+private struct Home {
+    let batches: [BatchQueries.Batch]
+    let figures: HomeFigures
+    let everything: ServiceControlQueries.Everything
+    let storefronts: [ControlQueries.HaltedStorefront]
+    let now: Int64
+
+    private func progress(_ batch: BatchQueries.Batch) -> Progress {
+        Progress(rows: batch.rowCount, open: figures.open[batch.batchID] ?? [:])
+    }
+
+    private func isUnderWay(_ batch: BatchQueries.Batch) -> Bool {
+        batch.state == "approved" && !progress(batch).isFinal
+    }
+
+    /// Whether a later look may show something else.
+    var isLive: Bool {
+        batches.contains { $0.state == "awaiting_approval" || isUnderWay($0) }
+            || isOld || figures.unsummed > 0
+    }
+
+    /// In real time: a rehearsal's clock hurries.
+    private var isOld: Bool { .now - figures.readAt > .seconds(60) }
+
+    var lead: HTML {
+        let underWay = Int64(batches.count { isUnderWay($0) })
+        let waiting = Int64(batches.count { $0.state == "awaiting_approval" })
+        let total = counted(Int64(batches.count), "batch", plural: "batches")
+        return
+            "<p class=\"lead\">\(total): \(counted(underWay)) under way, \(counted(waiting)) awaiting approval.</p>\n"
+    }
+
+    // MARK: What needs somebody
+
+    var notices: [Notice] {
+        everything.notices + batches.flatMap(notices)
+            + storefronts.map { $0.notice(inBatch: batches) }
+            + figures.waitingWaves.map(\.notice)
+    }
+
+    private func notices(_ batch: BatchQueries.Batch) -> [Notice] {
+        var notices: [Notice] = []
+        if batch.state == "awaiting_approval" { notices.append(approval(batch)) }
+        if batch.state == "approved", !progress(batch).isFinal, let stop = batch.stopNotice {
+            notices.append(stop)
+        }
+        let parked = figures.parked.filter { $0.batchID == batch.batchID }
+        if !parked.isEmpty { notices.append(parked.notice(of: batch)) }
+        let overdue = overdue(batch)
+        if overdue > 0, batch.state == "approved" {
+            notices.append(
+                Notice(
+                    .alarm, "Overdue:",
+                    "\(counted(overdue, "row")) of \(link(batch)) \(overdue == 1 ? "is" : "are") not sent, and the renewal "
+                        + "that was planned can't be made any more."))
+        }
+        if let left = figures.discrepancies[batch.batchID], left > 0 {
+            notices.append(
+                Notice(
+                    .warn, "Dependents:",
+                    "\(counted(left, "cancellation")) of \(link(batch)) could not be proved and "
+                        + "\(left == 1 ? "is" : "are") left to a person: "
+                        + "<a href=\"/reports/dependent_cancellation?batch=\(batch.batchID)\">which ones</a>."
+                ))
+        }
+        return notices
+    }
+
+    private func approval(_ batch: BatchQueries.Batch) -> Notice {
+        let due = figures.deadlines.first { $0.batchID == batch.batchID && $0.kind == .call }
+        let first: HTML = due.map { ", its first call must leave by \(.time($0.firstAt))" } ?? .none
+        return Notice(
+            .warn, "To approve:",
+            "<a href=\"\(batchAddress(batch.batchID))/approval\">\(batch.name)</a>, "
+                + "\(counted(batch.rowCount, "row")), submitted by \(batch.submittedBy)\(first).")
+    }
+
+    private func link(_ batch: BatchQueries.Batch) -> HTML {
+        .link(batchAddress(batch.batchID), batch.name)
+    }
+
+    var deadlineSection: HTML {
+        let names = Dictionary(
+            batches.map { ($0.batchID, $0) }, uniquingKeysWith: { first, _ in first })
+        let rows = figures.deadlines.map { due -> [HTML] in
+            [
+                .time(due.firstAt), names[due.batchID].map(link) ?? HTML(due.batchID),
+                HTML(due.kind.words), HTML(counted(due.rows)),
+            ]
+        }
+        return section(
+            "Deadlines this week",
+            HTMLTable(
+                "Deadlines this week",
+                [.text("First"), .text("Batch"), .text("What is due"), .number("Rows")], rows,
+                isStacked: true))
+    }
+
+    // MARK: The table
+
+    func table(_ shown: [BatchQueries.Batch]) -> HTMLTable {
+        HTMLTable(
+            "Batches, the newest first",
+            [
+                .text("Batch"), .text("State"), .text("Submitted"), .number("Rows"),
+                .text("Delivered"), .text("Answered"), .text("Final"),
+                .number("Agreed or informed"), .number("Declined"), .number("No answer yet"),
+                .number("Effect a month"),
+            ], shown.map(row), isStacked: true)
+    }
+
+    private func row(_ batch: BatchQueries.Batch) -> [HTML] {
+        let progress = progress(batch)
+        let isDead = batch.state == "rejected" || batch.state == "aborted"
+        let bars =
+            isDead && progress.isFinal
+            ? [HTML.none, .none, .none]
+            : [progress.delivered, progress.answered, progress.final].map {
+                Reports.progress($0, of: progress.rows)
+            }
+        let ended = figures.consents[batch.batchID] ?? .init()
+        let open = figures.open[batch.batchID] ?? [:]
+        let consent = [
+            ended.agreed + ended.informed + open["accepted", default: 0], ended.declined,
+            open["pending_consent", default: 0],
+        ].map { HTML(isDead && $0 == 0 ? "" : counted($0)) }
+        return [
+            link(batch), "\(batch.badge(isFinal: progress.isFinal))\(troubles(batch))",
+            .day(batch.submittedAt),
+            HTML(counted(batch.rowCount)),
+        ] + bars + consent + [effect(batch)]
+    }
+
+    /// What of it needs somebody, in a word each.
+    private func troubles(_ batch: BatchQueries.Batch) -> HTML {
+        let parked = figures.parked.filter { $0.batchID == batch.batchID }
+            .reduce(0) { $0 + $1.rows }
+        let overdue = batch.state == "approved" ? overdue(batch) : 0
+        let waves = Int64(figures.waitingWaves.count { $0.batchID == batch.batchID })
+        return [
+            (overdue, "alarm", "overdue"), (parked, "warn", "parked"),
+            (waves, "warn", waves == 1 ? "wave waits" : "waves wait"),
+            (figures.discrepancies[batch.batchID] ?? 0, "warn", "dependents to check"),
+        ].filter { $0.0 > 0 }.map {
+            " <span class=\"badge \($0.1)\">\(counted($0.0)) \($0.2)</span>" as HTML
+        }.joined(by: "")
+    }
+
+    private func overdue(_ batch: BatchQueries.Batch) -> Int64 {
+        figures.deadlines.first { $0.batchID == batch.batchID && $0.kind == .call }?.overdue ?? 0
+    }
+
+    /// In one currency where rates are known, else in those that there are.
+    private func effect(_ batch: BatchQueries.Batch) -> HTML {
+        let lines = figures.effects[batch.batchID] ?? []
+        if lines.count > 1, let total = figures.totals[batch.batchID] {
+            let text = difference(total, HomeFigures.reportingCurrency)
+            return """
+                <span class="\(total < 0 ? "loss" : "gain")">\(text)</span>\
+                <span class="sub">of \(lines.count) currencies</span>
+                """
+        }
+        let shown = lines.prefix(lines.count == 2 ? 2 : 1).map { effect -> HTML in
+            let kind = effect.net < 0 ? "loss" : "gain"
+            return "<span class=\"\(kind)\">\(difference(effect.net, effect.currency))</span>"
+        }.joined(by: "<br>")
+        guard lines.count > 2 else { return shown }
+        let rest = HTML.link(
+            batchAddress(batch.batchID), "and \(lines.count - 1) currencies more")
+        return "\(shown)<span class=\"sub\">\(rest)</span>"
+    }
+
+    private var rates: HTML {
+        figures.totals.isEmpty
+            ? .none
+            : "; several currencies are added up in \(HomeFigures.reportingCurrency) at the newest rates"
+    }
+
+    func notes(hidden: Int) -> HTML {
+        var notes: HTML = """
+            <p class="note">Delivered: the App Store has answered, or no call is needed any more. Answered: the customer has
+            agreed or was informed, or the change has ended. Effect a month: what renewals at the new price were charged more
+            than before, less what is gone with customers who declined or left, tax included\(rates).</p>
+
+            """
+        if figures.unsummed > 0 {
+            let many =
+                figures.unsummed >= HomeFigures.unsummedMax
+                ? "more than \(counted(Int64(HomeFigures.unsummedMax)))"
+                : counted(figures.unsummed)
+            notes += """
+                <p class="note">The newest facts of \(many) subscriptions are still being added to consent and effect.</p>
+
+                """
+        }
+        if isOld {
+            notes +=
+                "<p class=\"note\">Counted at \(.time(figures.countedAt)); a newer count is under way.</p>\n"
+        }
+        if hidden > 0 {
+            notes += """
+                <p class="note">\(counted(Int64(hidden))) older batches:
+                <a href="/reports/batch_summary">report of all batches</a>.</p>
+
+                """
+        }
+        return notes
+    }
+}
+
+extension HomeQueries.Deadline.Kind {
+    fileprivate var words: String {
+        switch self {
+        case .call: "calls must leave"
+        case .answer: "customers must have answered"
+        case .effect: "new prices take effect"
+        }
+    }
+}

@@ -1,0 +1,208 @@
+import Facts
+import Postgres
+import Reports
+
+/// What home shows of all batches. It reads what is kept, and of the changes those alone that are open.
+enum HomeQueries {
+    static let openStages: SQL =
+        "('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')"
+
+    /// Open rows by batch and stage. A call that is out counts as queued.
+    static func openRows(
+        on connection: isolated PostgresConnection
+    ) throws -> [String: [String: Int64]] {
+        let rows = try connection.query(
+            """
+            -- name: homeOpenRows
+            SELECT b.batch_id, c.stage, c.rows FROM repricer.batches b
+            CROSS JOIN LATERAL (
+                SELECT c.stage, count(*) AS rows FROM repricer.price_changes c
+                WHERE c.batch_id = b.batch_id AND c.stage IN \(fragment: openStages)
+                GROUP BY c.stage OFFSET 0) c
+            """)
+        var open: [String: [String: Int64]] = [:]
+        for row in rows {
+            open[try row.text("batch_id"), default: [:]][try row.text("stage")] =
+                try row.int64("rows")
+        }
+        return open
+    }
+
+    struct Consent: Sendable, Equatable {
+        var agreed: Int64 = 0
+        var informed: Int64 = 0
+        var declined: Int64 = 0
+    }
+
+    /// What customers said of changes that have ended.
+    static func consents(
+        on connection: isolated PostgresConnection
+    ) throws -> [String: Consent] {
+        let rows = try connection.query(
+            """
+            -- name: homeConsents
+            SELECT t.batch_id, sum(t.consented)::bigint AS agreed, sum(t.informed)::bigint AS informed,
+                sum(t.declined)::bigint AS declined
+            FROM repricer.figure_tallies t WHERE NOT t.is_undo GROUP BY t.batch_id
+            """)
+        var consents: [String: Consent] = [:]
+        for row in rows {
+            consents[try row.text("batch_id")] = Consent(
+                agreed: try row.int64("agreed"), informed: try row.int64("informed"),
+                declined: try row.int64("declined"))
+        }
+        return consents
+    }
+
+    struct Effect: Sendable, Equatable {
+        var currency: String
+        /// Milliunits a month: what the new prices brought, and what is gone with who left.
+        var uplift: Int64
+        var lost: Int64
+        var net: Int64 { uplift.addedClamped(lost.negatedClamped) }
+    }
+
+    /// By batch, in the order of currencies: where something was charged or lost.
+    static func effects(
+        on connection: isolated PostgresConnection
+    ) throws -> [String: [Effect]] {
+        let rows = try connection.query(
+            """
+            -- name: homeEffects
+            SELECT e.batch_id, e.currency, sum(e.uplift)::bigint AS uplift, sum(e.lost)::bigint AS lost
+            FROM (
+                SELECT t.batch_id, t.currency, round((t.new_per_period - t.old_per_period)::numeric
+                        * repricer.twelfths(t.period) / 12) AS uplift,
+                    round((t.declined_lost + t.cancelled_lost)::numeric * repricer.twelfths(t.period) / 12) AS lost
+                FROM repricer.figure_tallies t WHERE NOT t.is_undo
+                UNION ALL
+                -- A dependent that has a lost change of its own in the batch is counted with that one.
+                SELECT d.batch_id, c.currency, 0, round(d.price_milliunits::numeric
+                        * repricer.twelfths(coalesce(s.period, c.period)) / 12)
+                FROM repricer.dependent_cancellations d
+                JOIN repricer.price_changes c ON c.original_transaction_id = d.original_transaction_id
+                    AND c.change_id = d.change_id AND c.undoes_change_id IS NULL
+                LEFT JOIN repricer.subscriptions s ON s.original_transaction_id = d.target_transaction_id
+                WHERE d.state = 'confirmed' AND coalesce(d.currency, c.currency) = c.currency AND NOT EXISTS (
+                    SELECT FROM repricer.price_changes o
+                    WHERE o.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
+                        AND o.batch_id = d.batch_id AND o.state IN ('declined', 'cancelled')
+                        AND o.sku = CASE WHEN d.is_cross_subscription
+                            THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END)
+            ) e
+            GROUP BY e.batch_id, e.currency HAVING bool_or(e.uplift <> 0 OR e.lost <> 0) ORDER BY e.currency
+            """)
+        var effects: [String: [Effect]] = [:]
+        for row in rows {
+            effects[try row.text("batch_id"), default: []].append(
+                Effect(
+                    currency: try row.text("currency"), uplift: try row.int64("uplift"),
+                    lost: try row.int64("lost")))
+        }
+        return effects
+    }
+
+    /// Subscriptions whose newest facts are not summed up yet; at most `limit` are counted.
+    static func unsummed(
+        limit: Int, on connection: isolated PostgresConnection
+    ) throws -> Int64 {
+        try connection.query(
+            """
+            -- name: homeUnsummed
+            SELECT count(*) AS rows FROM (SELECT FROM repricer.stale_figures LIMIT \(limit)) s
+            """
+        ).one().int64("rows")
+    }
+
+    struct Parked: Sendable, Equatable {
+        var batchID: String
+        var reason: String
+        var rows: Int64
+        /// One of them.
+        var subscription: String
+    }
+
+    /// Rows that wait by themselves after a refusal, by batch and reason: of one batch, or of all.
+    static func parked(
+        of batchID: String?, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [Parked] {
+        try connection.query(
+            """
+            -- name: parkedRows
+            SELECT c.batch_id, c.parked_reason, count(*) AS rows, min(c.original_transaction_id) AS example
+            FROM repricer.price_changes c
+            WHERE c.parked_reason IS NOT NULL AND c.stage IN ('queued', 'unknown')
+                AND (\(uuid: batchID)::uuid IS NULL OR c.batch_id = \(uuid: batchID)::uuid)
+            GROUP BY c.batch_id, c.parked_reason ORDER BY rows DESC, c.batch_id, c.parked_reason LIMIT \(limit)
+            """
+        ).map { row in
+            Parked(
+                batchID: try row.text("batch_id"), reason: try row.text("parked_reason"),
+                rows: try row.int64("rows"), subscription: try row.text("example"))
+        }
+    }
+
+    struct Deadline: Sendable, Equatable {
+        enum Kind: String, Sendable {
+            case call, answer, effect
+        }
+
+        var batchID: String
+        var kind: Kind
+        var rows: Int64
+        /// UTC milliseconds.
+        var firstAt: Int64
+        var overdue: Int64
+    }
+
+    /// What is due until then, by batch: calls that must leave, customers who must have answered, new prices that take
+    /// effect.
+    static func deadlines(
+        now: Int64, until: Int64, on connection: isolated PostgresConnection
+    ) throws -> [Deadline] {
+        try connection.query(
+            """
+            -- name: homeDeadlines
+            SELECT b.batch_id, 'call' AS kind, c.rows, c.first_at, c.overdue
+            FROM repricer.batches b
+            CROSS JOIN LATERAL (
+                SELECT count(*) AS rows, min(c.send_by) AS first_at,
+                    count(*) FILTER (WHERE c.send_by < \(timestamp: now)::timestamptz) AS overdue
+                FROM repricer.price_changes c
+                WHERE c.batch_id = b.batch_id AND c.stage IN ('awaiting_approval', 'queued')
+                    AND c.send_by < \(timestamp: until)::timestamptz AND NOT c.is_held_out
+                OFFSET 0) c
+            WHERE b.state IN ('awaiting_approval', 'approved') AND c.rows > 0
+            UNION ALL
+            SELECT batch_id, kind, count(*), min(due_effective_at), 0
+            FROM repricer.price_changes, LATERAL (
+                SELECT CASE stage WHEN 'pending_consent' THEN 'answer' ELSE 'effect' END AS kind) k
+            WHERE stage IN ('scheduled', 'pending_consent', 'accepted') AND undoes_change_id IS NULL
+                AND due_effective_at >= \(timestamp: now)::timestamptz
+                AND due_effective_at < \(timestamp: until)::timestamptz
+            GROUP BY batch_id, kind
+            ORDER BY first_at, batch_id, kind
+            """
+        ).compactMap { row in
+            guard let kind = Deadline.Kind(rawValue: try row.text("kind")) else { return nil }
+            return Deadline(
+                batchID: try row.text("batch_id"), kind: kind, rows: try row.int64("rows"),
+                firstAt: try row.milliseconds("first_at"), overdue: try row.int64("overdue"))
+        }
+    }
+
+    /// Dependents whose cancellation could not be proved, by batch: they are left to a person.
+    static func discrepancies(
+        on connection: isolated PostgresConnection
+    ) throws -> [String: Int64] {
+        let rows = try connection.query(
+            """
+            -- name: homeDiscrepancies
+            SELECT batch_id, count(*) AS rows FROM repricer.dependent_cancellations
+            WHERE state = 'discrepancy' GROUP BY batch_id
+            """)
+        return Dictionary(
+            try rows.map { (try $0.text("batch_id"), try $0.int64("rows")) },
+            uniquingKeysWith: { first, _ in first })
+    }
+}

@@ -1,0 +1,261 @@
+import Batches
+import Facts
+import HTTP
+import Pricing
+import Reports
+
+/// What may be asked of a report by its address.
+struct Filter: Sendable, Equatable {
+    var batchID: String?
+    var asOf: Int64?
+    var asOfText: String?
+    var currency: String?
+    var storefront: String?
+    var reportingCurrency: String?
+    var isCSV = false
+
+    private static let names = [
+        "batch", "as_of", "currency", "storefront", "reporting_currency", "format", "refresh",
+    ]
+
+    /// Filters that are empty are none: a form sends them all.
+    init(_ query: [String: [String]], of name: ReportName, columns: [ReportColumn]) throws {
+        if let unknown = query.keys.filter({ !Self.names.contains($0) }).min() {
+            throw PageFault(
+                400, "There is no such filter",
+                "<code>\(String(unknown.prefix(40)))</code> is no filter of a report; the filters are "
+                    + "\(Self.names.dropLast().joined(separator: ", ")).")
+        }
+        let given = query.compactMapValues { $0.last.flatMap { $0.isEmpty ? nil : $0 } }
+        if let batch = given["batch"] {
+            guard isUUID(batch) else { throw PageFault.noBatch(batch) }
+            batchID = batch.lowercased()
+        }
+        if let text = given["as_of"] {
+            guard let instant = Self.instant(text) else {
+                throw PageFault(
+                    400, "This is no instant",
+                    "Write it as <code>2026-11-01T00:00:00Z</code>, or as a day: <code>2026-11-01</code>, which means its "
+                        + "beginning in UTC.")
+            }
+            asOf = instant.milliseconds
+            asOfText = text
+        }
+        currency = try Self.place("currency", "EUR", given, columns)
+        storefront = try Self.place("storefront", "DEU", given, columns)
+        if given["reporting_currency"] != nil {
+            guard name == .revenueBridgeTotal else {
+                throw PageFault(
+                    400, "This report has no reporting currency",
+                    "Only <a href=\"/reports/revenue_bridge_total\">\(ReportName.revenueBridgeTotal.title)</a> converts to one."
+                )
+            }
+            reportingCurrency = try Self.currency(query)
+        }
+        switch given["format"] {
+        case nil, "html"?: break
+        case "csv"?: isCSV = true
+        case .some(let other):
+            throw PageFault(
+                400, "There is no such format",
+                "<code>\(String(other.prefix(40)))</code> is not among the formats of a page: csv, html. "
+                    + "<code>repricer report \(name.rawValue) --format json</code> prints JSON.")
+        }
+    }
+
+    /// A currency that sums are converted to.
+    static func currency(_ query: [String: [String]]) throws -> String? {
+        guard
+            let code = query["reporting_currency"]?.last ?? query["currency"]?.last, !code.isEmpty
+        else { return nil }
+        guard isCode(code) else {
+            throw PageFault(
+                400, "This is no currency",
+                "Write the code of three capital letters, such as <code>EUR</code>.")
+        }
+        return code
+    }
+
+    private static func isCode(_ text: String) -> Bool {
+        text.utf8.count == 3 && text.utf8.allSatisfy { (0x41...0x5A).contains($0) }
+    }
+
+    private static func place(
+        _ name: String, _ example: String, _ given: [String: String], _ columns: [ReportColumn]
+    ) throws -> String? {
+        guard let code = given[name] else { return nil }
+        guard columns.contains(where: { $0.name == name }) else {
+            throw PageFault(
+                400, "This report has no \(name)",
+                "Its rows are about no single \(name): leave this filter out.")
+        }
+        guard isCode(code) else {
+            throw PageFault(
+                400, "This is no \(name)",
+                "Write the code of three capital letters, such as <code>\(example)</code>.")
+        }
+        return code
+    }
+
+    private static func instant(_ text: String) -> Instant? {
+        // Fields of forms leave seconds and zone out.
+        [text, text + "Z", text + ":00Z", text + "T00:00:00Z"].lazy.compactMap { Instant($0) }.first
+    }
+}
+
+extension Site {
+    /// More are no download from a page: the command writes them as they are read.
+    private static let csvRowsMax = 200_000
+
+    func reportsPage() async throws -> Page {
+        let described = try await reports.describe(ReportName.allCases)
+        let rows = described.map { report -> [HTML] in
+            let address = "/reports/\(report.name.rawValue)"
+            return [
+                .link(address, report.name.title), HTML(report.lead),
+                .link("\(address)?format=csv", "CSV"),
+            ]
+        }
+        return Page(
+            title: "Reports",
+            lead:
+                "<p class=\"lead\">Each is a view of schema <code>report</code>: SQL, the command and these pages say the "
+                + "same.</p>\n",
+            body: section(
+                "All reports",
+                HTMLTable(
+                    "Reports", [.text("Report"), .text("What it tells"), .text("All of it")], rows)),
+            asOf: clock.nowMilliseconds())
+    }
+
+    func reportPage(_ typed: String, _ query: [String: [String]]) async throws -> Answer {
+        guard let name = ReportName(argument: typed) else {
+            throw PageFault(
+                404, "There is no such report",
+                "No report is called <code>\(String(typed.prefix(60)))</code>: <a href=\"/reports\">all reports</a>."
+            )
+        }
+        guard let described = try await reports.describe([name]).first else {
+            throw ReportError.notReadable(name)
+        }
+        let filter = try Filter(query, of: name, columns: described.columns)
+        let now = clock.nowMilliseconds()
+        var wanted = ReportQuery(name, batchID: filter.batchID, asOf: filter.asOf)
+        wanted.judgedAt = filter.asOf == nil ? now : nil
+        wanted.reportingCurrency = filter.reportingCurrency
+        wanted.currency = filter.currency
+        wanted.storefront = filter.storefront
+        wanted.rowsMax = (filter.isCSV ? Self.csvRowsMax : htmlRowsMax) + 1
+        let table = try await readTable(wanted, from: reports)
+        if filter.isCSV { return .file(try csv(table, wanted)) }
+        let batches = name.hasBatches ? try await pool.read { try BatchQueries.all(on: $0) } : []
+        let form = ReportForm(
+            report: described, filter: filter, batches: batches.reversed())
+        let asOf: HTML =
+            filter.asOf.map { " As it was known at \(.time($0)), late news left out." } ?? .none
+        return .page(
+            Page(
+                title: name.title,
+                lead: "<p class=\"lead\">\(described.lead)\(asOf)</p>\n",
+                body: section("What is shown", form.html)
+                    + section(
+                        "Rows",
+                        table.html(link: batchAddress, subscriptionLink: subscriptionAddress)),
+                asOf: filter.asOf ?? now))
+    }
+
+    private func csv(_ table: ReportTable, _ query: ReportQuery) throws -> HTTPResponse {
+        guard table.rows.count <= Self.csvRowsMax else {
+            throw PageFault(
+                400, "The report is too long for a page",
+                "It has more than \(counted(Int64(Self.csvRowsMax))) rows. Choose a batch, or let "
+                    + "<code>repricer report \(query.name.rawValue) --format csv</code> write all of it."
+            )
+        }
+        var renderer = ReportRenderer(query, format: .csv)
+        var text = renderer.begin(table.columns)
+        text += renderer.add(table.rows)
+        text += renderer.end()
+        var response = HTTPResponse(
+            status: 200, contentType: "text/csv; charset=utf-8; header=present", text: text)
+        response.headers["Content-Disposition"] =
+            "attachment; filename=\"\(query.name.rawValue).csv\""
+        return Self.sealed(response)
+    }
+}
+
+/// What can be chosen of a report.
+private struct ReportForm {
+    let report: ReportDescription
+    let filter: Filter
+    let batches: [BatchQueries.Batch]
+
+    var html: HTML {
+        let name = report.name
+        var fields: HTML = .none
+        if name.hasBatches {
+            let options = batches.map { batch -> HTML in
+                let mark: HTML = batch.batchID == filter.batchID ? " selected" : ""
+                return "<option value=\"\(batch.batchID)\"\(mark)>\(batch.name)</option>\n"
+            }
+            fields += """
+                <label for="batch"><span>Batch</span><select id="batch" name="batch">
+                <option value="">All batches</option>
+                \(options)</select></label>
+
+                """
+        }
+        if name.hasPast {
+            fields += field(
+                "as_of", "As known at (UTC)", filter.asOfText, "2026-11-01T00:00:00Z", 30)
+        }
+        if has("currency") { fields += field("currency", "Currency", filter.currency, "EUR", 3) }
+        if has("storefront") {
+            fields += field("storefront", "Storefront", filter.storefront, "DEU", 3)
+        }
+        if name == .revenueBridgeTotal {
+            fields += field(
+                "reporting_currency", "In which currency", filter.reportingCurrency, "USD", 3)
+        }
+        let form: HTML =
+            fields.isEmpty
+            ? .none
+            : """
+            <form method="get" action="/reports/\(name.rawValue)">
+            \(fields)<button>Show</button></form>
+
+            """
+        return form + """
+            <p><a href="\(csvAddress)">These rows as CSV</a>, every column, amounts in thousandths of the currency. At a \
+            terminal: <code>repricer report \(name.rawValue)\(arguments)</code></p>
+
+            """
+    }
+
+    private func has(_ column: String) -> Bool { report.columns.contains { $0.name == column } }
+
+    private func field(
+        _ name: String, _ label: String, _ value: String?, _ example: String, _ size: Int
+    ) -> HTML {
+        """
+        <label for="\(name)"><span>\(label)</span><input id="\(name)" name="\(name)" \
+        value="\(value ?? "")" placeholder="\(example)" maxlength="\(size)" size="\(min(size, 21))"></label>
+
+        """
+    }
+
+    private var csvAddress: String {
+        let chosen = [
+            ("batch", filter.batchID), ("as_of", filter.asOfText), ("currency", filter.currency),
+            ("storefront", filter.storefront), ("reporting_currency", filter.reportingCurrency),
+            ("format", "csv"),
+        ].compactMap { name, value in value.map { "\(name)=\(encoded($0))" } }
+        return "/reports/\(report.name.rawValue)?\(chosen.joined(separator: "&"))"
+    }
+
+    private var arguments: String {
+        (filter.batchID.map { " --batch \($0)" } ?? "")
+            + (filter.asOf.map { " --as-of \(Instant(milliseconds: $0).text)" } ?? "")
+            + (filter.reportingCurrency.map { " --reporting-currency \($0)" } ?? "")
+    }
+}

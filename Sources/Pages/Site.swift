@@ -1,0 +1,335 @@
+package import Facts
+package import HTTP
+import Reports
+package import ServiceKit
+
+/// The read-only pages: what each address shows, in one frame.
+package struct Site: Sendable {
+    /// What the pages say of the program that shows them.
+    package struct About: Sendable {
+        package var version: String
+        package var bundleID: String
+        package var environment: String
+        /// A virtual clock: what is shown did not happen.
+        package var isRehearsal: Bool
+        /// Price changes that may be called in a thousand seconds; nil: not known.
+        package var callsPerThousandSeconds: Int?
+        /// How long a change may be silent, in milliseconds.
+        package var silentAfter: Int64
+
+        package init(
+            version: String, bundleID: String, environment: String, isRehearsal: Bool = false,
+            callsPerThousandSeconds: Int? = nil, silentAfter: Int64 = 86_400_000
+        ) {
+            self.version = version
+            self.bundleID = bundleID
+            self.environment = environment
+            self.isRehearsal = isRehearsal
+            self.callsPerThousandSeconds = callsPerThousandSeconds
+            self.silentAfter = silentAfter
+        }
+    }
+
+    let pool: DatabasePool
+    let reports: ReportStore
+    let clock: any WallClock
+    let about: About
+    let log: Log
+    let home: Kept<String, HomeFigures>
+    let batches: Kept<String, BatchFacts>
+
+    /// Batches whose figures are kept.
+    private static let batchesKept = 64
+
+    /// `pool` is of the pages alone: a slow one takes no connection from what delivers.
+    package init(pool: DatabasePool, clock: any WallClock, about: About, log: Log) {
+        self.pool = pool
+        let reports = ReportStore(pool: pool)
+        self.reports = reports
+        self.clock = clock
+        self.about = about
+        self.log = log
+        home = Kept(keysMax: 1) { _ in
+            try await HomeFigures.read(pool, now: clock.nowMilliseconds())
+        }
+        batches = Kept(keysMax: Self.batchesKept) { id in
+            try await BatchFacts.read(id, pool, reports, clock: clock)
+        }
+    }
+
+    /// Seconds between two loads of a page on which something moves.
+    static let refreshSeconds = 10
+
+    /// The page of a request's path, with the name of its route.
+    package func page(
+        of request: HTTPRequest
+    ) -> (route: String, answer: @Sendable () async -> HTTPResponse) {
+        let segments = request.pathSegments
+        let query = request.query
+        let (route, place, show) = find(segments, query)
+        return (
+            route,
+            {
+                do {
+                    let answer = try await show()
+                    switch answer {
+                    case .page(let page): return response(200, page, at: place, query)
+                    case .file(let file): return file
+                    case .elsewhere(let address): return Self.redirect(to: address)
+                    }
+                } catch {
+                    return failure(error, route: route, at: place)
+                }
+            }
+        )
+    }
+
+    private typealias Found = (
+        route: String, place: Place, show: @Sendable () async throws -> Answer
+    )
+
+    private func find(_ segments: [String], _ query: [String: [String]]) -> Found {
+        let rest = segments.dropFirst()
+        switch (segments.first, rest.count, rest.first) {
+        case (nil, _, _):
+            return ("index", .batches, { .page(try await homePage()) })
+        case ("batches", 1, let id?):
+            return ("batch", .batches, { .page(try await batchPage(id)) })
+        case ("batches", 2, let id?) where segments.last == "approval":
+            return (
+                "approval", .batches,
+                { .page(try await approvalPage(id, currency: Filter.currency(query) ?? "USD")) }
+            )
+        case ("subscriptions", 1, let id?):
+            return ("subscription", .search, { .page(try await subscriptionPage(id)) })
+        case ("search", 0, _):
+            return ("search", .search, { try await searchPage(query) })
+        case ("reports", 0, _):
+            return ("reports", .reports, { .page(try await reportsPage()) })
+        case ("reports", 1, let name?):
+            return ("report", .reports, { try await reportPage(name, query) })
+        case ("health", 0, _):
+            return ("health", .health, { .page(try await healthPage()) })
+        case (_?, _, _):
+            return (
+                "none", .elsewhere,
+                {
+                    throw PageFault(
+                        404, "There is no such page",
+                        "Check the address, or start from the <a href=\"/\">batches</a>.")
+                }
+            )
+        }
+    }
+}
+
+/// What a page gives.
+enum Answer: Sendable {
+    case page(Page)
+    case file(HTTPResponse)
+    /// The address of the page that has it.
+    case elsewhere(String)
+}
+
+/// The content of a page, without its frame.
+struct Page: Sendable {
+    var title: String
+    var lead: HTML = .none
+    var body: HTML
+    /// The instant it tells of, UTC milliseconds.
+    var asOf: Int64
+    /// Whether something moves on it.
+    var isLive = false
+}
+
+/// Where a page stands among the others.
+enum Place: String, CaseIterable, Sendable {
+    case batches, reports, health, search, elsewhere
+
+    static let inNavigation: [Place] = [.batches, .reports, .health]
+
+    var address: String { self == .batches ? "/" : "/\(rawValue)" }
+    var title: String { rawValue.prefix(1).uppercased() + rawValue.dropFirst() }
+}
+
+/// Why there is nothing to show, and what to do about it.
+struct PageFault: Error {
+    var status: Int
+    var title: String
+    var remedy: HTML
+
+    init(_ status: Int, _ title: String, _ remedy: HTML) {
+        self.status = status
+        self.title = title
+        self.remedy = remedy
+    }
+}
+
+extension Site {
+    private func response(
+        _ status: Int, _ page: Page, at place: Place, _ query: [String: [String]] = [:]
+    ) -> HTTPResponse {
+        let isStill = query["refresh"]?.last == "off"
+        let footer: HTML = """
+            <footer class="foot"><p>As of \(.time(page.asOf)). \(about.environment), \(about.bundleID)\
+            \(about.isRehearsal ? ", a rehearsal on a virtual clock" : ""). repricer \(about.version).\
+            \(refreshing(page, isStill: isStill))</p></footer>
+
+            """
+        let document = HTMLDocument(
+            title: page.title, lead: page.lead, body: page.body,
+            header: header(place, search: place == .search ? query["q"]?.last ?? "" : ""),
+            footer: footer,
+            refreshSeconds: page.isLive && !isStill ? Self.refreshSeconds : nil)
+        return Self.sealed(.html(status, document.text))
+    }
+
+    /// Who reads slowly, or listens, must be able to stop it.
+    private func refreshing(_ page: Page, isStill: Bool) -> HTML {
+        guard page.isLive else { return .none }
+        guard !isStill else {
+            return " <span class=\"screen\"><a href=\"?\">Reload by itself again</a>.</span>"
+        }
+        return """
+             <span class="screen">The page reloads every \(Self.refreshSeconds) seconds; \
+            <a href="?refresh=off">stop that</a>.</span>
+            """
+    }
+
+    private func header(_ place: Place, search: String) -> HTML {
+        let links = Place.inNavigation.map { entry -> HTML in
+            let mark: HTML = entry == place ? " aria-current=\"page\"" : ""
+            return "<li><a href=\"\(entry.address)\"\(mark)>\(entry.title)</a></li>"
+        }
+        return """
+            <a class="skip" href="#content">Skip to the content</a>
+            <header class="site"><div><a class="brand" href="/">repricer</a>
+            <nav aria-label="Main"><ul>\(links)</ul></nav>
+            <form role="search" action="/search" method="get"><label for="q">\
+            <span class="quiet">Subscription, customer token, item or batch</span>\
+            <input id="q" name="q" type="search" maxlength="\(Self.searchMax)" required \
+            placeholder="Subscription, customer, item" value="\(search)"></label>\
+            <button>Search</button></form></div></header>
+
+            """
+    }
+
+    private func failure(_ error: any Error, route: String, at place: Place) -> HTTPResponse {
+        let fault: PageFault
+        switch error {
+        case let own as PageFault: fault = own
+        case let report as ReportError: fault = PageFault(report)
+        default:
+            log.warning("status page failed", ["page": route, "why": "\(error)"])
+            fault = .away
+        }
+        if fault.status >= 500, error is ReportError {
+            log.warning("status page failed", ["page": route, "why": "\(error)"])
+        }
+        let page = Page(
+            title: fault.title, body: "<section><p>\(fault.remedy)</p></section>\n",
+            asOf: clock.nowMilliseconds())
+        return response(fault.status, page, at: place)
+    }
+
+    /// Nothing but this page and its own style sheet is loaded or run, and nobody keeps or frames it.
+    static func sealed(_ response: HTTPResponse) -> HTTPResponse {
+        var response = response
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["Content-Security-Policy"] = HTMLDocument.contentSecurityPolicy
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+        response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
+        return response
+    }
+
+    private static func redirect(to address: String) -> HTTPResponse {
+        var response = sealed(.text(303, "see \(address)\n"))
+        response.headers["Location"] = address
+        return response
+    }
+}
+
+extension PageFault {
+    static let away = PageFault(
+        503, "The database cannot be read",
+        "The pages are here again when it is: load this one anew. What is wrong says the log of the service; "
+            + "<code>repricer config check</code> tells more.")
+
+    static func noBatch(_ text: String) -> PageFault {
+        PageFault(
+            404, "There is no such batch",
+            "No batch has the id <code>\(String(text.prefix(80)))</code>. The <a href=\"/\">batches</a> are listed with their ids; "
+                + "the search finds one by its name.")
+    }
+
+    fileprivate init(_ error: ReportError) {
+        switch error {
+        case .unknownBatch(let text): self = .noBatch(text)
+        case .hasNoBatches(let name):
+            self.init(
+                400, "This report has no batches",
+                "\(name.title) is about the whole installation: <a href=\"/reports/\(name.rawValue)\">show it without a batch</a>."
+            )
+        case .hasNoPast(let name):
+            self.init(
+                400, "This report cannot look back",
+                "\(name.title) tells what is known now: <a href=\"/reports/\(name.rawValue)\">show it without an instant</a>."
+            )
+        case .notYet(let why):
+            self.init(
+                400, "This instant cannot be asked about",
+                "\(why). Give an instant of the past, or leave it out for what is known now.")
+        case .notReadable, .failed:
+            self.init(500, "The report cannot be read", "\(error.description).")
+        case .unavailable: self = .away
+        }
+    }
+}
+
+/// The address of a batch's page, and of a subscription's.
+func batchAddress(_ id: String) -> String { "/batches/\(PercentCoding.encode(id))" }
+func subscriptionAddress(_ id: String) -> String { "/subscriptions/\(PercentCoding.encode(id))" }
+
+func subscriptionLink(_ id: String) -> HTML { .link(subscriptionAddress(id), id) }
+
+/// What stands on a page above all else: what somebody has to know or do.
+struct Notice {
+    enum Kind: String {
+        case alarm, warn, calm, good
+    }
+
+    var kind: Kind
+    var title: String
+    var text: HTML
+
+    init(_ kind: Kind, _ title: String, _ text: HTML) {
+        self.kind = kind
+        self.title = title
+        self.text = text
+    }
+}
+
+extension [Notice] {
+    var html: HTML {
+        guard !isEmpty else { return .none }
+        let items = map { notice -> HTML in
+            "<li class=\"\(notice.kind.rawValue)\"><strong>\(notice.title)</strong> \(notice.text)</li>\n"
+        }
+        return "<ul class=\"notices\">\n\(items)</ul>\n"
+    }
+}
+
+/// One figure under its name.
+func card(_ name: String, _ value: HTML, _ more: HTML = .none) -> HTML {
+    """
+    <li><span class="name">\(name)</span><span class="value">\(value)</span>\
+    <span class="more">\(more)</span></li>
+
+    """
+}
+
+func cards(_ cards: [HTML]) -> HTML {
+    cards.isEmpty ? .none : "<ul class=\"cards\">\n\(cards)</ul>\n"
+}

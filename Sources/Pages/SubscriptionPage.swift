@@ -1,0 +1,245 @@
+import Facts
+import Pricing
+import Reports
+
+extension Site {
+    private static let moneyMax = 200
+    private static let timelineMax = 500
+
+    func subscriptionPage(_ id: String) async throws -> Page {
+        let unknown = PageFault(
+            404, "This subscription is not known",
+            "Nothing was ever received of <code>\(String(id.prefix(80)))</code>. Check the original transaction id; "
+                + "<code>repricer sync</code> reads a subscription from the App Store.")
+        guard !id.isEmpty, id.utf8.count <= 64 else { throw unknown }
+        let now = clock.nowMilliseconds()
+        let view = try await pool.withTransaction(.repeatableRead) { connection in
+            SubscriptionView(
+                id: id, facts: try SubscriptionPageQueries.facts(of: id, on: connection),
+                items: try SubscriptionPageQueries.items(of: id, on: connection),
+                changes: try SubscriptionPageQueries.changes(of: id, on: connection),
+                money: try SubscriptionPageQueries.money(
+                    of: id, limit: Self.moneyMax, on: connection),
+                dependents: try SubscriptionPageQueries.dependents(of: id, on: connection),
+                timeline: try TimelineQueries.lines(of: id, on: connection), now: now)
+        }
+        guard view.facts != nil || !view.changes.isEmpty || !view.timeline.isEmpty else {
+            throw unknown
+        }
+        return Page(
+            title: "Subscription \(id)", lead: view.lead,
+            body: view.body(timelineMax: Self.timelineMax), asOf: now)
+    }
+}
+
+private struct SubscriptionView {
+    let id: String
+    let facts: SubscriptionPageQueries.Facts?
+    let items: [SubscriptionPageQueries.Item]
+    let changes: [SubscriptionPageQueries.Change]
+    let money: [SubscriptionPageQueries.Entry]
+    let dependents: [SubscriptionPageQueries.Dependent]
+    let timeline: [TimelineQueries.Line]
+    let now: Int64
+
+    var lead: HTML {
+        guard let facts else {
+            return
+                "<p class=\"lead\">Known from a batch alone: no statement of the App Store was received yet.</p>\n"
+        }
+        let status = statusWords(facts.status, isRetrying: facts.isInBillingRetry)
+        let renews: HTML =
+            switch facts.autoRenews {
+            case true?: facts.renewalAt.map { "renews on \(.time($0))" } ?? "renews"
+            case false?:
+                facts.renewalAt.map { "does not renew after \(.time($0))" } ?? "does not renew"
+            case nil: "not known whether it renews"
+            }
+        return "<p class=\"lead\">\(status) · \(renews)</p>\n"
+    }
+
+    func body(timelineMax: Int) -> HTML {
+        section("What is known", known)
+            + section("Price changes: forecast against fact", changesTable)
+            + section("Charges and refunds", moneyTable)
+            + section("Dependents", dependentsTable)
+            + timelineSection(timelineMax)
+    }
+
+    private var known: HTML {
+        guard let facts else { return .none }
+        let customer: HTML =
+            facts.customer.map {
+                .link("/search?q=\(encoded($0))", $0)
+            } ?? .none
+        let table = HTMLTable(
+            "Items",
+            [
+                .text("Item"), .number("Price now"), .number("Price at the renewal"),
+                .text("Renews"),
+            ],
+            items.map { item in
+                [
+                    HTML(item.sku), price(item.currentPrice), price(item.renewalPrice),
+                    HTML(item.renews.map { $0 ? "yes" : "no" } ?? "not known"),
+                ]
+            })
+        return definitions([
+            ("Product", HTML(facts.productID ?? "")), ("Storefront", HTML(facts.storefront ?? "")),
+            ("Billing period", HTML(facts.period ?? "")), ("Customer token", customer),
+            ("Running since", .time(facts.startedAt, none: "")),
+            ("Newest statement", .time(facts.signedAt, none: "")),
+            ("Charges known since", .time(facts.knownSince, none: "")),
+        ]) + table.html
+    }
+
+    private func price(_ milliunits: Int64?) -> HTML {
+        guard let milliunits, let currency = facts?.currency else { return "not known" }
+        return HTML(amount(milliunits, currency))
+    }
+
+    private var changesTable: HTMLTable {
+        HTMLTable(
+            "Price changes",
+            [
+                .text("Batch"), .text("Item"), .number("From"), .number("To"), .text("State"),
+                .text("Forecast of consent"), .text("What came"), .text("Forecast for"),
+                .text("In effect or due"),
+            ], changes.map(row))
+    }
+
+    private func row(_ change: SubscriptionPageQueries.Change) -> [HTML] {
+        let isLater = (change.effectiveAt ?? change.dueEffectiveAt) > change.forecastEffectiveAt
+        let forecast = Consent(rawValue: change.forecastConsent)?.forecastWords
+        let came =
+            switch change.cameConsent {
+            case "required"?: "was asked"
+            case "not_required"?: "was informed"
+            case "none"?: "nobody was asked"
+            case .some(let other): spaced(other)
+            case nil: "not known yet"
+            }
+        let name: HTML =
+            change.currentSKU.map { "\(change.sku)<span class=\"sub\">now \($0)</span>" }
+            ?? HTML(change.sku)
+        let reason: HTML = change.reason.map { "<span class=\"sub\">\(spaced($0))</span>" } ?? .none
+        let undo: HTML = change.isUndo ? "<span class=\"sub\">takes back a change</span>" : .none
+        let isOver = ChangeState(rawValue: change.state)?.isFinal ?? false
+        let when: HTML =
+            change.effectiveAt.map { "\(.time($0)) <span class=\"sub\">in effect</span>" }
+            ?? (isOver ? "–" : "\(.time(change.dueEffectiveAt)) <span class=\"sub\">due</span>")
+        return [
+            .link(batchAddress(change.batchID), change.batchName), name,
+            HTML(amount(change.oldPrice, change.currency)),
+            HTML(amount(change.newPrice, change.currency)),
+            "\(spaced(change.state))\(reason)\(undo)", HTML(forecast ?? change.forecastConsent),
+            HTML(came), .time(change.forecastEffectiveAt),
+            isLater && !(isOver && change.effectiveAt == nil)
+                ? "\(when)<span class=\"sub\">later than forecast</span>" : when,
+        ]
+    }
+
+    private var moneyTable: HTMLTable {
+        let sums = Dictionary(grouping: money) { $0.currency }.sorted { $0.key < $1.key }.map {
+            currency, entries -> [HTML] in
+            let sum = entries.reduce(Int64(0)) { $0.addedClamped($1.milliunits) }
+            return ["Sum", "", "", HTML(amount(sum, currency)), "", ""]
+        }
+        return HTMLTable(
+            "Charges and refunds, the newest first",
+            [
+                .text("When"), .text("What"), .text("Item"), .number("Amount"),
+                .text("Explained as"), .text("Evidence"),
+            ],
+            money.map { entry in
+                [
+                    .time(entry.at),
+                    HTML(entry.kind + (entry.isCorrection ? ", a correction" : "")),
+                    HTML(entry.sku), HTML(amount(entry.milliunits, entry.currency)),
+                    HTML(spaced(entry.explainedAs ?? "")), evidence(entry.evidenceID),
+                ]
+            }, totals: sums)
+    }
+
+    private var dependentsTable: HTMLTable {
+        HTMLTable(
+            "Dependents that fall with an item that was declined",
+            [
+                .text("Dependent"), .text("Of"), .text("State"), .text("Why"), .text("Recorded"),
+                .text("Settled"), .text("Evidence"),
+            ],
+            dependents.map { one in
+                let target: HTML =
+                    one.targetID.map { $0 == id ? .none : " on \(subscriptionLink($0))" } ?? .none
+                let parent: HTML =
+                    one.parentID == id ? .none : " on \(subscriptionLink(one.parentID))"
+                let detail: HTML =
+                    one.detail.map { "<span class=\"sub\">\($0)</span>" } ?? .none
+                return [
+                    "\(one.sku)\(target)", "\(one.parentSKU)\(parent)",
+                    "\(spaced(one.state))\(detail)", HTML(spaced(one.cause)),
+                    .time(one.requestedAt), .time(one.settledAt),
+                    one.evidenceID.map(evidence) ?? .none,
+                ]
+            })
+    }
+
+    private func timelineSection(_ most: Int) -> HTML {
+        let table = HTMLTable(
+            "Timeline, the oldest first",
+            [
+                .text("When"), .text("What happened"), .text("Item"), .text("Detail"),
+                .text("Evidence"),
+            ],
+            timeline.suffix(most).map { line in
+                // Types of notifications stand as Apple writes them.
+                let what = line.kind == "notification" ? line.what : spaced(line.what)
+                return [
+                    .time(line.at), "\(what)<span class=\"sub\">\(spaced(line.kind))</span>",
+                    HTML(line.sku ?? ""), HTML(amountsAsWritten(line.detail ?? "")),
+                    evidence(line.evidenceID),
+                ]
+            })
+        let cut: HTML =
+            timeline.count > most
+            ? """
+            <p class="note">The newest \(most) of \(counted(Int64(timeline.count))) lines; <code>repricer timeline \(id)</code> \
+            prints all.</p>
+
+            """ : .none
+        let note: HTML = """
+            <p class="note">The evidence of a line names a notification, a call, a decision or a transaction. \
+            <code>repricer evidence ID</code> prints what the App Store signed.</p>
+
+            """
+        return section("Timeline, the oldest first", table, after: cut + note)
+    }
+
+    private func evidence(_ id: String) -> HTML {
+        id.isEmpty ? .none : "<code class=\"long\">\(id)</code>"
+    }
+}
+
+/// What Apple's number says of a subscription.
+func statusWords(_ status: Int?, isRetrying: Bool = false) -> String {
+    switch status {
+    case 1: isRetrying ? "Active, a charge failed and is tried again" : "Active"
+    case 2: "Expired"
+    case 3: "A charge failed and is tried again"
+    case 4: "In the grace period after a charge that failed"
+    case 5: "Revoked"
+    case .some(let other): "Status \(other)"
+    case nil: "Status not known"
+    }
+}
+
+/// `4990 -> 5990 EUR milliunits` as `4.99 EUR → 5.99 EUR`: stored lines keep what the App Store counts in.
+func amountsAsWritten(_ text: String) -> String {
+    text.replacing(/([0-9]+) -> ([0-9]+) ([A-Z]{3}) milliunits/) { match in
+        let (from, to, currency) = (Int64(match.1), Int64(match.2), String(match.3))
+        guard let from, let to else { return String(match.0) }
+        return "\(amount(from, currency)) → \(amount(to, currency))"
+    }.replacing(/([0-9]+) ([A-Z]{3}) milliunits/) { match in
+        Int64(match.1).map { amount($0, String(match.2)) } ?? String(match.0)
+    }
+}

@@ -1,0 +1,289 @@
+import Facts
+import Postgres
+
+/// What the page of one subscription reads, and what the search finds.
+enum SubscriptionPageQueries {
+    /// The newest facts. Instants are UTC milliseconds.
+    struct Facts: Sendable {
+        var status: Int?
+        var autoRenews: Bool?
+        var isInBillingRetry: Bool
+        var storefront: String?
+        var currency: String?
+        var period: String?
+        var productID: String?
+        var customer: String?
+        var startedAt: Int64?
+        var renewalAt: Int64?
+        var signedAt: Int64?
+        var knownSince: Int64?
+    }
+
+    static func facts(
+        of id: String, on connection: isolated PostgresConnection
+    ) throws -> Facts? {
+        try connection.query(
+            """
+            -- name: subscriptionPageFacts
+            SELECT status, auto_renews, in_billing_retry, storefront, currency, period, product_id, app_account_token,
+                coalesce(recent_subscription_start_at, original_purchase_at) AS started_at, renewal_at, signed_at, known_since
+            FROM repricer.subscriptions WHERE original_transaction_id = \(id)
+            """
+        ).first.map { row in
+            Facts(
+                status: try row.intOrNil("status"), autoRenews: try row.boolOrNil("auto_renews"),
+                isInBillingRetry: try row.bool("in_billing_retry"),
+                storefront: try row.textOrNil("storefront"),
+                currency: try row.textOrNil("currency"), period: try row.textOrNil("period"),
+                productID: try row.textOrNil("product_id"),
+                customer: try row.textOrNil("app_account_token"),
+                startedAt: try row.millisecondsOrNil("started_at"),
+                renewalAt: try row.millisecondsOrNil("renewal_at"),
+                signedAt: try row.millisecondsOrNil("signed_at"),
+                knownSince: try row.millisecondsOrNil("known_since"))
+        }
+    }
+
+    struct Item: Sendable {
+        var sku: String
+        var currentPrice: Int64?
+        var renewalPrice: Int64?
+        var renews: Bool?
+    }
+
+    static func items(
+        of id: String, on connection: isolated PostgresConnection
+    ) throws -> [Item] {
+        try connection.query(
+            """
+            -- name: subscriptionPageItems
+            SELECT i.sku, i."currentPrice" AS current_price, i."renewalPrice" AS renewal_price, i.renews
+            FROM repricer.subscriptions s,
+                jsonb_to_recordset(s.items) AS i (sku text, "currentPrice" bigint, "renewalPrice" bigint, renews boolean)
+            WHERE s.original_transaction_id = \(id) ORDER BY i.sku
+            """
+        ).map { row in
+            Item(
+                sku: try row.textOrNil("sku") ?? "?",
+                currentPrice: try row.int64OrNil("current_price"),
+                renewalPrice: try row.int64OrNil("renewal_price"),
+                renews: try row.boolOrNil("renews"))
+        }
+    }
+
+    struct Change: Sendable {
+        var batchID: String
+        var batchName: String
+        var sku: String
+        var currentSKU: String?
+        var currency: String
+        var oldPrice: Int64
+        var newPrice: Int64
+        var state: String
+        var reason: String?
+        var isUndo: Bool
+        var forecastConsent: String
+        /// `required`, `not_required`, `none`; nil: nobody knows yet.
+        var cameConsent: String?
+        var forecastEffectiveAt: Int64
+        var dueEffectiveAt: Int64
+        var effectiveAt: Int64?
+    }
+
+    /// The newest first.
+    static func changes(
+        of id: String, on connection: isolated PostgresConnection
+    ) throws -> [Change] {
+        try connection.query(
+            """
+            -- name: subscriptionPageChanges
+            SELECT c.*, b.name AS batch_name, coalesce(c.parked_reason, c.reason) AS why, CASE
+                    WHEN c.consent_asked_at IS NOT NULL OR c.acceptance = 'consented' THEN 'required'
+                    WHEN c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' THEN 'required'
+                    WHEN c.acceptance = 'informed' THEN 'not_required'
+                    WHEN c.direction = 'decrease' AND coalesce(c.scheduled_at, c.effective_at) IS NOT NULL THEN 'none'
+                END AS came_consent
+            FROM repricer.price_changes c JOIN repricer.batches b ON b.batch_id = c.batch_id
+            WHERE c.original_transaction_id = \(id)
+            ORDER BY b.submitted_at DESC, c.line, c.change_id
+            """
+        ).map { row in
+            Change(
+                batchID: try row.text("batch_id"), batchName: try row.text("batch_name"),
+                sku: try row.text("sku"), currentSKU: try row.textOrNil("current_sku"),
+                currency: try row.text("currency"),
+                oldPrice: try row.int64("current_price_milliunits"),
+                newPrice: try row.int64("new_price_milliunits"), state: try row.text("state"),
+                reason: try row.textOrNil("why"),
+                isUndo: try row.textOrNil("undoes_change_id") != nil,
+                forecastConsent: try row.text("forecast_consent"),
+                cameConsent: try row.textOrNil("came_consent"),
+                forecastEffectiveAt: try row.milliseconds("forecast_effective_at"),
+                dueEffectiveAt: try row.milliseconds("due_effective_at"),
+                effectiveAt: try row.millisecondsOrNil("effective_at"))
+        }
+    }
+
+    struct Entry: Sendable {
+        var at: Int64
+        var kind: String
+        var sku: String
+        var milliunits: Int64
+        var currency: String
+        var transactionID: String
+        var explainedAs: String?
+        var isCorrection: Bool
+        var evidenceID: String
+    }
+
+    /// Charges, refunds and reversals, the newest first.
+    static func money(
+        of id: String, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [Entry] {
+        try connection.query(
+            """
+            -- name: subscriptionPageMoney
+            SELECT occurred_at, kind, sku, amount_milliunits, currency, transaction_id, explained_as, is_correction, evidence_id
+            FROM report.money WHERE original_transaction_id = \(id)
+            ORDER BY occurred_at DESC, recorded_at DESC, transaction_id, sku, kind LIMIT \(limit)
+            """
+        ).map { row in
+            Entry(
+                at: try row.milliseconds("occurred_at"), kind: try row.text("kind"),
+                sku: try row.text("sku"), milliunits: try row.int64("amount_milliunits"),
+                currency: try row.text("currency"), transactionID: try row.text("transaction_id"),
+                explainedAs: try row.textOrNil("explained_as"),
+                isCorrection: try row.boolOrNil("is_correction") ?? false,
+                evidenceID: try row.text("evidence_id"))
+        }
+    }
+
+    struct Dependent: Sendable {
+        var parentID: String
+        var parentSKU: String
+        var sku: String
+        var targetID: String?
+        var state: String
+        var cause: String
+        var detail: String?
+        var requestedAt: Int64
+        var settledAt: Int64?
+        var evidenceID: String?
+    }
+
+    /// Of which it carries the parent or the dependent.
+    static func dependents(
+        of id: String, on connection: isolated PostgresConnection
+    ) throws -> [Dependent] {
+        try connection.query(
+            """
+            -- name: subscriptionPageDependents
+            SELECT * FROM repricer.dependent_cancellations WHERE original_transaction_id = \(id)
+            UNION ALL
+            SELECT d.* FROM repricer.dependent_cancellations d
+            WHERE d.target_transaction_id = \(id) AND d.original_transaction_id <> \(id)
+                AND d.original_transaction_id = ANY (ARRAY(
+                    SELECT o.original_transaction_id FROM repricer.subscriptions s
+                    JOIN repricer.subscriptions o ON o.app_account_token = s.app_account_token
+                    WHERE s.original_transaction_id = \(id)))
+            ORDER BY requested_at, dependent_sku
+            """
+        ).map { row in
+            Dependent(
+                parentID: try row.text("original_transaction_id"),
+                parentSKU: try row.text("parent_sku"), sku: try row.text("dependent_sku"),
+                targetID: try row.textOrNil("target_transaction_id"), state: try row.text("state"),
+                cause: try row.text("cause"), detail: try row.textOrNil("detail"),
+                requestedAt: try row.milliseconds("requested_at"),
+                settledAt: try row.millisecondsOrNil("settled_at"),
+                evidenceID: try row.textOrNil("settled_by_evidence"))
+        }
+    }
+
+    // MARK: Search
+
+    struct Found: Sendable {
+        var id: String
+        var status: Int?
+        var productID: String?
+        var storefront: String?
+        var renewalAt: Int64?
+        var skus: String
+    }
+
+    static func isKnown(_ id: String, on connection: isolated PostgresConnection) throws -> Bool {
+        try connection.query(
+            """
+            -- name: searchSubscription
+            SELECT EXISTS (SELECT FROM repricer.subscriptions WHERE original_transaction_id = \(id))
+                OR EXISTS (SELECT FROM repricer.price_changes WHERE original_transaction_id = \(id)) AS is_known
+            """
+        ).one().bool("is_known")
+    }
+
+    static func batches(
+        named text: String, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [(id: String, name: String)] {
+        try connection.query(
+            """
+            -- name: searchBatches
+            SELECT batch_id, name FROM repricer.batches
+            WHERE batch_id::text = lower(\(text)::text) OR strpos(lower(name), lower(\(text)::text)) > 0
+            ORDER BY submitted_at DESC, batch_id LIMIT \(limit)
+            """
+        ).map { (try $0.text("batch_id"), try $0.text("name")) }
+    }
+
+    static func ofCustomer(
+        _ token: String, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [Found] {
+        try found(
+            """
+            -- name: searchCustomer
+            SELECT \(fragment: columns) FROM repricer.subscriptions s
+            WHERE s.app_account_token IN (\(token), lower(\(token)::text))
+            ORDER BY s.original_transaction_id LIMIT \(limit)
+            """, on: connection)
+    }
+
+    /// Nothing but a reading of the table finds an item, so it may take no longer than a person waits.
+    static func ofItem(
+        _ sku: String, limit: Int, milliseconds: Int, on connection: isolated PostgresConnection
+    ) throws -> [Found] {
+        _ = try connection.query(
+            """
+            -- name: searchTimeout
+            SELECT set_config('statement_timeout', \(String(milliseconds)), true), set_config('jit', 'off', true)
+            """)
+        return try found(
+            """
+            -- name: searchItem
+            SELECT \(fragment: columns) FROM repricer.subscriptions s
+            WHERE s.original_transaction_id = ANY (ARRAY(
+                    SELECT c.original_transaction_id FROM repricer.price_changes c
+                    WHERE c.sku = \(sku) OR c.current_sku = \(sku) LIMIT \(limit)))
+            UNION
+            (SELECT \(fragment: columns) FROM repricer.subscriptions s
+                WHERE s.items @> jsonb_build_array(jsonb_build_object('sku', \(sku)::text)) LIMIT \(limit))
+            ORDER BY original_transaction_id LIMIT \(limit)
+            """, on: connection)
+    }
+
+    private static let columns: SQL = """
+        s.original_transaction_id, s.status, s.product_id, s.storefront, s.renewal_at,
+        (SELECT string_agg(i ->> 'sku', ', ' ORDER BY i ->> 'sku') FROM jsonb_array_elements(s.items) i) AS skus
+        """
+
+    private static func found(
+        _ sql: SQL, on connection: isolated PostgresConnection
+    ) throws -> [Found] {
+        try connection.query(sql).map { row in
+            Found(
+                id: try row.text("original_transaction_id"), status: try row.intOrNil("status"),
+                productID: try row.textOrNil("product_id"),
+                storefront: try row.textOrNil("storefront"),
+                renewalAt: try row.millisecondsOrNil("renewal_at"),
+                skus: try row.textOrNil("skus") ?? "")
+        }
+    }
+}

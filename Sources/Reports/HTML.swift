@@ -1,0 +1,155 @@
+package import Pricing
+
+/// A piece of a page. What the literal says is markup; what is put into it is text and is escaped, unless it is a piece
+/// itself. So stored text never becomes markup.
+package struct HTML: Sendable, ExpressibleByStringInterpolation {
+    package private(set) var markup: String
+
+    package init(stringLiteral value: String) { markup = value }
+
+    package init(stringInterpolation: StringInterpolation) { markup = stringInterpolation.markup }
+
+    /// Text as it stands.
+    package init(_ text: String) { markup = escapeHTML(text) }
+
+    /// Markup that is finished.
+    package init(markup: String) { self.markup = markup }
+
+    package static let none: HTML = ""
+
+    package var isEmpty: Bool { markup.isEmpty }
+
+    package static func + (left: HTML, right: HTML) -> HTML {
+        HTML(markup: left.markup + right.markup)
+    }
+
+    package static func += (left: inout HTML, right: HTML) { left.markup += right.markup }
+
+    package struct StringInterpolation: StringInterpolationProtocol {
+        fileprivate var markup = ""
+
+        package init(literalCapacity: Int, interpolationCount: Int) {
+            markup.reserveCapacity(literalCapacity + interpolationCount * 8)
+        }
+
+        package mutating func appendLiteral(_ literal: String) { markup += literal }
+
+        package mutating func appendInterpolation(_ text: String) { markup += escapeHTML(text) }
+
+        /// A number as markup needs it; people read `counted`.
+        package mutating func appendInterpolation(_ number: some BinaryInteger) {
+            markup += String(number)
+        }
+
+        package mutating func appendInterpolation(_ piece: HTML) { markup += piece.markup }
+
+        package mutating func appendInterpolation(_ pieces: [HTML]) {
+            for piece in pieces { markup += piece.markup }
+        }
+    }
+}
+
+extension [HTML] {
+    package func joined(by separator: HTML) -> HTML {
+        HTML(markup: map(\.markup).joined(separator: separator.markup))
+    }
+}
+
+// What people read.
+
+extension HTML {
+    /// `24 Nov 2026, 02:51 UTC`, with the exact instant for programs.
+    package static func time(_ milliseconds: Int64) -> HTML {
+        "<time datetime=\"\(instantText(milliseconds))\">\(readable(milliseconds))</time>"
+    }
+
+    /// `24 Nov 2026`, of an instant in UTC.
+    package static func day(_ milliseconds: Int64) -> HTML {
+        let day = Instant(milliseconds: milliseconds).day
+        return "<time datetime=\"\(day.text)\">\(readable(day: day))</time>"
+    }
+
+    package static func time(_ milliseconds: Int64?, none: String = "–") -> HTML {
+        milliseconds.map { time($0) } ?? HTML(none)
+    }
+
+    /// A link within the pages; the address is made of segments that are encoded already.
+    package static func link(_ address: String, _ text: String) -> HTML {
+        "<a href=\"\(address)\">\(text)</a>"
+    }
+
+    /// What somebody types at a terminal.
+    package static func command(_ text: String) -> HTML { "<code>\(text)</code>" }
+}
+
+private let months = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+]
+
+/// `24 Nov 2026, 02:51 UTC`.
+package func readable(_ milliseconds: Int64) -> String {
+    let instant = Instant(milliseconds: milliseconds)
+    guard instant.isOnCalendar else { return instantText(milliseconds) }
+    let text = instant.text
+    return "\(readable(day: instant.day)), \(text.dropFirst(11).prefix(5)) UTC"
+}
+
+/// `24 Nov 2026`.
+package func readable(day: CivilDate) -> String {
+    let month = months.indices.contains(day.month - 1) ? months[day.month - 1] : "?"
+    return "\(day.day) \(month) \(day.year)"
+}
+
+/// `1,234,567`.
+package func counted(_ number: Int64) -> String {
+    (number < 0 ? "-" : "") + groupedByThousands(number.magnitude)
+}
+
+/// `1 row`, `1,200 rows`.
+package func counted(_ number: Int64, _ noun: String, plural: String? = nil) -> String {
+    "\(counted(number)) \(number == 1 ? noun : plural ?? noun + "s")"
+}
+
+/// `12.99 EUR`.
+package func amount(_ milliunits: Int64, _ currency: String) -> String {
+    "\(money(milliunits, currency: currency)) \(currency)"
+}
+
+/// `+12.99 EUR`: a difference says in which direction it goes.
+package func difference(_ milliunits: Int64, _ currency: String) -> String {
+    (milliunits > 0 ? "+" : "") + amount(milliunits, currency)
+}
+
+/// `98 %`. Never 100 % while one is missing, nor 0 % while there is one.
+package func share(_ part: Int64, of whole: Int64) -> String {
+    guard whole > 0 else { return "–" }
+    if part <= 0 { return "0 %" }
+    if part >= whole { return "100 %" }
+    let percent = Double(part) / Double(whole) * 100
+    if percent < 1 { return "<1 %" }
+    return percent > 99 ? ">99 %" : "\(Int(percent.rounded())) %"
+}
+
+/// A name of the database as people say it: `pending consent`.
+package func spaced(_ name: String) -> String { String(name.map { $0 == "_" ? " " : $0 }) }
+
+/// Text as HTML shows it, in an element or in a quoted attribute.
+package func escapeHTML(_ text: String) -> String {
+    var escaped = ""
+    escaped.reserveCapacity(text.utf8.count)
+    for scalar in text.unicodeScalars {
+        switch scalar {
+        case "&": escaped += "&amp;"
+        case "<": escaped += "&lt;"
+        case ">": escaped += "&gt;"
+        case "\"": escaped += "&quot;"
+        case "'": escaped += "&#39;"
+        case "\u{0}"..."\u{8}", "\u{B}", "\u{C}", "\u{E}"..."\u{1F}", "\u{7F}"..."\u{9F}",
+            // Marks that turn the direction of what follows them, out of their own text.
+            "\u{202A}"..."\u{202E}", "\u{2066}"..."\u{2069}":
+            escaped += "\u{FFFD}"
+        default: escaped.unicodeScalars.append(scalar)
+        }
+    }
+    return escaped
+}

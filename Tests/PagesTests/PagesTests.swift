@@ -1,0 +1,235 @@
+import Foundation
+import HTTP
+import Postgres
+import ServiceKit
+import TestSupport
+import Testing
+
+@testable import Pages
+
+/// What the pages say, over HTTP, of batches in each state.
+@Suite(.database) struct PagesTests {
+    static let all = [
+        "/", "/batches/\(PagesFixture.waiting)", "/batches/\(PagesFixture.underWay)",
+        "/batches/\(PagesFixture.finished)", "/batches/\(PagesFixture.halted)",
+        "/batches/\(PagesFixture.waiting)/approval", "/batches/\(PagesFixture.underWay)/approval",
+        "/subscriptions/\(PagesFixture.subscription)", "/subscriptions/2000000000000107",
+        "/search", "/search?q=PLAN", "/search?q=%3Cscript%3E", "/reports", "/health",
+        "/reports/batch_summary", "/reports/price_change?batch=\(PagesFixture.underWay)",
+        "/reports/consent_funnel", "/reports/revenue_impact", "/reports/dependent_cancellation",
+        "/reports/forecast_accuracy?as_of=2026-03-30", "/reports/money", "/reports/reconciliation",
+        "/reports/upcoming_effective",
+    ]
+
+    @Test func pages_ofStoredMarkup_showItAsTextAndRunNothing() async throws {
+        try await PagesFixture.fill()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            var shown = 0
+            for target in Self.all {
+                let page = try await ask("GET", target, [:])
+
+                #expect(page.status == 200, "\(target): \(page.text.suffix(600))")
+                #expect(!page.text.contains("<script"), "\(target)")
+                #expect(!page.text.contains(" style="), "\(target)")
+                #expect(page.text.contains("<html lang=\"en\">"), "\(target)")
+                let policy = try #require(page.headers["Content-Security-Policy"])
+                #expect(policy.hasPrefix("default-src 'none'; style-src 'sha256-"))
+                #expect(!policy.contains("unsafe"))
+                #expect(page.headers["X-Content-Type-Options"] == "nosniff")
+                #expect(page.headers["Cache-Control"] == "no-store")
+                shown += page.text.contains("&lt;script&gt;") ? 1 : 0
+            }
+            // Names, items and reasons bear it.
+            #expect(shown >= 10)
+        }
+    }
+
+    @Test func home_saysOfEachBatchHowFarItIsAndWhatNeedsSomebody() async throws {
+        try await PagesFixture.fill()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let page = try await ask("GET", "/", [:])
+            let text = page.text
+
+            #expect(text.contains("<meta http-equiv=\"refresh\" content=\"10\">"))
+            #expect(text.contains("4 batches: 2 under way, 1 awaiting approval."))
+            // The newest first.
+            let names = ["autumn ", "halted one</a></th>", "spring</a></th>", "winter</a></th>"]
+            let rows = try #require(text.firstRange(of: "Batches, the newest first"))
+            let places = names.map { name in
+                text[rows.upperBound...].firstRange(of: name)?.lowerBound
+            }
+            #expect(places.compactMap(\.self).count == 4)
+            #expect(places.compactMap(\.self) == places.compactMap(\.self).sorted())
+            #expect(text.contains("<strong>To approve:</strong>"))
+            #expect(text.contains("href=\"/batches/\(PagesFixture.waiting)/approval\""))
+            #expect(text.contains("<strong>Halted:</strong>"))
+            #expect(text.contains("storefront MEX of"))
+            #expect(text.contains("<strong>Parked:</strong>"))
+            #expect(text.contains("<strong>Overdue:</strong>"))
+            #expect(text.contains("2 cancellations of"))
+            #expect(text.contains("new prices take effect"))
+            #expect(text.contains("customers must have answered"))
+            // Sixty rows: ten queued; ten scheduled and ten asked have no answer; twenty are final.
+            for part in ["83 %", "50 %", "33 %"] { #expect(text.contains("<span>\(part)</span>")) }
+
+            let still = try await ask("GET", "/?refresh=off", [:])
+            #expect(!still.text.contains("http-equiv=\"refresh\""))
+        }
+    }
+
+    @Test func batch_tellsItsStoryBeforeItsTables() async throws {
+        try await PagesFixture.fill()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let text = try await ask("GET", "/batches/\(PagesFixture.underWay)", [:]).text
+
+            #expect(text.contains("<h1>spring</h1>"))
+            let order = [
+                "Halted:", "Parked:", "Delivered", "From the batch to the charge",
+                "Changes in effect, summed up day by day", "Money by currency",
+                "Guards: what pauses", "Waves", "Parked rows by reason", "Forecast against fact",
+                "Rows by state", "Reports of this batch",
+            ].map { text.firstRange(of: $0)?.lowerBound }
+            #expect(order.allSatisfy { $0 != nil })
+            #expect(order.compactMap(\.self) == order.compactMap(\.self).sorted())
+            #expect(text.contains("Agreed") == false || text.contains("Informed, need not agree"))
+            #expect(text.contains("by hand: <code>repricer release</code>"))
+            #expect(text.contains("EUR</td>") && text.contains("JPY</td>"))
+            #expect(text.contains("4000000 odd &lt;script&gt;"))
+            let other = try await ask("GET", "/batches/\(PagesFixture.finished.uppercased())", [:])
+            #expect(other.status == 200)
+            #expect(!other.text.contains("http-equiv=\"refresh\""))
+        }
+    }
+
+    @Test func approval_saysWhatASecondPersonWantsToKnowAndWhatToType() async throws {
+        try await PagesFixture.fill()
+        try await TestDatabase.shipDefaultLimits()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let path = "/batches/\(PagesFixture.waiting)/approval"
+            let text = try await ask("GET", path, [:]).text
+
+            #expect(text.contains("<h1>To approve: autumn &lt;script&gt;"))
+            #expect(
+                text.contains("<pre><code>repricer approve \(PagesFixture.waiting)</code></pre>"))
+            #expect(text.contains("Any member of repricer_pricing other than ana"))
+            #expect(text.contains("+30.0 %") && text.contains("-20.0 %"))
+            #expect(text.contains("bad_sku"))
+            #expect(text.contains("Another increase within 12 months"))
+            #expect(text.contains("What leaves it open whether they must"))
+            #expect(text.contains("9.99 EUR") && text.contains("12.99 EUR"))
+
+            let decided = try await ask("GET", "/batches/\(PagesFixture.finished)/approval", [:])
+            #expect(decided.text.contains("Nothing is left to decide here."))
+            #expect(!decided.text.contains("repricer approve"))
+        }
+    }
+
+    @Test func approval_whenTheServiceReadsIt_needsNoOtherRight() async throws {
+        try await PagesFixture.fill()
+        let service = try await TestDatabase.login("d", memberOf: ["repricer_service"])
+        try await PagesHarness.withPages(conninfo: service) { ask, _ in
+            for target in Self.all {
+                let page = try await ask("GET", target, [:])
+                #expect(page.status == 200, "\(target): \(page.text.suffix(600))")
+            }
+        }
+    }
+
+    @Test func subscription_showsForecastFactMoneyAndEvidence() async throws {
+        try await PagesFixture.fill()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let text = try await ask("GET", "/subscriptions/2000000000000181", [:]).text
+
+            #expect(text.contains("<h1>Subscription 2000000000000181</h1>"))
+            #expect(text.contains("Active · renews on"))
+            #expect(text.contains("9.99 EUR</td>") && text.contains("12.99 EUR</td>"))
+            #expect(text.contains("<td>charge</td>") || text.contains(">charge<"))
+            #expect(text.contains("<code class=\"long\">e-2</code>"))
+            #expect(text.contains("9.99 EUR → 12.99 EUR"))
+            #expect(!text.contains("milliunits"))
+        }
+    }
+
+    @Test func search_findsByIdCustomerItemAndBatch() async throws {
+        try await PagesFixture.fill()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let id = try await ask("GET", "/search?q=%20\(PagesFixture.subscription)%20", [:])
+            #expect(id.status == 303)
+            #expect(id.headers["Location"] == "/subscriptions/\(PagesFixture.subscription)")
+
+            let customer = try await ask("GET", "/search?q=\(PagesFixture.token)", [:]).text
+            #expect(customer.contains("Subscriptions of this customer"))
+            #expect(customer.contains("2000000000000101") && customer.contains("2000000000000102"))
+            let item = try await ask("GET", "/search?q=PLAN", [:]).text
+            #expect(item.contains("Subscriptions with this item"))
+            let batch = try await ask("GET", "/search?q=WINTER", [:]).text
+            #expect(batch.contains("href=\"/batches/\(PagesFixture.finished)\""))
+            let nothing = try await ask("GET", "/search?q=%22%3E%3Cscript%3E%25%27", [:])
+            #expect(nothing.status == 200)
+            #expect(nothing.text.contains("Nothing was found."))
+            #expect(nothing.text.contains("value=\"&quot;&gt;&lt;script&gt;%&#39;\""))
+        }
+    }
+
+    @Test(arguments: [
+        ("/batches/00000000-0000-7000-8000-0000000000ff", 404, "There is no such batch"),
+        ("/batches/00000000-0000-7000-8000-0000000000ff/approval", 404, "There is no such batch"),
+        ("/batches/%27%3B", 404, "There is no such batch"),
+        ("/batches/spring", 404, "There is no such batch"),
+        ("/subscriptions/999", 404, "This subscription is not known"),
+        ("/subscriptions/%00", 404, "This subscription is not known"),
+        ("/subscriptions/" + String(repeating: "9", count: 300), 404, "is not known"),
+        ("/search?q=" + String(repeating: "x", count: 129), 400, "too long"),
+        ("/search?q=a%00b", 400, "cannot be searched for"),
+        ("/reports/nothing", 404, "There is no such report"),
+        ("/reports/money?batch=spring", 404, "There is no such batch"),
+        ("/reports/money?batch=00000000-0000-7000-8000-0000000000ff", 404, "no such batch"),
+        ("/reports/money?as_of=yesterday", 400, "This is no instant"),
+        ("/reports/money?as_of=2999-01-01", 400, "cannot be asked about"),
+        ("/reports/money?currency=euro", 400, "This is no currency"),
+        ("/reports/money?colour=red", 400, "There is no such filter"),
+        ("/reports/money?format=xml", 400, "There is no such format"),
+        ("/reports/unknown_part?batch=\(PagesFixture.finished)", 400, "has no batches"),
+        ("/reports/holdout?as_of=2026-01-01", 400, "cannot look back"),
+        ("/reports/holdout?currency=EUR", 400, "has no currency"),
+        ("/reports/money?reporting_currency=EUR", 400, "has no reporting currency"),
+        ("/batches/\(PagesFixture.waiting)/approval?currency=euros", 400, "This is no currency"),
+    ])
+    func page_askedWrongly_saysWhatIsWrongAndWhatToDo(
+        _ target: String, _ status: Int, _ words: String
+    ) async throws {
+        try await PagesFixture.fill()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let answer = try await ask("GET", target, [:])
+
+            #expect(answer.status == status)
+            #expect(answer.text.contains(words), "\(answer.text.suffix(900))")
+            #expect(answer.text.contains("<main id=\"content\""))
+            #expect(answer.headers["Content-Security-Policy"] != nil)
+        }
+    }
+
+    @Test func report_isFilteredAndSavedAsCSV() async throws {
+        try await PagesFixture.fill()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let base = "/reports/price_change?batch=\(PagesFixture.underWay)"
+            let page = try await ask("GET", base + "&currency=EUR&storefront=&as_of=", [:]).text
+            #expect(page.contains("value=\"\(PagesFixture.underWay)\" selected"))
+            #expect(page.contains("&amp;currency=EUR&amp;format=csv"))
+            #expect(page.contains("12.99 EUR") && !page.contains("12.99 USD"))
+
+            let csv = try await ask("GET", base + "&currency=EUR&format=csv", [:])
+            #expect(csv.headers["Content-Type"]?.hasPrefix("text/csv") == true)
+            #expect(
+                csv.headers["Content-Disposition"] == "attachment; filename=\"price_change.csv\"")
+            let lines = csv.text.split(separator: "\r\n")
+            #expect(lines.first?.hasPrefix("batch_id,batch_name,line") == true)
+            #expect(lines.count == 16)
+            #expect(lines.dropFirst().allSatisfy { $0.contains(",EUR,") })
+
+            let past = try await ask("GET", "/reports/batch_summary?as_of=2026-02-15", [:]).text
+            #expect(past.contains("As it was known at"))
+            #expect(past.contains("winter") && !past.contains("halted one</a>"))
+        }
+    }
+}
