@@ -78,7 +78,9 @@ struct Claimer: Sendable {
                         of: judged, subscription.facts, bucket: turn.bucket, realNow: realNow)
                 else { continue }
                 claim.calls.append(call)
-                claim.again += changes.lazy.filter { !$0.isFresh }.map { (id: id, changeID: $0.changeID) }
+                claim.again += changes.lazy.filter { !$0.isFresh }.map {
+                    (id: id, changeID: $0.changeID)
+                }
                 if found.wasCalled { claim.called.append(id) }
                 claim.claimed[call.callID] = ClaimedCall(
                     intent,
