@@ -271,7 +271,7 @@ COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.
 -- effect whose price it is, else the newest that was called. What the App Store never had explains nothing. A charge that
 -- is not what it should be has an exception in place of an explanation.
 CREATE VIEW repricer.explained_charges AS
-SELECT h.original_transaction_id, h.bucket, h.transaction_id, h.sku, h.purchased_at, h.price_milliunits, h.quantity,
+SELECT c.original_transaction_id, c.bucket, h.transaction_id, h.sku, h.purchased_at, h.price_milliunits, h.quantity,
     h.currency, h.storefront, h.refunded_milliunits, c.batch_id, c.change_id,
     CASE WHEN t.is_in_effect THEN c.new_price_milliunits ELSE c.current_price_milliunits END AS expected_milliunits,
     CASE WHEN w.exception IS NULL THEN w.explained_as END AS explained_as, w.exception, c.stage

@@ -570,8 +570,8 @@ COMMENT ON COLUMN repricer.charges.refunded_milliunits IS 'What money_entries sa
 COMMENT ON COLUMN repricer.charges.recorded_at IS 'Since when it is known as it stands here; what was known before is in charge_versions.';
 
 CREATE VIEW repricer.explained_charges AS
- SELECT h.original_transaction_id,
-    h.bucket,
+ SELECT c.original_transaction_id,
+    c.bucket,
     h.transaction_id,
     h.sku,
     h.purchased_at,
@@ -593,7 +593,24 @@ CREATE VIEW repricer.explained_charges AS
     w.exception,
     c.stage
    FROM (((repricer.price_changes c
-     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)))))
+     CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
+            k.bucket,
+            k.transaction_id,
+            k.sku,
+            k.purchased_at,
+            k.expires_at,
+            k.price_milliunits,
+            k.quantity,
+            k.currency,
+            k.storefront,
+            k.is_offer,
+            k.is_purchase,
+            k.refunded_milliunits,
+            k.recorded_at,
+            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE (NOT k.is_purchase)) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + '00:01:00'::interval)), false)) AS is_double
+           FROM repricer.charges k
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
+         OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
             ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place) t)
      CROSS JOIN LATERAL ( SELECT
@@ -608,7 +625,7 @@ CREATE VIEW repricer.explained_charges AS
                 END AS explained_as,
                 CASE
                     WHEN (((h.price_milliunits * h.quantity) > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) THEN 'refunded'::text
-                    WHEN d.is_double THEN 'double'::text
+                    WHEN h.is_double THEN 'double'::text
                     WHEN ((h.currency <> c.currency) AND (h.storefront = c.storefront)) THEN 'wrong_currency'::text
                     WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT h.is_purchase)) THEN 'declined_yet_charged'::text
                     WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT h.is_purchase)) THEN 'after_end'::text
@@ -623,13 +640,11 @@ CREATE VIEW repricer.explained_charges AS
                 END AS exception
            FROM ( SELECT (EXISTS ( SELECT
                            FROM repricer.price_changes u_1
-                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits)))) AS is_undone) u,
-            ( SELECT ((NOT h.is_purchase) AND (EXISTS ( SELECT
-                           FROM repricer.charges o
-                          WHERE ((o.original_transaction_id = h.original_transaction_id) AND (o.sku = h.sku) AND (o.transaction_id <> h.transaction_id) AND (NOT o.is_purchase) AND (ROW(o.purchased_at, o.transaction_id) < ROW(h.purchased_at, h.transaction_id)) AND (o.expires_at > (h.purchased_at + '00:01:00'::interval)))))) AS is_double) d) w)
-  WHERE ((c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (NOT (EXISTS ( SELECT
+                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits)))) AS is_undone) u) w)
+  WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))));
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
+         OFFSET 0))));
 
 COMMENT ON VIEW repricer.explained_charges IS 'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
 
@@ -831,7 +846,7 @@ UNION ALL
   WHERE (x.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]))
 UNION ALL
  SELECT x.batch_id,
-    x.original_transaction_id,
+    m.original_transaction_id,
     x.change_id,
     x.transaction_id,
     x.sku,
@@ -1167,7 +1182,7 @@ CREATE VIEW repricer.unkept_change_figures AS
    FROM repricer.live_change_figures f
   WHERE (f.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]))
 UNION ALL
- SELECT f.original_transaction_id,
+ SELECT m.original_transaction_id,
     f.bucket,
     f.change_id,
     f.batch_id,
@@ -2016,9 +2031,49 @@ CREATE VIEW report.money AS
             ELSE e.kind
         END AS explained_as,
     (e.correction > 0) AS is_correction
-   FROM ((repricer.money_entries e
-     LEFT JOIN repricer.explained_charges x ON (((x.original_transaction_id = e.original_transaction_id) AND (x.transaction_id = e.transaction_id) AND (x.sku = e.sku))))
-     LEFT JOIN repricer.batches b ON ((b.batch_id = x.batch_id)));
+   FROM ((repricer.explained_charges x
+     JOIN repricer.batches b ON ((b.batch_id = x.batch_id)))
+     CROSS JOIN LATERAL ( SELECT m.original_transaction_id,
+            m.bucket,
+            m.transaction_id,
+            m.sku,
+            m.kind,
+            m.occurred_at,
+            m.number,
+            m.correction,
+            m.amount_milliunits,
+            m.tax_exclusive_milliunits,
+            m.currency,
+            m.storefront,
+            m.evidence_id,
+            m.recorded_at
+           FROM repricer.money_entries m
+          WHERE ((m.original_transaction_id = x.original_transaction_id) AND (m.transaction_id = x.transaction_id) AND (m.sku = x.sku))
+         OFFSET 0) e)
+UNION ALL
+ SELECT e.original_transaction_id,
+    e.transaction_id,
+    e.sku,
+    e.kind,
+    e.amount_milliunits,
+    e.tax_exclusive_milliunits,
+    e.currency,
+    e.storefront,
+    e.occurred_at,
+    e.recorded_at,
+    e.evidence_id,
+    NULL::uuid AS change_id,
+    NULL::uuid AS batch_id,
+    NULL::text AS batch_name,
+        CASE
+            WHEN (e.kind <> 'charge'::text) THEN e.kind
+            ELSE NULL::text
+        END AS explained_as,
+    (e.correction > 0) AS is_correction
+   FROM repricer.money_entries e
+  WHERE (NOT (EXISTS ( SELECT
+           FROM repricer.explained_charges x
+          WHERE ((x.original_transaction_id = e.original_transaction_id) AND (x.transaction_id = e.transaction_id) AND (x.sku = e.sku)))));
 
 COMMENT ON VIEW report.money IS 'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is followed by the difference, so that the sum of what was recorded by an instant is what was known then.';
 
@@ -2083,9 +2138,49 @@ BEGIN
             ELSE e.kind
         END AS explained_as,
     (e.correction > 0) AS is_correction
-   FROM ((repricer.money_entries_at(p_at) e
-     LEFT JOIN repricer.explained_charges_at(p_at) x ON (((x.original_transaction_id = e.original_transaction_id) AND (x.transaction_id = e.transaction_id) AND (x.sku = e.sku))))
-     LEFT JOIN repricer.batches_at(p_at) b ON ((b.batch_id = x.batch_id)))
+   FROM ((repricer.explained_charges_at(p_at) x
+     JOIN repricer.batches_at(p_at) b ON ((b.batch_id = x.batch_id)))
+     CROSS JOIN LATERAL ( SELECT m.original_transaction_id,
+            m.bucket,
+            m.transaction_id,
+            m.sku,
+            m.kind,
+            m.occurred_at,
+            m.number,
+            m.correction,
+            m.amount_milliunits,
+            m.tax_exclusive_milliunits,
+            m.currency,
+            m.storefront,
+            m.evidence_id,
+            m.recorded_at
+           FROM repricer.money_entries_at(p_at) m
+          WHERE ((m.original_transaction_id = x.original_transaction_id) AND (m.transaction_id = x.transaction_id) AND (m.sku = x.sku))
+         OFFSET 0) e)
+UNION ALL
+ SELECT e.original_transaction_id,
+    e.transaction_id,
+    e.sku,
+    e.kind,
+    e.amount_milliunits,
+    e.tax_exclusive_milliunits,
+    e.currency,
+    e.storefront,
+    e.occurred_at,
+    e.recorded_at,
+    e.evidence_id,
+    NULL::uuid AS change_id,
+    NULL::uuid AS batch_id,
+    NULL::text AS batch_name,
+        CASE
+            WHEN (e.kind <> 'charge'::text) THEN e.kind
+            ELSE NULL::text
+        END AS explained_as,
+    (e.correction > 0) AS is_correction
+   FROM repricer.money_entries_at(p_at) e
+  WHERE (NOT (EXISTS ( SELECT
+           FROM repricer.explained_charges_at(p_at) x
+          WHERE ((x.original_transaction_id = e.original_transaction_id) AND (x.transaction_id = e.transaction_id) AND (x.sku = e.sku)))))
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
 $$;
@@ -3585,8 +3680,8 @@ $$;
 CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RETURNS SETOF repricer.explained_charges
     LANGUAGE sql STABLE
     AS $$
- SELECT h.original_transaction_id,
-    h.bucket,
+ SELECT c.original_transaction_id,
+    c.bucket,
     h.transaction_id,
     h.sku,
     h.purchased_at,
@@ -3608,7 +3703,24 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
     w.exception,
     c.stage
    FROM (((repricer.price_changes_at(p_at) c
-     JOIN repricer.charges_at(p_at) h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)))))
+     CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
+            k.bucket,
+            k.transaction_id,
+            k.sku,
+            k.purchased_at,
+            k.expires_at,
+            k.price_milliunits,
+            k.quantity,
+            k.currency,
+            k.storefront,
+            k.is_offer,
+            k.is_purchase,
+            k.refunded_milliunits,
+            k.recorded_at,
+            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE (NOT k.is_purchase)) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + 'PT1M'::interval)), false)) AS is_double
+           FROM repricer.charges_at(p_at) k
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
+         OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
             ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place) t)
      CROSS JOIN LATERAL ( SELECT
@@ -3623,7 +3735,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                 END AS explained_as,
                 CASE
                     WHEN (((h.price_milliunits * h.quantity) > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) THEN 'refunded'::text
-                    WHEN d.is_double THEN 'double'::text
+                    WHEN h.is_double THEN 'double'::text
                     WHEN ((h.currency <> c.currency) AND (h.storefront = c.storefront)) THEN 'wrong_currency'::text
                     WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT h.is_purchase)) THEN 'declined_yet_charged'::text
                     WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT h.is_purchase)) THEN 'after_end'::text
@@ -3638,13 +3750,11 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                 END AS exception
            FROM ( SELECT (EXISTS ( SELECT
                            FROM repricer.price_changes_at(p_at) u_1
-                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits)))) AS is_undone) u,
-            ( SELECT ((NOT h.is_purchase) AND (EXISTS ( SELECT
-                           FROM repricer.charges_at(p_at) o
-                          WHERE ((o.original_transaction_id = h.original_transaction_id) AND (o.sku = h.sku) AND (o.transaction_id <> h.transaction_id) AND (NOT o.is_purchase) AND (ROW(o.purchased_at, o.transaction_id) < ROW(h.purchased_at, h.transaction_id)) AND (o.expires_at > (h.purchased_at + 'PT1M'::interval)))))) AS is_double) d) w)
-  WHERE ((c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (NOT (EXISTS ( SELECT
+                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits)))) AS is_undone) u) w)
+  WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
+         OFFSET 0))))
 $$;
 
 CREATE FUNCTION repricer.extension_shortfall(p_extension_id uuid) RETURNS text[]

@@ -142,15 +142,15 @@ package enum DependentQueries {
                 coalesce(\(price)::bigint, d.price_milliunits), coalesce(\(currency)::text, d.currency))
             """
         return """
-        -- name: placeDependent
-        WITH \(fragment: VersionQueries.ofDependents("""
+            -- name: placeDependent
+            WITH \(fragment: VersionQueries.ofDependents("""
             repricer.dependent_cancellations d WHERE \(fragment: isRequested(open)) AND \(fragment: isElsewhere)
             """))
-        UPDATE repricer.dependent_cancellations d
-        SET target_transaction_id = \(target)::text, price_milliunits = coalesce(\(price)::bigint, d.price_milliunits),
-            currency = coalesce(\(currency)::text, d.currency), recorded_at = \(fragment: VersionQueries.now)
-        WHERE \(fragment: isRequested(open)) AND \(fragment: isElsewhere)
-        """
+            UPDATE repricer.dependent_cancellations d
+            SET target_transaction_id = \(target)::text, price_milliunits = coalesce(\(price)::bigint, d.price_milliunits),
+                currency = coalesce(\(currency)::text, d.currency), recorded_at = \(fragment: VersionQueries.now)
+            WHERE \(fragment: isRequested(open)) AND \(fragment: isElsewhere)
+            """
     }
 
     /// The dependents to be cancelled whose place is `target`, with what may hold their calls back.

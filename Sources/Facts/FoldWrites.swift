@@ -168,48 +168,48 @@ package struct FoldWrites: Sendable {
     private static func saveChanges(_ changes: [Moved]) -> SQL {
         let kept = changes.filter(\.keepsFormer).map { (id: $0.id, changeID: $0.change.changeID) }
         return """
-        -- name: saveChanges
-        WITH \(fragment: VersionQueries.ofChanges(kept))
-        UPDATE repricer.price_changes c SET
-            recorded_at = \(fragment: VersionQueries.now), state = t.state, reason = t.reason, scheduled_at = t.scheduled_at,
-            consent_asked_at = t.consent_asked_at, accepted_at = t.accepted_at,
-            acceptance = t.acceptance, effective_at = t.effective_at, ended_at = t.ended_at,
-            state_since = t.state_since, current_sku = nullif(t.current_sku, c.sku),
-            current_dependent_skus = nullif(t.current_dependent_skus::text[], c.dependent_skus),
-            former_skus = t.former_skus::text[],
-            planned_effective_at = CASE WHEN t.due_at IS DISTINCT FROM t.planned_at
-                THEN t.planned_at END,
-            due_effective_at = coalesce(t.due_at, c.due_effective_at), moved_since_call = t.moved_since_call,
-            is_leaving = t.is_leaving,
-            -- Applied after it was given up: that call is the one that Apple has.
-            sent_at = CASE WHEN t.state IN ('awaiting_approval', 'queued', 'rejected', 'ineligible',
-                    'missed', 'aborted') THEN c.sent_at
-                WHEN c.state IN ('queued', 'rejected', 'ineligible', 'missed', 'aborted')
-                    THEN coalesce(c.doubtful_since, c.sent_at)
-                ELSE coalesce(c.sent_at, c.doubtful_since) END
-        FROM unnest(
-            \(changes.column { $0.id })::text[], \(uuids: changes.column { $0.change.changeID })::uuid[],
-            \(changes.column { $0.change.progress.state.rawValue })::text[], \(texts: changes.sparseColumn { $0.change.progress.reason })::text[],
-            \(timestamps: changes.sparseColumn { $0.change.progress.scheduledAt?.milliseconds })::timestamptz[],
-            \(timestamps: changes.sparseColumn { $0.change.progress.consentAskedAt?.milliseconds })::timestamptz[],
-            \(timestamps: changes.sparseColumn { $0.change.progress.acceptedAt?.milliseconds })::timestamptz[],
-            \(texts: changes.sparseColumn { $0.change.progress.acceptance?.rawValue })::text[],
-            \(timestamps: changes.sparseColumn { $0.change.progress.effectiveAt?.milliseconds })::timestamptz[],
-            \(timestamps: changes.sparseColumn { $0.change.progress.endedAt?.milliseconds })::timestamptz[],
-            \(timestamps: changes.column { $0.change.progress.since.milliseconds })::timestamptz[],
-            \(changes.column { $0.change.sku })::text[],
-            \(changes.column { arrayText($0.change.dependentSKUs) })::text[],
-            \(texts: changes.sparseColumn { $0.change.formerSKUs.isEmpty ? nil : arrayText($0.change.formerSKUs) })::text[],
-            \(timestamps: changes.sparseColumn { $0.change.progress.dueAt?.milliseconds })::timestamptz[],
-            \(timestamps: changes.sparseColumn { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[],
-            \(texts: changes.sparseColumn { $0.change.progress.slip?.rawValue })::text[],
-            \(bools: changes.column { $0.change.isLeaving })::boolean[]
-        ) AS t (id, change_id, state, reason, scheduled_at, consent_asked_at, accepted_at,
-            acceptance, effective_at, ended_at, state_since, current_sku, current_dependent_skus,
-            former_skus, due_at, planned_at, moved_since_call, is_leaving)
-        WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
-            AND \(fragment: Bucket.isThat(of: changes.lazy.map(\.id), "c.bucket"))
-        """
+            -- name: saveChanges
+            WITH \(fragment: VersionQueries.ofChanges(kept))
+            UPDATE repricer.price_changes c SET
+                recorded_at = \(fragment: VersionQueries.now), state = t.state, reason = t.reason, scheduled_at = t.scheduled_at,
+                consent_asked_at = t.consent_asked_at, accepted_at = t.accepted_at,
+                acceptance = t.acceptance, effective_at = t.effective_at, ended_at = t.ended_at,
+                state_since = t.state_since, current_sku = nullif(t.current_sku, c.sku),
+                current_dependent_skus = nullif(t.current_dependent_skus::text[], c.dependent_skus),
+                former_skus = t.former_skus::text[],
+                planned_effective_at = CASE WHEN t.due_at IS DISTINCT FROM t.planned_at
+                    THEN t.planned_at END,
+                due_effective_at = coalesce(t.due_at, c.due_effective_at), moved_since_call = t.moved_since_call,
+                is_leaving = t.is_leaving,
+                -- Applied after it was given up: that call is the one that Apple has.
+                sent_at = CASE WHEN t.state IN ('awaiting_approval', 'queued', 'rejected', 'ineligible',
+                        'missed', 'aborted') THEN c.sent_at
+                    WHEN c.state IN ('queued', 'rejected', 'ineligible', 'missed', 'aborted')
+                        THEN coalesce(c.doubtful_since, c.sent_at)
+                    ELSE coalesce(c.sent_at, c.doubtful_since) END
+            FROM unnest(
+                \(changes.column { $0.id })::text[], \(uuids: changes.column { $0.change.changeID })::uuid[],
+                \(changes.column { $0.change.progress.state.rawValue })::text[], \(texts: changes.sparseColumn { $0.change.progress.reason })::text[],
+                \(timestamps: changes.sparseColumn { $0.change.progress.scheduledAt?.milliseconds })::timestamptz[],
+                \(timestamps: changes.sparseColumn { $0.change.progress.consentAskedAt?.milliseconds })::timestamptz[],
+                \(timestamps: changes.sparseColumn { $0.change.progress.acceptedAt?.milliseconds })::timestamptz[],
+                \(texts: changes.sparseColumn { $0.change.progress.acceptance?.rawValue })::text[],
+                \(timestamps: changes.sparseColumn { $0.change.progress.effectiveAt?.milliseconds })::timestamptz[],
+                \(timestamps: changes.sparseColumn { $0.change.progress.endedAt?.milliseconds })::timestamptz[],
+                \(timestamps: changes.column { $0.change.progress.since.milliseconds })::timestamptz[],
+                \(changes.column { $0.change.sku })::text[],
+                \(changes.column { arrayText($0.change.dependentSKUs) })::text[],
+                \(texts: changes.sparseColumn { $0.change.formerSKUs.isEmpty ? nil : arrayText($0.change.formerSKUs) })::text[],
+                \(timestamps: changes.sparseColumn { $0.change.progress.dueAt?.milliseconds })::timestamptz[],
+                \(timestamps: changes.sparseColumn { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[],
+                \(texts: changes.sparseColumn { $0.change.progress.slip?.rawValue })::text[],
+                \(bools: changes.column { $0.change.isLeaving })::boolean[]
+            ) AS t (id, change_id, state, reason, scheduled_at, consent_asked_at, accepted_at,
+                acceptance, effective_at, ended_at, state_since, current_sku, current_dependent_skus,
+                former_skus, due_at, planned_at, moved_since_call, is_leaving)
+            WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
+                AND \(fragment: Bucket.isThat(of: changes.lazy.map(\.id), "c.bucket"))
+            """
     }
 
     private static func recordAnswers(_ lines: [Line]) -> SQL {

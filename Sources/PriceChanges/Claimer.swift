@@ -27,6 +27,14 @@ struct Claimer: Sendable {
         fileprivate var again: [(id: String, changeID: String)] = []
         /// Their subscriptions that were called before.
         fileprivate var called: [String] = []
+
+        fileprivate mutating func note(
+            _ changes: [OpenChangeQueries.OpenChange], of id: String, wasCalled: Bool
+        ) {
+            again += changes.lazy.filter { !$0.isFresh }.map { (id: id, changeID: $0.changeID) }
+            if wasCalled { called.append(id) }
+        }
+
         /// Changes that were judged, whatever came of it: 0 means that the bucket had nothing to claim.
         var judged = 0
     }
@@ -78,8 +86,7 @@ struct Claimer: Sendable {
                         of: judged, subscription.facts, bucket: turn.bucket, realNow: realNow)
                 else { continue }
                 claim.calls.append(call)
-                claim.again += changes.lazy.filter { !$0.isFresh }.map { (id: id, changeID: $0.changeID) }
-                if found.wasCalled { claim.called.append(id) }
+                claim.note(changes, of: id, wasCalled: found.wasCalled)
                 claim.claimed[call.callID] = ClaimedCall(
                     intent,
                     found.wasCalled || !moves.isEmpty

@@ -85,7 +85,8 @@ extension ReportFace {
         ])
 
     fileprivate static let revenueImpact = ReportFace(
-        title: "Revenue impact, tax included", order: "batch_name, batch_id, currency, storefront, period",
+        title: "Revenue impact, tax included",
+        order: "batch_name, batch_id, currency, storefront, period",
         hidden: [
             "batch_id", "old_per_period_milliunits", "new_per_period_milliunits",
             "declined_lost_per_period_milliunits", "cancelled_lost_per_period_milliunits",

@@ -139,16 +139,21 @@ import Testing
     /// Who had been told of an increase, and left or lapsed; what else a subscription carried that ended for it; what fell
     /// with a declined item. Not who left before, or on a decrease.
     @Test func revenueImpact_loss_isOfTheIncreaseAndWhole() async throws {
-        func ended(_ id: String, _ line: Int, _ state: String, new: Int = 6000, _ more: String) -> String {
+        func ended(_ id: String, _ line: Int, _ state: String, new: Int = 6000, _ more: String)
+            -> String
+        {
             ReportFixture.Change(
-                subscription: id, line: line, old: 5000, new: new, consent: new > 5000 ? "required" : "none",
+                subscription: id, line: line, old: 5000, new: new,
+                consent: new > 5000 ? "required" : "none",
                 state: state
-            ).sql + "UPDATE repricer.price_changes SET ended_at = '2026-03-01Z'\(more) WHERE line = \(line);"
+            ).sql
+                + "UPDATE repricer.price_changes SET ended_at = '2026-03-01Z'\(more) WHERE line = \(line);"
         }
         let asked = ", consent_asked_at = '2026-02-01Z'"
         let sql =
             ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 7)
-            + ended("1", 2, "declined", asked) + ended("2", 3, "declined", asked + ", reason = 'parent_declined'")
+            + ended("1", 2, "declined", asked)
+            + ended("2", 3, "declined", asked + ", reason = 'parent_declined'")
             + ended("3", 4, "cancelled", asked) + ended("4", 5, "cancelled", "")
             + ended("5", 6, "cancelled", new: 4000, asked) + ended("6", 7, "lapsed", asked)
             + ended("7", 8, "declined", asked)
@@ -161,11 +166,11 @@ import Testing
                     """
                 }.joined()
             }.joined()
-            + """
-            INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
-                subtype, statement)
-            VALUES ('1', repricer.bucket_of('1'), '2026-03-01Z', 'e', 'notification', 'EXPIRED', 'PRICE_INCREASE', '{}');
-            """
+                + """
+                INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
+                    subtype, statement)
+                VALUES ('1', repricer.bucket_of('1'), '2026-03-01Z', 'e', 'notification', 'EXPIRED', 'PRICE_INCREASE', '{}');
+                """
 
         let rows = try await Self.read(.revenueImpact, sql: sql)
         let funnel = try await Self.read(.consentFunnel, sql: "SELECT 1")
@@ -179,7 +184,9 @@ import Testing
                 "lost_per_period_milliunits")
                 == ["2", "10000", "3", "5000", "1", "5000", "1", "5000", "1990", "26990"])
         #expect(
-            funnel.map { Self.pick($0, "declined", "cancelled", "lapsed", "fell_with_parent", "open") }
+            funnel.map {
+                Self.pick($0, "declined", "cancelled", "lapsed", "fell_with_parent", "open")
+            }
                 == [["2", "2", "1", "1", "0"], ["0", "1", "0", "0", "0"]])
     }
 

@@ -71,7 +71,10 @@ import Testing
             .init(name: "fay", hasTimeout: true, hasConnectionLimit: true),
         ]).problems.map(\.description)
 
-        #expect(found == [[], [[false, false]], [[false, true]], [[false, true]], [[true, true]], []])
+        #expect(
+            found == [
+                [], [[false, false]], [[false, true]], [[false, true]], [[true, true]], [],
+            ])
         #expect(
             told == [
                 "user fiona: of finance has no statement_timeout and no connection limit: one report may keep the "

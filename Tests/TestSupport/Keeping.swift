@@ -100,12 +100,12 @@ package enum Keeping {
                 RETURN NULL;
             END $$;
             """
-            + ["price_changes", "charges", "subscription_events", "subscriptions"].map {
-                """
-                CREATE TRIGGER by_hand_marked AFTER INSERT OR UPDATE OR DELETE ON repricer.\($0) FOR EACH ROW
-                    WHEN (session_user = 'postgres') EXECUTE FUNCTION test_support.mark();
-                """
-            }.joined()
+                + ["price_changes", "charges", "subscription_events", "subscriptions"].map {
+                    """
+                    CREATE TRIGGER by_hand_marked AFTER INSERT OR UPDATE OR DELETE ON repricer.\($0) FOR EACH ROW
+                        WHEN (session_user = 'postgres') EXECUTE FUNCTION test_support.mark();
+                    """
+                }.joined()
     }()
 
     /// From now on each row that is written is remembered, with the instant.
@@ -144,7 +144,8 @@ package enum Keeping {
         for table in tables {
             let key = table.key.map { "h.\($0)::text = w.key ->> '\($0)'" }
                 .joined(separator: " AND ")
-            let type = table.key.contains("signed_at")
+            let type =
+                table.key.contains("signed_at")
                 ? "h.original_transaction_id = w.key ->> 'original_transaction_id' AND h.evidence_id = w.key ->> 'evidence_id'"
                 : key
             let facts = table.facts.split { $0 == "," || $0.isWhitespace }

@@ -45,7 +45,8 @@ package struct TestDatabase: Sendable {
         }
         // As who sets them up is told to: `config check` names each that is not, of whatever test.
         if roles.contains(where: { $0.hasPrefix("repricer_finance") }) {
-            script += " CONNECTION LIMIT 20; ALTER ROLE \"\(login)\" SET statement_timeout = '10min'"
+            script +=
+                " CONNECTION LIMIT 20; ALTER ROLE \"\(login)\" SET statement_timeout = '10min'"
         }
         try await TestCluster.shared.administer { [script] in try await $0.script(script) }
         return database.url(user: login)

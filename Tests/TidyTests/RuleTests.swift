@@ -162,15 +162,18 @@ import Testing
         func found(_ statement: String) -> [String] {
             VersionRules.unkeptWrites("\n-- name: s\n" + statement).map(\.what)
         }
-        let kept = "WITH \\(fragment: VersionQueries.ofChanges(x)), m AS (INSERT INTO repricer.stale_figures) "
+        let kept =
+            "WITH \\(fragment: VersionQueries.ofChanges(x)), m AS (INSERT INTO repricer.stale_figures) "
         let update = "UPDATE repricer.price_changes c SET "
 
-        #expect(found(update + "state = 'x'\nWHERE true") == [
-            "s keeps no version of price_changes", "s marks no figures",
-        ])
-        #expect(found(kept + update + "state = 'x'\nWHERE true") == [
-            "s does not say since when price_changes stand so"
-        ])
+        #expect(
+            found(update + "state = 'x'\nWHERE true") == [
+                "s keeps no version of price_changes", "s marks no figures",
+            ])
+        #expect(
+            found(kept + update + "state = 'x'\nWHERE true") == [
+                "s does not say since when price_changes stand so"
+            ])
         #expect(found(kept + update + "state = 'x', recorded_at = i\nWHERE true") == [])
         #expect(found(update + "is_held = true\nWHERE state = 'x'") == [])
         #expect(found("DELETE FROM repricer.charges") == ["s keeps no version of charges"])
@@ -179,7 +182,8 @@ import Testing
                 == ["s keeps no version of dependent_cancellations"])
         #expect(
             VersionRules.unkeptWrites(
-                "CREATE FUNCTION repricer.f()\nUPDATE batches SET is_paused = true;").map(\.what)
+                "CREATE FUNCTION repricer.f()\nUPDATE batches SET is_paused = true;"
+            ).map(\.what)
                 == ["repricer.f keeps no version of batches"])
         #expect(VersionRules.triggers("\nCREATE TRIGGER t AFTER").map(\.line) == [2])
     }

@@ -10,20 +10,26 @@ enum VersionRules {
     private static let tables = [
         "price_changes": Table(
             columns: [
-                "current_sku", "former_skus", "current_dependent_skus", "send_after", "send_by", "due_effective_at",
-                "planned_effective_at", "moved_before_call", "moved_since_call", "request_reference_id", "state",
-                "state_since", "reason", "doubtful_since", "sent_at", "scheduled_at", "consent_asked_at", "accepted_at",
+                "current_sku", "former_skus", "current_dependent_skus", "send_after", "send_by",
+                "due_effective_at",
+                "planned_effective_at", "moved_before_call", "moved_since_call",
+                "request_reference_id", "state",
+                "state_since", "reason", "doubtful_since", "sent_at", "scheduled_at",
+                "consent_asked_at", "accepted_at",
                 "acceptance", "effective_at", "ended_at", "is_leaving",
             ],
             keepers: ["VersionQueries.ofChanges", "former(of: endings)", "keep_changes("]),
         "charges": Table(
-            columns: ["purchased_at", "expires_at", "price_milliunits", "quantity", "refunded_milliunits"],
+            columns: [
+                "purchased_at", "expires_at", "price_milliunits", "quantity", "refunded_milliunits",
+            ],
             keepers: ["charge_versions"]),
         "subscription_events": Table(
             columns: ["statement", "type"], keepers: ["subscription_event_versions"]),
         "dependent_cancellations": Table(
             columns: [
-                "parent_sku", "cause", "target_transaction_id", "cancel_reference_id", "state", "price_milliunits",
+                "parent_sku", "cause", "target_transaction_id", "cancel_reference_id", "state",
+                "price_milliunits",
                 "currency", "detail", "settled_at",
             ],
             keepers: [
@@ -37,7 +43,9 @@ enum VersionRules {
 
     /// Marked by those who send them, FoldWrites and Claimer, for those that need it. A call whose answer was lost is as open
     /// as before.
-    private static let markedElsewhere: Set = ["saveChanges", "claimChanges", "leaveChangesUnknown"]
+    private static let markedElsewhere: Set = [
+        "saveChanges", "claimChanges", "leaveChangesUnknown",
+    ]
 
     /// Of a file with statements (`-- name:`), or of a migration with functions.
     static func unkeptWrites(_ source: String) -> [Finding] {
@@ -67,7 +75,8 @@ enum VersionRules {
             {
                 faults.append("\(name) does not say since when \(table) stand so")
             }
-            let isMarked = ["stale_figures", "markMoved", "keep_changes("].contains(where: text.contains)
+            let isMarked = ["stale_figures", "markMoved", "keep_changes("].contains(
+                where: text.contains)
             if table == "price_changes", writes(text, table, ["state"]), !isMarked,
                 !markedElsewhere.contains(name)
             {
@@ -87,11 +96,15 @@ enum VersionRules {
                     !(target.dropFirst(table.count).first.map { $0.isLetter || $0 == "_" } ?? false)
                 else { continue }
                 switch verb {
-                case "DELETE FROM": if table == "subscription_events" || table == "charges" { return true }
+                case "DELETE FROM":
+                    if table == "subscription_events" || table == "charges" { return true }
                 case "INSERT INTO": if target.contains("DO UPDATE") { return true }
                 default:
-                    let set = target.firstMatch(of: end).map { target[..<$0.range.lowerBound] } ?? target
-                    let assigned = set.matches(of: #/(?:^|[\s,(])([a-z_]+)\s*=/#).map { String($0.1) }
+                    let set =
+                        target.firstMatch(of: end).map { target[..<$0.range.lowerBound] } ?? target
+                    let assigned = set.matches(of: #/(?:^|[\s,(])([a-z_]+)\s*=/#).map {
+                        String($0.1)
+                    }
                     if !columns.isDisjoint(with: assigned) { return true }
                 }
             }

@@ -174,7 +174,8 @@ struct ConfigurationCheck: Sendable {
             )
         }
         return Result(
-            name: "finance users", found: "\(logins.count), with a time limit and few connections each",
+            name: "finance users",
+            found: "\(logins.count), with a time limit and few connections each",
             problems: faults)
     }
 
