@@ -6,9 +6,9 @@ import Testing
 @testable import RepricerCommands
 @testable import SandboxStore
 
-/// The README's first day, typed as it stands there: by a person at a terminal, on a PostgreSQL of its own, against the
-/// simulated App Store.
-@Suite(.ownThread) struct FirstDayTests {
+/// The README's first day, typed as it stands there: by a person at a terminal, in a database of its own making,
+/// against the simulated App Store.
+@Suite(.database) struct FirstDayTests {
     private static let subscription = "2000000000020000"
 
     /// What stands between the section's heading and the next one, in blocks of shell.
@@ -27,13 +27,6 @@ import Testing
 
     @Test func readme_firstDay_typedLiterally_endsInAReport() async throws {
         let folder = try ScratchFolder()
-        let cluster = "\(folder.path)/postgres"
-        let postgres = RepositoryFiles.path("Deploy/postgres-private")
-        try Self.runSilently([postgres, "start", cluster, "--volatile"])
-        defer {
-            // The folder goes in any case; without its server it can.
-            try? Self.runSilently([postgres, "stop", cluster])
-        }
         let (store, settings) = try await openStore(in: folder)
         defer { store.kill() }
         // As somebody in the repository's folder has it, who built a release.
@@ -51,16 +44,16 @@ import Testing
             contentsOfFile: RepositoryFiles.path("README.md"), encoding: .utf8)
         let typed = Self.commands(of: "First day with your own app", in: readme)
         #expect(typed.count > 10)
-        let script = try folder.file(
-            "day.sh",
-            (["set -e", "trap 'kill $(jobs -p)' EXIT", "cd \(folder.path)"] + typed).joined(
-                separator: "\n") + "\n")
+        let before = [
+            "set -e", "stty cols 200 rows 50", "trap 'kill $(jobs -p)' EXIT", "cd \(folder.path)",
+        ]
+        let script = try folder.file("day.sh", (before + typed).map { $0 + "\n" }.joined())
         let answers = [
             "Sandbox", settings["REPRICER_BUNDLE_ID"] ?? "", settings["REPRICER_ISSUER_ID"] ?? "",
             settings["REPRICER_KEY_ID"] ?? "", "store/key.p8", "", "ana", "ben", "fiona", "y",
         ]
         let input = try folder.file("answers", answers.map { $0 + "\n" }.joined())
-        let socket = try String(contentsOfFile: "\(cluster)/socket.path", encoding: .utf8)
+        let socket = try #require(TestDatabase.url.firstMatch(of: /host=([^&]+)/)).1
 
         let end = try await Program.run(
             URL(fileURLWithPath: "/bin/bash"),
@@ -68,7 +61,7 @@ import Testing
             environment: [
                 "PATH": ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin",
                 "TERM": "xterm", "PAGER": "cat",
-                "PGHOST": socket.trimmingCharacters(in: .newlines), "PGPORT": "5432",
+                "PGHOST": String(socket), "PGPORT": "5432",
                 "PGUSER": "postgres",
                 "REPRICER_API_BASE_URL": settings["REPRICER_API_BASE_URL"] ?? "",
                 "REPRICER_API_CA_FILE": settings["REPRICER_API_CA_FILE"] ?? "",
@@ -78,25 +71,12 @@ import Testing
 
         #expect(end.code == 0, "\(end.output.suffix(6000)) \(end.messages)")
         for told in [
-            "and takes our key", "can go      yes: all of 1 row",
-            "approved 1 changes of Spring prices", "Consent funnel",
+            "and takes our key", "can go  yes: all of 1 row",
+            "approved 1 changes of Spring prices", "forecast_consent",
         ] {
             let shown = end.output.contains(told)
             #expect(shown, "\(told): \(end.output.suffix(6000))")
         }
-    }
-
-    /// Without a pipe: a server that it leaves behind would hold the other end.
-    private static func runSilently(_ words: [String]) throws {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        process.arguments = words
-        process.standardInput = FileHandle.nullDevice
-        process.standardOutput = FileHandle.nullDevice
-        process.standardError = FileHandle.nullDevice
-        try process.run()
-        process.waitUntilExit()
-        try #require(process.terminationStatus == 0, "\(words)")
     }
 
     private func openStore(

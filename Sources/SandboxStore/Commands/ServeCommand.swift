@@ -131,7 +131,8 @@ struct Sandbox: Sendable {
             }
             if parsed.origin != nil { return parsed.clock() }
             return try begin(
-                .init(start: parsed.start, rate: parsed.rate, origin: setup.clock?.origin), setup, real)
+                .init(start: parsed.start, rate: parsed.rate, origin: setup.clock?.origin), setup,
+                real)
         }
         return try setup.clock.map { try begin($0, setup, real) }
     }
