@@ -11,7 +11,9 @@ extension Site {
             404, "This subscription is not known",
             "Nothing was ever received of <code>\(String(id.prefix(80)))</code>. Check the original transaction id; "
                 + "<code>repricer sync</code> reads a subscription from the App Store.")
-        guard !id.isEmpty, id.utf8.count <= 64 else { throw unknown }
+        // No longer one is stored, and none with a control character: PostgreSQL takes no zero byte.
+        let isPlain = id.utf8.allSatisfy { $0 > 0x20 && $0 != 0x7F }
+        guard isPlain, (1...64).contains(id.utf8.count) else { throw unknown }
         let now = clock.nowMilliseconds()
         let view = try await pool.withTransaction(.repeatableRead) { connection in
             SubscriptionView(

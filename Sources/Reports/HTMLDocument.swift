@@ -145,7 +145,7 @@ private let style = """
     th:last-child,td:last-child{padding-right:.1rem}
     thead th{color:var(--soft);font-weight:600;font-size:.87rem;vertical-align:bottom;
     border-bottom-color:var(--soft);white-space:normal}
-    tbody th{font-weight:500;min-width:7.5rem}tbody th.number{min-width:0}tr.part th{font-weight:650;padding-top:.9rem}
+    tbody th{font-weight:500;min-width:7.5rem;overflow-wrap:anywhere}tbody th.number{min-width:0}tr.part th{font-weight:650;padding-top:.9rem}
     .number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
     thead th.number{white-space:normal}time{white-space:nowrap}
     ::placeholder{color:var(--soft);opacity:1}

@@ -5,7 +5,7 @@ import TestSupport
 enum PagesFixture {
     /// 2026-04-01T00:00:00Z.
     static let now: Int64 = 1_775_001_600_000
-    static let script = "<script>alert(\"1\")</script>"
+    static let script = "<script>alert(1)</script>"
 
     static func batch(_ number: Int) -> String { "00000000-0000-7000-8000-00000000000\(number)" }
 
@@ -75,7 +75,7 @@ enum PagesFixture {
             CASE WHEN new > old AND n % 3 = 1 THEN '{increase_within_12_months}' ELSE '{}' END::text[],
             b.effective + n % 20 * interval '1 day', old, b.effective - interval '30 days' + n % 20 * interval '1 day',
             b.effective + n % 20 * interval '1 day',
-            CASE WHEN s.state = 'queued' AND n % 4 = 1 THEN '4000000 odd \(script)' END, md5(id)::uuid, s.state, b.effective,
+            CASE WHEN s.state = 'queued' AND n % 4 = 2 THEN '4000000 odd \(script)' END, md5(id)::uuid, s.state, b.effective,
             CASE s.state WHEN 'declined' THEN 'expired_for_price_increase' WHEN 'ineligible' THEN 'drifted' END,
             CASE WHEN s.is_sent THEN '2026-02-03Z'::timestamptz END, CASE WHEN s.is_sent THEN '2026-02-03Z'::timestamptz END,
             CASE WHEN s.state IN ('pending_consent', 'declined') THEN '2026-02-10Z'::timestamptz END,
