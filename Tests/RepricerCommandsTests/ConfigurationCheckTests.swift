@@ -101,6 +101,36 @@ import Testing
     }
 }
 
+/// `config check --for`: people have the database and nothing else.
+@Suite(.database) struct PersonCheckTests {
+    @Test func configCheck_ofAPersonsSettings_asksForTheDatabaseAlone() async throws {
+        let fiona = [
+            "REPRICER_DATABASE_URL": try await TestDatabase.login(
+                "fiona", memberOf: ["repricer_finance"])
+        ]
+        let ana = [
+            "REPRICER_DATABASE_URL": try await TestDatabase.login(
+                "ana", memberOf: ["repricer_pricing"])
+        ]
+        let nobody = ["REPRICER_DATABASE_URL": try await TestDatabase.login("nobody", memberOf: [])]
+
+        let finance = await run("config", "check", "--for", "finance", environment: fiona)
+        let pricing = await run("config", "check", "--for", "pricing", environment: ana)
+        let service = await run("config", "check", environment: ana)
+        let closed = await run("config", "check", "--for", "finance", environment: nobody)
+
+        #expect(finance.code == .done, "\(finance.messages)")
+        #expect(finance.output.contains("reports   ok"))
+        #expect(pricing.code == .done, "\(pricing.messages)")
+        #expect(service.messages.contains("REPRICER_KEY_FILE: is not set"))
+        #expect(
+            service.messages.contains(AppleRoot.file) && service.messages.contains(AppleRoot.sha256)
+        )
+        #expect(closed.code == .failed)
+        #expect(closed.messages.contains("GRANT repricer_finance"))
+    }
+}
+
 /// Files of settings that hold the database's password.
 @Suite struct EnvironmentFileRightsTests {
     private static func print(_ text: String, mode: Int) async throws -> (Outcome, path: String) {

@@ -56,6 +56,43 @@ import Testing
         }
     }
 
+    /// What Apple has is delivered, although nothing is final for weeks; and a batch that stands still says so.
+    @Test func watch_onATerminal_showsDeliveryAndWhatStandsStill() async throws {
+        let (ana, owner) = try await Self.office()
+        try await Self.parked(["403 Forbidden", "403 Forbidden"], owner)
+        try await owner.script(
+            """
+            UPDATE repricer.price_changes SET state = 'scheduled', parked_reason = NULL, next_attempt_at = NULL,
+                sent_at = '2026-01-01Z', scheduled_at = '2026-01-01Z' WHERE original_transaction_id = '1'
+            """)
+        await owner.close()
+        let why = "too many complaints on the phone since this morning, says the support"
+        _ = await run("pause", "spring", "--reason", why, environment: ana)
+        let (signals, continuation) = AsyncStream.makeStream(of: Int32.self)
+        let drawn = OutputMemory()
+
+        let outcome = await run("status", "spring", "--watch", environment: ana) {
+            $0.isMessagesTerminal = true
+            $0.terminalSize = { (60, 24) }
+            $0.terminations = { signals }
+            $0.messages = OutputSink { bytes throws(OutputError) in
+                try drawn.sink.write(String(decoding: bytes, as: UTF8.self))
+                // Somebody who has seen enough.
+                continuation.yield(2)
+            }
+        }
+
+        #expect(outcome.code == .interrupted)
+        let lines = drawn.text.split { "\n\r".contains($0) }.map {
+            $0.replacing("\u{1B}[J", with: "")
+        }
+        #expect(lines.allSatisfy { $0.count < 60 }, "\(lines)")
+        #expect(lines.contains { $0.hasSuffix(" 50 %  1 of 2 delivered") }, "\(lines)")
+        #expect(lines.contains { $0.hasSuffix("  0 %  0 of 2 final") })
+        let said = lines.joined(separator: " ")
+        #expect(said.contains("PAUSED: this batch since ") && said.contains(why), "\(lines)")
+    }
+
     /// Every reason for which a row waits by itself.
     @Test func parkedRows_areNamedWithSubscriptionCodeAndNextTry() async throws {
         let (ana, owner) = try await Self.office()

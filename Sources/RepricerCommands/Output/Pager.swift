@@ -14,9 +14,12 @@ enum Pager {
 
     /// Gives the text to the pager and waits for its end; false where there is none to run.
     static func run(_ command: String, _ text: String) -> Bool {
-        // The reader's Ctrl-C is the pager's, as long as it is there.
-        let before = signal(SIGINT, SIG_IGN)
-        defer { signal(SIGINT, before) }
+        // The reader's Ctrl-C is the pager's, as long as it is there; and one that ends early is not our end.
+        let before = (signal(SIGINT, SIG_IGN), signal(SIGPIPE, SIG_IGN))
+        defer {
+            signal(SIGINT, before.0)
+            signal(SIGPIPE, before.1)
+        }
         guard let pipe = popen("\(command) 2>/dev/null", "w") else { return false }
         // Who leaves the pager early has read enough: no error.
         let bytes = Array(text.utf8)
