@@ -7479,6 +7479,8 @@ CREATE UNIQUE INDEX price_changes_one_undo ON repricer.price_changes USING btree
 
 CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_after) WHERE ((stage = 'queued'::text) AND (NOT is_ready) AND (NOT is_held));
 
+CREATE INDEX price_changes_refused ON repricer.price_changes USING btree (batch_id, parked_reason) WHERE ((stage = ANY (ARRAY['queued'::text, 'unknown'::text])) AND (parked_reason IS NOT NULL));
+
 CREATE INDEX renewal_extensions_of_product ON repricer.renewal_extensions USING btree (product_id, told_at);
 
 CREATE INDEX stale_figures_subscription ON repricer.stale_figures USING btree (original_transaction_id);
@@ -7837,6 +7839,7 @@ REVOKE ALL ON FUNCTION repricer.append_audit(p_actor text, p_occurred_at timesta
 
 REVOKE ALL ON FUNCTION repricer.approval_outlook(p_batch_id uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.approval_outlook(p_batch_id uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.approval_outlook(p_batch_id uuid) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.approval_shortfall(p_batch_id uuid) FROM PUBLIC;
 
