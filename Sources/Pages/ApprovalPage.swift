@@ -68,9 +68,16 @@ private struct ApprovalView {
     var figures: BatchFigures { facts.figures }
     var awaits: Bool { batch.state == "awaiting_approval" }
 
+    /// What was decided; what became of it since is on the batch's own page.
+    private var badge: HTML {
+        awaits
+            ? batch.badge(isFinal: false)
+            : "<span class=\"badge\">\(spaced(batch.state))</span>"
+    }
+
     var lead: HTML {
         """
-        <p class="lead">\(batch.badge(isFinal: false)) · \(counted(batch.rowCount, "row")) submitted by \
+        <p class="lead">\(badge) · \(counted(batch.rowCount, "row")) submitted by \
         \(batch.submittedBy) on \(.time(batch.submittedAt)), \(counted(batch.rejectedRowCount)) refused · \
         <a href="\(batchAddress(batch.batchID))">what became of it</a></p>
 

@@ -183,7 +183,7 @@ private struct Home {
         return [
             (overdue, "alarm", "overdue"), (parked, "warn", "parked"),
             (waves, "warn", waves == 1 ? "wave waits" : "waves wait"),
-            (figures.discrepancies[batch.batchID] ?? 0, "warn", "dependents to check"),
+            (figures.discrepancies[batch.batchID] ?? 0, "warn", "dependents"),
         ].filter { $0.0 > 0 }.map {
             " <span class=\"badge \($0.1)\">\(counted($0.0)) \($0.2)</span>" as HTML
         }.joined(by: "")

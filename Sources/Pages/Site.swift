@@ -1,5 +1,6 @@
 package import Facts
 package import HTTP
+import Postgres
 import Reports
 package import ServiceKit
 
@@ -281,6 +282,12 @@ extension PageFault {
             self.init(
                 400, "This instant cannot be asked about",
                 "\(why). Give an instant of the past, or leave it out for what is known now.")
+        // The server ends what takes longer than a page may.
+        case .failed(let why) where why.contains("[\(SQLState.queryCanceled)]"):
+            self.init(
+                503, "This report takes too long for a page",
+                "Choose a batch, or let <code>repricer report</code> write it, which may take its time."
+            )
         case .notReadable, .failed:
             self.init(500, "The report cannot be read", "\(error.description).")
         case .unavailable: self = .away

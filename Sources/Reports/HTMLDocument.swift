@@ -147,7 +147,7 @@ private let style = """
     border-bottom-color:var(--soft);white-space:normal}
     tbody th{font-weight:500;min-width:7.5rem;overflow-wrap:anywhere}tbody th.number{min-width:0}tr.part th{font-weight:650;padding-top:.9rem}
     .number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-    thead th.number{white-space:normal}time{white-space:nowrap}
+    thead th.number,.number .sub{white-space:normal}time{white-space:nowrap}
     ::placeholder{color:var(--soft);opacity:1}
     .long{overflow-wrap:anywhere}
     tfoot td,tfoot th{font-weight:650;border-bottom:0;border-top:1px solid var(--soft)}
@@ -158,7 +158,7 @@ private let style = """
     .bars th{width:1%;white-space:nowrap}.bars .bar{width:99%;padding-top:.62rem}
     .meter{display:block;width:100%;height:.7rem;border-radius:3px}
     .progress{display:flex;align-items:center;gap:.5rem;white-space:nowrap}
-    .progress .meter{width:4.5rem;height:.5rem;flex:none}
+    .progress .meter{width:2.8rem;height:.5rem;flex:none}
     rect.track{fill:var(--track)}rect.plain{fill:var(--bar)}rect.gain{fill:var(--gain)}
     rect.loss{fill:var(--loss)}rect.open{fill:var(--open)}
     .curve{display:block;overflow:visible;font-size:12px}.curve text{fill:var(--soft)}

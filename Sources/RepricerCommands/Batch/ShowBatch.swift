@@ -1,7 +1,8 @@
 import Batches
 
 extension Commands {
-    private static let web = Flag("web", "print the address of the page that shows the same, and nothing else")
+    private static let web = Flag(
+        "web", "print the address of the page that shows it, and nothing else")
 
     static let show = Command(
         "show", "what was submitted: consent, money, dates, largest moves, who may approve",
