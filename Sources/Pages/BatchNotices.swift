@@ -104,12 +104,16 @@ extension ServiceControlQueries.Everything {
                     + "leaves at \(.time(kind.until)), or later, one at a time until one is answered."
             )
         }
-        if let unclaimedSince {
+        if let heldSince {
+            let what: HTML =
+                heldIsAll
+                ? "changes are due and none can be claimed"
+                : "calls and folds wait, while others go on"
             notices.append(
                 Notice(
                     .alarm, "Blocked:",
-                    "changes are due since \(.time(unclaimedSince)) and none can be claimed: their rows are held by "
-                        + "\(unclaimedBy ?? "a session of this database user")."))
+                    "\(what), since \(.time(heldSince)): their rows are held by "
+                        + "\(heldBy ?? "a session of this database user")."))
         }
         if let catchUpSince {
             notices.append(

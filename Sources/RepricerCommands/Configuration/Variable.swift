@@ -57,6 +57,7 @@ enum Variable: String, CaseIterable, Sendable {
         case .webhookCAFile: "an additional CA for the webhook's host"
         case .reconcileEvery: "interval of the reconciler, or off"
         case .silentAfter: "how long a change may be overdue before its status is checked"
+        case .drainWait: "how long /readyz says 503 before the service stops"
         case .clock: "virtual clock of a rehearsal, START@RATE"
         case .migrations: "folder of the migrations"
         }
