@@ -209,7 +209,7 @@ private struct Home {
         }.joined(by: "<br>")
         guard lines.count > 2 else { return shown }
         let rest = HTML.link(
-            batchAddress(batch.batchID), "and \(lines.count - 1) currencies more")
+            batchAddress(batch.batchID), "and \(lines.count - 1) more")
         return "\(shown)<span class=\"sub\">\(rest)</span>"
     }
 
