@@ -1,6 +1,7 @@
 import Foundation
 import JOSE
 import SandboxStore
+import TestSupport
 import Testing
 
 @testable import RepricerCommands

@@ -139,9 +139,9 @@ import Testing
         let program = try Program(
             Program.built("repricer"), ["serve", "--only", "scheduler"], environment: settings)
         defer { program.kill() }
-        let said = try await program.said(until: "pages listening")
-        let port = try #require(
-            Int(try #require(said.firstMatch(of: /message="pages listening".* port=([0-9]+)/)).1))
+        let said = try await program.said(until: "message=serving")
+        let line = try #require(said.firstMatch(of: /message="pages listening".* port=([0-9]+)/))
+        let port = try #require(Int(line.1))
         let before = try await Self.status("/readyz", nil, port)
 
         program.send(signal: SIGTERM)
