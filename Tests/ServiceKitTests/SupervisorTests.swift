@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import ServiceKit
+import TestSupport
 import Testing
 
 /// What systemd hears, on a real socket.
@@ -33,11 +34,15 @@ struct SupervisorTests {
             if name.hasPrefix("/") { unlink(name) }
         }
 
-        /// The next message; waits for it.
-        func next() -> String {
+        /// The next message; waits for it, without a thread of the pool.
+        func next() async throws -> String {
             var bytes = [UInt8](repeating: 0, count: 100)
-            let count = recv(descriptor, &bytes, bytes.count, 0)
-            return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self)
+            var count = 0
+            try await eventually {
+                count = recv(descriptor, &bytes, bytes.count, Int32(MSG_DONTWAIT))
+                return count > 0
+            }
+            return String(decoding: bytes.prefix(count), as: UTF8.self)
         }
     }
 
@@ -48,11 +53,13 @@ struct SupervisorTests {
             Supervised(environment: ["NOTIFY_SOCKET": listener.name, "WATCHDOG_USEC": "2000"]))
 
         let running = Task { try await supervised.run() }
-        let heard = [listener.next(), listener.next(), listener.next()]
+        let heard = [
+            try await listener.next(), try await listener.next(), try await listener.next(),
+        ]
         running.cancel()
         _ = await running.result
-        var last = listener.next()
-        while last == "WATCHDOG=1" { last = listener.next() }
+        var last = try await listener.next()
+        while last == "WATCHDOG=1" { last = try await listener.next() }
 
         #expect(heard == ["READY=1", "WATCHDOG=1", "WATCHDOG=1"])
         #expect(last == "STOPPING=1")

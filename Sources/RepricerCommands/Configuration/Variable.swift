@@ -82,7 +82,8 @@ enum Variable: String, CaseIterable, Sendable {
             .addressShare,
             .forwarderTokenFile,
             .v1SharedSecretFile, .changePriceRate, .cancelRate, .extendRate, .statusRate,
-            .webhookURL, .webhookCAFile, .reconcileEvery, .silentAfter, .drainWait, .clock, .migrations:
+            .webhookURL, .webhookCAFile, .reconcileEvery, .silentAfter, .drainWait, .clock,
+            .migrations:
             "set it"
         }
     }
