@@ -198,7 +198,7 @@ private struct SubscriptionView {
                 let what = line.kind == "notification" ? line.what : spaced(line.what)
                 return [
                     .time(line.at), "\(what)<span class=\"sub\">\(spaced(line.kind))</span>",
-                    HTML(line.sku ?? ""), HTML(amountsAsWritten(line.detail ?? "")),
+                    HTML(line.sku ?? ""), HTML(line.detail ?? ""),
                     evidence(line.evidenceID),
                 ]
             })
@@ -232,16 +232,5 @@ func statusWords(_ status: Int?, isRetrying: Bool = false) -> String {
     case 5: "Revoked"
     case .some(let other): "Status \(other)"
     case nil: "Status not known"
-    }
-}
-
-/// `4990 -> 5990 EUR milliunits` as `4.99 EUR → 5.99 EUR`: stored lines keep what the App Store counts in.
-func amountsAsWritten(_ text: String) -> String {
-    text.replacing(/([0-9]+) -> ([0-9]+) ([A-Z]{3}) milliunits/) { match in
-        let (from, to, currency) = (Int64(match.1), Int64(match.2), String(match.3))
-        guard let from, let to else { return String(match.0) }
-        return "\(amount(from, currency)) → \(amount(to, currency))"
-    }.replacing(/([0-9]+) ([A-Z]{3}) milliunits/) { match in
-        Int64(match.1).map { amount($0, String(match.2)) } ?? String(match.0)
     }
 }

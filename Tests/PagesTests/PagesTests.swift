@@ -145,7 +145,7 @@ import Testing
             #expect(text.contains("9.99 EUR</td>") && text.contains("12.99 EUR</td>"))
             #expect(text.contains("<td>charge</td>") || text.contains(">charge<"))
             #expect(text.contains("<code class=\"long\">e-2</code>"))
-            #expect(text.contains("9.99 EUR → 12.99 EUR"))
+            #expect(text.contains("9.99 → 12.99 EUR"))
             #expect(!text.contains("milliunits"))
         }
     }

@@ -278,6 +278,6 @@ import Testing
         #expect(sound.findings == [])
         #expect(planted.findings.map(\.kind) == [.untraced])
         #expect(planted.findings.first?.message.hasSuffix(said) == true, "\(planted.findings)")
-        await harness.close()
+        await harness.close(isTamperedWith: true)
     }
 }

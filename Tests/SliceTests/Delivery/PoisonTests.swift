@@ -51,7 +51,7 @@ import Testing
 
         #expect(try await harness.changes().filter { $0 == "A scheduled" }.count == 4)
         #expect(try await harness.changes().contains("A queued facts_unreadable"))
-        await harness.close()
+        await harness.close(isTamperedWith: true)
     }
 
     @Test func projector_notificationThatCannotBeStored_isSetAsideAndStopsNoOther() async throws {

@@ -49,7 +49,7 @@ import Testing
         #expect(trips[0] == 1)
         // One more unless the check was at everything anyway.
         #expect(trips[1] <= 2)
-        await harness.close()
+        await harness.close(isTamperedWith: true)
     }
 
     @Test func search_whilePausedAndAfter_findsWhatIsDueOnceItGoesOn() async throws {
