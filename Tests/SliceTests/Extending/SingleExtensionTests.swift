@@ -179,9 +179,8 @@ import Testing
 
         try await harness.work(extender)
         let said = try await halt() ?? ""
-        #expect(
-            said.contains(/^4010000 UnauthorizedError: [0-9]+ subscriptions in a row were refused with/),
-            "\(said)")
+        #expect(said.hasPrefix("4010000 UnauthorizedError: "), "\(said)")
+        #expect(said.contains(/[0-9]+ subscriptions in a row were refused with/), "\(said)")
         for _ in 0..<6 {
             harness.pass(.seconds(121))
             try await harness.work(extender)
