@@ -52,22 +52,22 @@ import Testing
     @Test func financeUsers_withoutLimits_areNamedWithWhatToDo() async throws {
         // In one transaction: users are those of all databases, and other tests look at them, too.
         let steps = [
-            "CREATE ROLE fiona LOGIN", "GRANT repricer_finance_lead TO fiona",
-            "ALTER ROLE fiona CONNECTION LIMIT 5", "ALTER ROLE fiona SET statement_timeout = 0",
-            "ALTER ROLE fiona SET statement_timeout = '5min'", "GRANT repricer_service TO fiona",
+            "CREATE ROLE felice LOGIN", "GRANT repricer_finance_lead TO felice",
+            "ALTER ROLE felice CONNECTION LIMIT 5", "ALTER ROLE felice SET statement_timeout = 0",
+            "ALTER ROLE felice SET statement_timeout = '5min'", "GRANT repricer_service TO felice",
         ]
         let found = try await TestDatabase.withRollback { owner in
             var found: [[[Bool]]] = []
             for step in steps {
                 _ = try owner.execute(SQL(unsafe: step))
                 found.append(
-                    try FinanceLoginQueries.logins(on: owner).filter { $0.name == "fiona" }
+                    try FinanceLoginQueries.logins(on: owner).filter { $0.name == "felice" }
                         .map { [$0.hasTimeout, $0.hasConnectionLimit] })
             }
             return found
         }
         let told = ConfigurationCheck.finance([
-            .init(name: "fiona", hasTimeout: false, hasConnectionLimit: false),
+            .init(name: "felice", hasTimeout: false, hasConnectionLimit: false),
             .init(name: "fay", hasTimeout: true, hasConnectionLimit: true),
         ]).problems.map(\.description)
 
@@ -77,8 +77,8 @@ import Testing
             ])
         #expect(
             told == [
-                "user fiona: of finance has no statement_timeout and no connection limit: one report may keep the "
-                    + "database busy for hours; limit them: ALTER ROLE \"fiona\" CONNECTION LIMIT 5; ALTER ROLE \"fiona\" SET "
+                "user felice: of finance has no statement_timeout and no connection limit: one report may keep the "
+                    + "database busy for hours; limit them: ALTER ROLE \"felice\" CONNECTION LIMIT 5; ALTER ROLE \"felice\" SET "
                     + "statement_timeout = '5min'"
             ])
     }
