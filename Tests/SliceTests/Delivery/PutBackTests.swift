@@ -192,10 +192,12 @@ import Testing
         try await harness.abort(batchID)
         try await Self.pass(61, times: 12, harness, scheduler)
 
-        #expect(
-            halted[0].contains(
-                "10 subscriptions in a row were refused with 4000023 code_4000023 (\"no\"), the last of them "
-            ), "\(halted)")
+        let counted = halted[0].firstMatch(
+            of:
+                /([0-9]+) subscriptions in a row were refused with 4000023 code_4000023 \("no"\), the last/
+        )
+        // Ten halt it; others of the same claim may be refused before it is written down.
+        #expect((10...called).contains(counted.flatMap { Int($0.1) } ?? 0), "\(halted)")
         #expect(before["rejected"] == nil)
         #expect(harness.store.calls.count == called)
         let after = try await Self.states(harness)
