@@ -81,7 +81,8 @@ let package = Package(
         module(
             "RepricerCommands",
             [
-                "CRelease", "ServiceKit", "JSON", "Pricing", "Postgres", "JOSE", "HTTP", "AppStore", "Facts",
+                "CRelease", "ServiceKit", "JSON", "Pricing", "Postgres", "JOSE", "HTTP", "AppStore",
+                "Facts",
                 "Calls", "Notifications", "Batches", "PriceChanges", "Dependents", "Extensions",
                 "Reconciliation", "Outbox", "Reports", "Pages",
             ]),

@@ -214,6 +214,6 @@ enum SchemaQueries {
         SELECT (SELECT count(*) FROM pg_stat_activity a WHERE a.datname = current_database()
                 AND a.application_name IN ('repricer serve', 'repricer pages')) AS sessions,
             (SELECT count(*) FROM repricer.store_calls
-                WHERE settled_at IS NULL AND state = 'sending' AND lease_until > clock_timestamp()) AS calls
+                WHERE settled_at IS NULL AND state = 'sending' AND lease_until > to_timestamp(repricer.rate_clock() / 1000000.0)) AS calls
         """
 }

@@ -173,7 +173,8 @@ import Testing
     @Test func obstacle_whenSchemaIsAnother_namesBoth() async throws {
         let connection = try await TestDatabase.connect()
         try await connection.script(
-            "UPDATE repricer.schema_migrations SET version = 99, is_breaking = true WHERE version = 1")
+            "UPDATE repricer.schema_migrations SET version = 99, is_breaking = true WHERE version = 1"
+        )
         await connection.close()
 
         let obstacle = try await Self.withStore { await $0.obstacle() }
