@@ -189,7 +189,10 @@ private struct HealthView {
     private var versions: HTML {
         definitions([
             ("repricer", HTML(about.version)),
-            ("Schema of the database", "\(schema.version); the program is of \(expectedSchemaVersion)"),
+            (
+                "Schema of the database",
+                "\(schema.version); the program is of \(expectedSchemaVersion)"
+            ),
             ("PostgreSQL", HTML(server)), ("Environment", HTML(about.environment)),
             ("App", HTML(about.bundleID)),
             ("Clock", about.isRehearsal ? "virtual, of a rehearsal" : "of this machine"),
