@@ -3660,11 +3660,12 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.end_catch_up() RETURNS void
+CREATE FUNCTION repricer.end_catch_up(p_restored_at timestamp with time zone) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
-UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL
+UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL,
+    restored_at = CASE WHEN catch_up_from IS NULL THEN restored_at ELSE coalesce(p_restored_at, restored_at) END
 $$;
 
 CREATE FUNCTION repricer.end_throttle(p_kind text) RETURNS boolean
@@ -4348,6 +4349,7 @@ CREATE TABLE repricer.service_controls (
     catch_up_since timestamp with time zone,
     catch_up_from timestamp with time zone,
     catch_up_by text,
+    restored_at timestamp with time zone,
     unclaimed jsonb,
     is_rehearsal boolean DEFAULT false NOT NULL,
     clock_start timestamp with time zone,
@@ -4365,6 +4367,8 @@ COMMENT ON COLUMN repricer.service_controls.halted_answer IS 'What the latest pr
 COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
 
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+
+COMMENT ON COLUMN repricer.service_controls.restored_at IS 'By the business clock: no call that a lost database made can be on its way later. A subscription whose changes that database may have called is asked for its status before it is called, unless a statement signed since is known. Null: no database was lost.';
 
 COMMENT ON COLUMN repricer.service_controls.unclaimed IS 'since, sessions (who holds rows), is_all (nothing that is due can be claimed), seen_at: real time. A sight of more than three minutes ago says nothing of today.';
 
@@ -8245,8 +8249,8 @@ REVOKE ALL ON FUNCTION repricer.dependent_cancellations_at(p_at timestamp with t
 
 REVOKE ALL ON FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.end_catch_up() FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.end_catch_up() TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.end_catch_up(p_restored_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.end_catch_up(p_restored_at timestamp with time zone) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.end_throttle(p_kind text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.end_throttle(p_kind text) TO repricer_service;

@@ -18,6 +18,9 @@ struct Claimer: Sendable {
     private var callTime: Int64 { engine.environment == .production ? 60_000 : 0 }
     /// Until a subscription whose stored facts can't be read is looked at again, in milliseconds.
     static let unreadableWait: Int64 = 60_000
+    /// How long a subscription waits whose status is to be read first, in milliseconds of real time. The check that reads it
+    /// ends the wait.
+    static let statusWait: Int64 = 600_000
 
     struct Claim: Sendable {
         var calls: [StoreCall] = []
@@ -74,6 +77,13 @@ struct Claimer: Sendable {
             claim.judged += unreadable.count
             for id in locked.ids {
                 guard let found = open[id], let subscription = stored[id] else { continue }
+                guard !found.mayBeCalled(unknownTo: subscription.facts, since: locked.restoredAt)
+                else {
+                    claim.judged += found.changes.count
+                    statements.append(
+                        OpenChangeQueries.awaitStatus(id, until: realNow + Self.statusWait))
+                    continue
+                }
                 let judged = judged(
                     found, subscription, imported[id] ?? [], siblings, carriers, by: judge, late)
                 claim.judged += judged.count

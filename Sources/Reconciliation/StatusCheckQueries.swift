@@ -25,6 +25,9 @@ package enum StatusCheckQueries {
             self.reason = reason
             self.id = id
         }
+
+        /// What a service asks for that finds itself in another database. Calls of these subscriptions wait for it.
+        static let restored = List(.recover, id: "restored")
     }
 
     package enum Outcome: String, Sendable, CaseIterable {
@@ -203,6 +206,17 @@ package enum StatusCheckQueries {
         ).oneOrNil()
         guard let row else { return nil }
         return try row.millisecondsOrNil("next_check_at") ?? 0
+    }
+
+    /// Asks once more for those of a list that could not be read before an instant, UTC milliseconds.
+    static func repeatUnread(_ list: List, doneBefore: Int64) -> SQL {
+        """
+        -- name: repeatUnreadChecks
+        UPDATE repricer.status_checks SET done_at = NULL, outcome = NULL, detail = NULL, next_check_at = NULL,
+            attempts = 0
+        WHERE reason = \(list.reason.rawValue) AND list_id = \(list.id)
+            AND outcome NOT IN ('read', 'drifted') AND done_at < \(timestamp: doneBefore)
+        """
     }
 
     package struct Counts: Sendable, Equatable {

@@ -81,6 +81,12 @@ package enum OpenChangeQueries {
         package var ours: Set<PastIncrease> = []
         /// Apple has, had or may have one of its changes, open or not.
         package var wasCalled = false
+
+        /// Whether a database that is lost may have called one of the changes, and nothing that was signed since tells.
+        package func mayBeCalled(unknownTo facts: SubscriptionFacts, since restoredAt: Instant?) -> Bool {
+            guard let restoredAt, wasCalled else { return false }
+            return facts.signedAt.map { $0 < restoredAt } ?? true
+        }
     }
 
     /// The open changes of locked subscriptions, read after the lock.
@@ -178,14 +184,54 @@ package enum OpenChangeQueries {
 
     /// Puts off the due changes of a subscription whose facts can't be read; `until` is real time.
     package static func deferReading(_ id: String, until: Int64) -> SQL {
+        postpone(id, until: until, reason: "facts_unreadable", name: "deferUnreadable")
+    }
+
+    static let statusAwaited = "status_awaited"
+
+    /// Puts off the due changes of a subscription until its status was read, at most until an instant of real time.
+    package static func awaitStatus(_ id: String, until: Int64) -> SQL {
+        postpone(id, until: until, reason: statusAwaited, name: "awaitStatus")
+    }
+
+    private static func postpone(_ id: String, until: Int64, reason: String, name: SQL) -> SQL {
         """
-        -- name: deferUnreadable
+        -- name: \(fragment: name)
         WITH \(fragment: VersionQueries.ofChanges("""
-            repricer.price_changes c WHERE \(fragment: isQueued(id)) AND c.reason IS DISTINCT FROM 'facts_unreadable'
+            repricer.price_changes c WHERE \(fragment: isQueued(id)) AND c.reason IS DISTINCT FROM \(reason)
             """))
-        UPDATE repricer.price_changes c SET next_attempt_at = \(timestamp: until), reason = 'facts_unreadable',
-            recorded_at = CASE c.reason WHEN 'facts_unreadable' THEN c.recorded_at ELSE \(fragment: VersionQueries.now) END
+        UPDATE repricer.price_changes c SET next_attempt_at = \(timestamp: until), reason = \(reason),
+            recorded_at = CASE c.reason WHEN \(reason) THEN c.recorded_at ELSE \(fragment: VersionQueries.now) END
         WHERE \(fragment: isQueued(id))
+        """
+    }
+
+    /// The statuses of these subscriptions of one bucket were read: their changes wait no longer.
+    package static func endStatusWait(_ ids: [String]) -> SQL {
+        """
+        -- name: endStatusWait
+        WITH \(fragment: VersionQueries.ofChanges("repricer.price_changes c WHERE \(fragment: awaitsStatus(ids))"))
+        UPDATE repricer.price_changes c SET next_attempt_at = NULL, reason = NULL, recorded_at = \(fragment: VersionQueries.now)
+        WHERE \(fragment: awaitsStatus(ids))
+        """
+    }
+
+    /// The statuses of these subscriptions of one bucket could not be read: their changes are parked until an instant of
+    /// real time, and named.
+    package static func parkUnread(_ ids: [String], until: Int64) -> SQL {
+        """
+        -- name: parkUnread
+        UPDATE repricer.price_changes c
+        SET parked_reason = 'its status could not be read', next_attempt_at = \(timestamp: until)
+        WHERE c.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))
+            AND c.state = 'queued'
+        """
+    }
+
+    private static func awaitsStatus(_ ids: [String]) -> SQL {
+        """
+        c.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))
+            AND c.state = 'queued' AND c.reason = \(statusAwaited)
         """
     }
 
