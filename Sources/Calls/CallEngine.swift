@@ -237,7 +237,7 @@ package struct CallEngine: Sendable {
         switch answer {
         case .answered:
             recentStatuses.noteSuccess(kind, [])
-            recent.noteGoodKey(kind)
+            if recent.doubtsKey(kind) { try await noteGoodKey(kind) }
             // A status says that our key is good, and nothing of other calls.
             if let reason = controls.haltedReason, ServiceHalt.isAboutKey(reason) {
                 try await halt.recover()
@@ -249,6 +249,15 @@ package struct CallEngine: Sendable {
             guard case .systemic = verdict else { return }
             try await haltAll(because: refusal, subject, kind, nil, permitSource)
         case .refused, .throttled, .unknown, .notSent: break
+        }
+    }
+
+    /// What calls were refused with was not our key.
+    private func noteGoodKey(_ kind: StoreCall.Kind) async throws {
+        try await pool.withTransaction { [recent] connection in
+            let former = try RefusalStreakQueries.lock(kind, on: connection)
+            let (_, streaks) = recent.together(kind, former) { $0.noteGoodKey(kind) }
+            try connection.sendLater(RefusalStreakQueries.write(kind, streaks, former: former))
         }
     }
 

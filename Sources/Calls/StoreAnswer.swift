@@ -72,6 +72,8 @@ package struct StoreRefusal: Hashable, Sendable {
     package var name: String
     package var message: String
     package var meaning: Meaning
+    /// The call was refused so, and the checks that followed show that it was not applied.
+    package var isAfterChecks = false
 
     package init(code: Int, name: String, message: String, meaning: Meaning) {
         self.code = code
