@@ -1,3 +1,4 @@
+import AppStore
 package import Facts
 package import Pricing
 package import ServiceKit
@@ -46,6 +47,7 @@ package struct CallEngine: Sendable {
     package let owner: String
     let halt: ServiceHalt
     let recent = RecentAnswers()
+    let packer = PayloadPacker()
     /// Of statuses that are read outside a round: what they get says nothing of calls.
     private let recentStatuses = RecentAnswers()
     /// nil where a test moves the clock by hand.
@@ -137,7 +139,7 @@ package struct CallEngine: Sendable {
         CallRound(
             engine: self, kind: kind,
             settlement: CallSettlement(
-                pool: pool, kind: kind, log: log, unanswered: unansweredWait),
+                pool: pool, kind: kind, log: log, unanswered: unansweredWait, packer: packer),
             permitSource: first.step == .send ? kind.permitSource : kind.checkPermitSource,
             permits: permits,
             leaveBefore: started + min(within, limits.leaseFor * 3 / 4), probe: probe, out: out,
