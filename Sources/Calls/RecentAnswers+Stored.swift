@@ -15,9 +15,9 @@ extension RecentAnswers {
     }
 
     /// Whether a success of calls of these scopes ends what is stored.
-    static func isEnded(_ stored: [StoredStreak], byAny scopes: [CallScope], of kind: StoreCall.Kind)
-        -> Bool
-    {
+    static func isEnded(
+        _ stored: [StoredStreak], byAny scopes: [CallScope], of kind: StoreCall.Kind
+    ) -> Bool {
         let keys = keys(kind, scopes)
         return stored.contains { keys.contains(Key(kind: kind, scope: $0.scope)) }
     }

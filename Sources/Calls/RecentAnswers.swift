@@ -141,7 +141,8 @@ final class RecentAnswers: Sendable {
 
     /// Everybody's streak, and those of the scopes.
     static func keys(_ kind: StoreCall.Kind, _ scopes: [CallScope]) -> Set<Key> {
-        Set((scopes.flatMap { [$0.place, $0.batch] } + [CallScope()]).map { Key(kind: kind, scope: $0) })
+        let all = scopes.flatMap { [$0.place, $0.batch] } + [CallScope()]
+        return Set(all.map { Key(kind: kind, scope: $0) })
     }
 
     /// How many batches have work that is due: a refusal of the only one is one of all.

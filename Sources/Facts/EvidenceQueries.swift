@@ -126,7 +126,8 @@ package enum EvidenceQueries {
         guard let row = rows.first else { return nil }
         let isKept = try row.textOrNil("signed_payload") != nil || row.bytesOrNil("packed") != nil
         return StoredAnswer(
-            kind: try row.text("kind"), httpStatus: try row.int64OrNil("http_status").map { Int($0) },
+            kind: try row.text("kind"),
+            httpStatus: try row.int64OrNil("http_status").map { Int($0) },
             settledAt: try row.millisecondsOrNil("settled_at"),
             evidence: isKept ? try evidence(of: rows, on: connection).first : nil)
     }

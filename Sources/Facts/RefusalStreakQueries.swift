@@ -83,7 +83,8 @@ package enum RefusalStreakQueries {
         let changed = streaks.filter { !known.contains($0) }
         let places = Set(streaks.map(\.place))
         let ended = former.filter { !places.contains($0.place) }
-        return (ended.isEmpty ? [] : end(kind, ended)) + (changed.isEmpty ? [] : [put(kind, changed)])
+        return (ended.isEmpty ? [] : end(kind, ended))
+            + (changed.isEmpty ? [] : [put(kind, changed)])
     }
 
     private static func end(_ kind: StoreCall.Kind, _ streaks: [StoredStreak]) -> [SQL] {

@@ -34,7 +34,8 @@ extension Commands {
             throw CommandFailure(
                 .inputRejected,
                 "unknown_evidence: no notification \(quoted(id)) is stored; check the id, or it was dropped "
-                    + "with its month (`repricer retention`); of a call name its subscription, too (--subscription)")
+                    + "with its month (`repricer retention`); of a call name its subscription, too "
+                    + "(--subscription)")
         }
         let proof = EvidenceProof(
             of: stored, by: try live.notificationVerifier(), now: live.clock.nowMilliseconds())
@@ -62,7 +63,8 @@ extension Commands {
         }
         let body: String?
         do { body = try stored.evidence?.signedPayload() } catch {
-            throw CommandFailure(.failed, "damaged: the answer to call \(callID) can't be rebuilt: \(error)")
+            throw CommandFailure(
+                .failed, "damaged: the answer to call \(callID) can't be rebuilt: \(error)")
         }
         guard !invocation.isJSON else {
             let facts: JSONValue = [

@@ -111,7 +111,8 @@ import Testing
         for round in 0..<40 {
             // One call of each fifth minute is answered, and then all are refused once more.
             let isGood = round % 5 == 4
-            harness.store.setAnswers([], nil, all: isGood ? nil : .refused(.reject, code: 4_030_010))
+            harness.store.setAnswers(
+                [], nil, all: isGood ? nil : .refused(.reject, code: 4_030_010))
             _ = try await harness.scheduler(perSecond: isGood ? 1 : 50).round()
             most = max(most, try await Self.rejected(harness))
             try await Self.watch(harness).round()

@@ -249,7 +249,9 @@ import Testing
 
     /// A person who decides and then leaves the transaction open is ended by the server after a minute; a statement that
     /// follows is cancelled after ten.
-    @Test(arguments: [("idle_in_transaction_session_timeout", "1min"), ("statement_timeout", "10min")])
+    @Test(arguments: [
+        ("idle_in_transaction_session_timeout", "1min"), ("statement_timeout", "10min"),
+    ])
     func decision_inATransactionThatStaysOpen_isBound(setting: String, bound: String) async throws {
         let harness = try await Harness.make()
         let ask = "SELECT current_setting('\(setting)') AS text"
