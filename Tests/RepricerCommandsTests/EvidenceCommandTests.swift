@@ -107,7 +107,7 @@ import Testing
                 == "repricer: price_change: HTTP 400, settled 2026-01-05T00:00:00Z\n")
         #expect(json.output.contains(#""http_status":400"#), "\(json.output)")
         #expect([other.code, odd.code] == [.inputRejected, .inputRejected])
-        #expect(other.messages.contains("subscription 21 has no call"), "\(other.messages)")
+        #expect(other.messages.contains("subscription \"21\" has no call"), "\(other.messages)")
         #expect(both.code == .usage)
     }
 
@@ -208,7 +208,7 @@ import Testing
         ("UPDATE repricer.notifications SET packed = substr(packed, 1, 50)", "damaged: "),
         ("DELETE FROM repricer.signing_headers", "damaged: header 0 is missing"),
         ("UPDATE repricer.signing_headers SET header = 'e30'", "jws_"),
-        ("UPDATE repricer.notifications SET packed = '\\x02'", "damaged: version 2 is unknown"),
+        ("UPDATE repricer.notifications SET packed = '\\x03'", "damaged: version 3 is unknown"),
     ])
     func evidence_ofDamagedRows_exits1(_ damage: String, _ why: String) async throws {
         let bench = try Bench()
