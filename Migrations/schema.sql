@@ -252,6 +252,8 @@ CREATE TABLE repricer.store_calls (
     error_code bigint,
     error_message text,
     answer text,
+    packed bytea,
+    header_digests bytea,
     is_reopened boolean DEFAULT false NOT NULL,
     is_doubtful boolean DEFAULT false NOT NULL,
     reenabled_at timestamp with time zone,
@@ -259,10 +261,12 @@ CREATE TABLE repricer.store_calls (
     CONSTRAINT store_calls_carry_something CHECK (((kind = 'cancel'::text) OR (cardinality(carries) > 0))),
     CONSTRAINT store_calls_kind CHECK ((kind = ANY (ARRAY['price_change'::text, 'cancel'::text, 'extension'::text, 'mass_extension'::text]))),
     CONSTRAINT store_calls_next_step CHECK ((next_step = ANY (ARRAY['send'::text, 'check'::text]))),
+    CONSTRAINT store_calls_packed CHECK (((packed IS NULL) = (header_digests IS NULL))),
     CONSTRAINT store_calls_settled CHECK (((state = ANY (ARRAY['answered'::text, 'refused'::text])) = (settled_at IS NOT NULL))),
     CONSTRAINT store_calls_state CHECK ((state = ANY (ARRAY['sending'::text, 'unknown'::text, 'answered'::text, 'refused'::text])))
 );
 ALTER TABLE ONLY repricer.store_calls ALTER COLUMN answer SET COMPRESSION lz4;
+ALTER TABLE ONLY repricer.store_calls ALTER COLUMN packed SET COMPRESSION lz4;
 
 COMMENT ON TABLE repricer.store_calls IS 'Every call to the App Store that changes something: written before it is made, fenced by its lease, settled once.';
 
@@ -4888,6 +4892,9 @@ BEGIN
                 look_at = p_now + CASE WHEN rows > 0 OR looks < 20 THEN interval '0' ELSE interval '5 seconds' END
             WHERE h.put_back_id = v_halt.put_back_id;
     END LOOP;
+    -- A batch with nothing left to call fares no way any more.
+    DELETE FROM refusal_streaks r WHERE r.batch_id IS NOT NULL AND NOT EXISTS (
+        SELECT FROM price_changes c WHERE c.batch_id = r.batch_id AND c.stage IN ('queued', 'unknown'));
 END
 $$;
 
@@ -5260,6 +5267,11 @@ BEGIN
         WHERE name = 'idle_in_transaction_session_timeout')
     THEN
         PERFORM set_config('idle_in_transaction_session_timeout', '60s', true);
+    END IF;
+    -- Nor does one that goes on with something else: each further statement has ten minutes, which a decision about a
+    -- million rows does not need. What runs now is not cut off by it.
+    IF (SELECT setting::bigint NOT BETWEEN 1 AND 600000 FROM pg_settings WHERE name = 'statement_timeout') THEN
+        PERFORM set_config('statement_timeout', '10min', true);
     END IF;
 END
 $$;
@@ -7492,6 +7504,23 @@ COMMENT ON COLUMN repricer.rate_limits.taken_micros IS 'The slots of the last wi
 
 COMMENT ON COLUMN repricer.rate_limits.blocked_until IS 'The App Store asked every process for silence until then.';
 
+CREATE TABLE repricer.refusal_streaks (
+    kind text NOT NULL,
+    batch_id uuid,
+    storefront text,
+    code bigint NOT NULL,
+    alike text[] DEFAULT '{}'::text[] NOT NULL,
+    refused text[] DEFAULT '{}'::text[] NOT NULL,
+    of_batches uuid[] DEFAULT '{}'::uuid[] NOT NULL,
+    of_subscriptions text[] DEFAULT '{}'::text[] NOT NULL,
+    since timestamp with time zone NOT NULL,
+    halted_at timestamp with time zone,
+    is_about_key boolean DEFAULT false NOT NULL,
+    CONSTRAINT refusal_streaks_pairs CHECK ((cardinality(of_batches) = cardinality(of_subscriptions)))
+);
+
+COMMENT ON TABLE repricer.refusal_streaks IS 'Refusals in a row since a call succeeded: by them it is judged whether a refusal is about one subscription or about all.';
+
 CREATE TABLE repricer.rule_imports (
     revision integer NOT NULL,
     imported_at timestamp with time zone NOT NULL,
@@ -7737,6 +7766,9 @@ ALTER TABLE ONLY repricer.put_backs
 
 ALTER TABLE ONLY repricer.rate_limits
     ADD CONSTRAINT rate_limits_pkey PRIMARY KEY (endpoint);
+
+ALTER TABLE ONLY repricer.refusal_streaks
+    ADD CONSTRAINT refusal_streaks_scope UNIQUE NULLS NOT DISTINCT (kind, batch_id, storefront);
 
 ALTER TABLE ONLY repricer.renewal_extensions
     ADD CONSTRAINT renewal_extensions_pkey PRIMARY KEY (original_transaction_id, evidence_id, bucket);
@@ -8653,6 +8685,8 @@ GRANT SELECT,INSERT ON TABLE repricer.price_change_versions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.rate_limits TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.rate_limits TO repricer_service;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.refusal_streaks TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.rule_imports TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.rule_imports TO repricer_service;
