@@ -10,7 +10,7 @@ package enum RepricerCommands {
         Commands.resume, Commands.release, Commands.abort, Commands.undo,
         Commands.status, Commands.explain, Commands.scenario,
         Commands.timeline, Commands.close,
-        Commands.serve, Commands.ingest, Commands.evidence, Commands.retention, Commands.sync,
+        Commands.serve, Commands.ingest, Commands.evidence, Commands.evidenceExport, Commands.evidenceVerify, Commands.retention, Commands.sync,
         Commands.reconcile, Commands.recover, Commands.reprocess, Commands.report,
         Commands.closeMonth,
         Commands.rulesShow,
