@@ -108,6 +108,7 @@ CREATE TABLE repricer.service_controls (
     clock_start timestamptz,
     clock_rate double precision,
     clock_origin timestamptz,
+    lowest_program integer NOT NULL DEFAULT 0,
     CONSTRAINT service_controls_pkey PRIMARY KEY (one_row),
     CONSTRAINT service_controls_one_row CHECK (one_row),
     CONSTRAINT service_controls_halted_kinds CHECK (jsonb_typeof(halted_kinds) = 'object'),
@@ -122,6 +123,8 @@ COMMENT ON COLUMN repricer.service_controls.halted_kinds IS
     'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS
     'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+COMMENT ON COLUMN repricer.service_controls.lowest_program IS
+    'The schema that a program must have been written for to make a call: the newest breaking migration. The migrator sets it.';
 COMMENT ON COLUMN repricer.service_controls.clock_rate IS
     'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. '
     'What is recorded is dated by it. Null: by the server''s clock.';

@@ -4353,6 +4353,7 @@ CREATE TABLE repricer.service_controls (
     clock_start timestamp with time zone,
     clock_rate double precision,
     clock_origin timestamp with time zone,
+    lowest_program integer DEFAULT 0 NOT NULL,
     CONSTRAINT service_controls_clock CHECK (((clock_rate IS NULL) OR (is_rehearsal AND (clock_start IS NOT NULL) AND (clock_origin IS NOT NULL) AND (clock_rate > (0)::double precision)))),
     CONSTRAINT service_controls_halted_kinds CHECK ((jsonb_typeof(halted_kinds) = 'object'::text)),
     CONSTRAINT service_controls_one_row CHECK (one_row),
@@ -4370,6 +4371,8 @@ COMMENT ON COLUMN repricer.service_controls.unclaimed IS 'since, sessions (who h
 COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
 
 COMMENT ON COLUMN repricer.service_controls.clock_rate IS 'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. What is recorded is dated by it. Null: by the server''s clock.';
+
+COMMENT ON COLUMN repricer.service_controls.lowest_program IS 'The schema that a program must have been written for to make a call: the newest breaking migration. The migrator sets it.';
 
 CREATE FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) RETURNS void
     LANGUAGE sql SECURITY DEFINER
@@ -5571,7 +5574,8 @@ BEGIN
         SELECT s.original_transaction_id AS id FROM stale_figures s LIMIT p_limit) m);
     -- One at a time. Whoever was before us and has committed since our snapshot makes the first write below fail, and all
     -- is tried again.
-    IF cardinality(v_ids) = 0 OR NOT pg_try_advisory_xact_lock(hashtextextended('repricer.figures', 0)) THEN
+    PERFORM FROM figures_turn FOR UPDATE SKIP LOCKED;
+    IF cardinality(v_ids) = 0 OR NOT FOUND THEN
         RETURN 0;
     END IF;
     INSERT INTO figure_tallies AS t
@@ -7263,6 +7267,13 @@ CREATE VIEW repricer.evidence_size AS
 
 COMMENT ON VIEW repricer.evidence_size IS 'What the raw evidence takes on disk: every table and index of it.';
 
+CREATE TABLE repricer.figures_turn (
+    one_row boolean DEFAULT true NOT NULL,
+    CONSTRAINT figures_turn_one_row CHECK (one_row)
+);
+
+COMMENT ON TABLE repricer.figures_turn IS 'Who summarises figures holds its lock until its transaction ends.';
+
 CREATE TABLE repricer.first_approvals (
     batch_id uuid NOT NULL,
     approver text NOT NULL,
@@ -7323,6 +7334,16 @@ CREATE TABLE repricer.mass_extension_approvals (
 );
 
 COMMENT ON TABLE repricer.mass_extension_approvals IS 'Append-only. Who approved a mass extension beyond their limits, as first_approvals of batches.';
+
+CREATE TABLE repricer.migration_steps (
+    version integer NOT NULL,
+    step integer NOT NULL,
+    bucket smallint NOT NULL,
+    changed_rows bigint NOT NULL,
+    is_done boolean NOT NULL
+);
+
+COMMENT ON TABLE repricer.migration_steps IS 'How far the steps of a migration have come. bucket: the one to go on with, of a step that goes through them.';
 
 CREATE TABLE repricer.price_change_history (
     original_transaction_id text NOT NULL,
@@ -7487,10 +7508,16 @@ CREATE TABLE repricer.schema_migrations (
     version integer NOT NULL,
     name text NOT NULL,
     checksum text NOT NULL,
-    applied_at timestamp with time zone NOT NULL
+    is_breaking boolean NOT NULL,
+    applied_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone
 );
 
 COMMENT ON TABLE repricer.schema_migrations IS 'Which files of Migrations/ were applied, with the SHA-256 of their text.';
+
+COMMENT ON COLUMN repricer.schema_migrations.is_breaking IS 'Programs of an older schema may not run from the moment that the row is there.';
+
+COMMENT ON COLUMN repricer.schema_migrations.finished_at IS 'Null: some steps are still to be done.';
 
 CREATE TABLE repricer.service_leases (
     name text NOT NULL,
@@ -7648,6 +7675,9 @@ ALTER TABLE ONLY repricer.extension_summaries
 ALTER TABLE ONLY repricer.figure_tallies
     ADD CONSTRAINT figure_tallies_pkey PRIMARY KEY (batch_id, is_undo, direction, forecast_consent, currency, storefront, period);
 
+ALTER TABLE ONLY repricer.figures_turn
+    ADD CONSTRAINT figures_turn_pkey PRIMARY KEY (one_row);
+
 ALTER TABLE ONLY repricer.first_approvals
     ADD CONSTRAINT first_approvals_pkey PRIMARY KEY (batch_id, approver);
 
@@ -7668,6 +7698,9 @@ ALTER TABLE ONLY repricer.mass_extension_approvals
 
 ALTER TABLE ONLY repricer.mass_extensions
     ADD CONSTRAINT mass_extensions_pkey PRIMARY KEY (extension_id);
+
+ALTER TABLE ONLY repricer.migration_steps
+    ADD CONSTRAINT migration_steps_pkey PRIMARY KEY (version, step);
 
 ALTER TABLE ONLY repricer.money_entries
     ADD CONSTRAINT money_entries_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, kind, occurred_at, number, currency, correction, bucket);
@@ -8581,6 +8614,8 @@ GRANT SELECT,INSERT ON TABLE repricer.signing_headers TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.evidence_size TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.figures_turn TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.first_approvals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.first_approvals TO repricer_service;
 
@@ -8595,6 +8630,9 @@ GRANT SELECT ON TABLE repricer.imported_increases TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.mass_extension_approvals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.mass_extension_approvals TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.migration_steps TO PUBLIC;
+GRANT SELECT ON TABLE repricer.migration_steps TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.price_change_history TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.price_change_history TO repricer_service;

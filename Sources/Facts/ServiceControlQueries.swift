@@ -59,9 +59,10 @@ package enum ServiceControlQueries {
         package var answer: String
     }
 
-    /// Whether no call may leave: paused, catching up, or in a database that the service does not know yet.
+    /// Whether no call may leave: paused, catching up, in a database that the service does not know yet, or in one that
+    /// belongs to newer programs. Each claim asks, so that none is made once a breaking migration is announced.
     package static let isHeld: SQL = """
-        (SELECT is_paused OR catch_up_since IS NOT NULL
+        (SELECT is_paused OR catch_up_since IS NOT NULL OR lowest_program > \(expectedSchemaVersion)
             OR coalesce(database_identity <> repricer.database_identity(), false)
         FROM repricer.service_controls)
         """
