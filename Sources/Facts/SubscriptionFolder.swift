@@ -61,7 +61,8 @@ package enum SubscriptionFolder {
             guard !old.isEmpty else { continue }
             overdue += old
             let rest = events.filter { $0.key.signedAt >= checkpoint }
-            let isUnfolded = (stored[id]?.foldedThrough?.signedAt).map { $0 > Self.lastDay } ?? false
+            let isUnfolded =
+                (stored[id]?.foldedThrough?.signedAt).map { $0 > Self.lastDay } ?? false
             byID[id] = rest.isEmpty && !isUnfolded ? nil : rest
         }
         if !overdue.isEmpty { _ = try connection.pipeline(EventQueries.settingAside(overdue)) }

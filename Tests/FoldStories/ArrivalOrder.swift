@@ -84,11 +84,9 @@ package struct StoredSubscription: Sendable {
     /// What retention does: forgets the statements signed before the instant. False where it may not, since a call of
     /// before is still open, or a fold from there would end differently.
     package mutating func forget(before: Instant) -> Bool {
-        let isOpen = state.changes.contains { change in
-            !change.progress.state.isFinal && (change.sentAt ?? change.doubtfulSince).map { $0 < before } ?? false
-        }
         let stored = FoldCheckpoint(before: before, statements: kept, since: checkpoint, state)
-        guard !isOpen, stored.leads(to: state, by: kept) else { return false }
+        guard FoldCheckpoint.isPossible(before: before, state), stored.leads(to: state, by: kept)
+        else { return false }
         checkpoint = stored
         kept.removeAll { $0.key.signedAt < before }
         keys = keys.filter { $0.signedAt >= before }
@@ -106,7 +104,9 @@ package struct StoredSubscription: Sendable {
         if state.facts != ordered.state.facts { return "facts" }
         if state.increases != ordered.state.increases { return "increases" }
         if state.seenSKUs != ordered.state.seenSKUs { return "seen SKUs" }
-        if state.changes.map(\.asStored) != ordered.state.changes.map(\.asStored) { return "changes" }
+        if state.changes.map(\.asStored) != ordered.state.changes.map(\.asStored) {
+            return "changes"
+        }
         if state.foldedThrough != ordered.state.foldedThrough { return "folded through" }
         if money != ordered.money { return "money" }
         if Set(needed(state)) != Set(needed(ordered.state)) { return "cancellations" }

@@ -10,7 +10,8 @@ import Testing
         _ bench: EvidenceCommandTests.Bench
     ) async throws -> (path: String, lines: [String], head: String) {
         for number in 1...4 {
-            try await bench.store(try bench.notification("00000000-0000-4000-8000-00000000000\(number)"))
+            try await bench.store(
+                try bench.notification("00000000-0000-4000-8000-00000000000\(number)"))
         }
         let path = bench.folder.path + "/january.ndjson"
         let outcome = await bench.run("evidence", "export", "--month", "2026-01", path, "--json")
@@ -90,7 +91,8 @@ import Testing
             EvidenceFile.Head(
                 month: "2026-01", bundleID: "com.example.app", environment: "Sandbox",
                 exportedAt: "2026-01-05T00:00:00Z"))
-        let forged = writer.firstLine
+        let forged =
+            writer.firstLine
             + writer.line(
                 EvidenceFile.Entry(
                     uuid: EvidenceCommandTests.uuid, receivedAt: "2026-01-05T00:00:00Z",

@@ -62,7 +62,8 @@ package enum MonthRetention {
     /// What stands in no month of its own goes a few rows at a time; returns how many went. Statements and history of no
     /// month stay: checkpoints take the former out themselves.
     package static func dropStrays(
-        of rule: RetentionRule, before: Int64, limit: Int, on connection: isolated PostgresConnection
+        of rule: RetentionRule, before: Int64, limit: Int,
+        on connection: isolated PostgresConnection
     ) throws -> Int {
         guard rule == .versions else { return 0 }
         return try rule.tables.reduce(0) { sum, table in

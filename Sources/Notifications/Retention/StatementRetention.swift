@@ -116,12 +116,7 @@ package struct StatementRetention: Sendable {
         _ stored: SubscriptionState, _ statements: [SubscriptionEvent],
         since earlier: FoldCheckpoint?, before: Instant
     ) -> FoldCheckpoint? {
-        // Its outcome is still to be learned, and what counts from its call may change.
-        let isOpen = stored.changes.contains { change in
-            guard let at = change.sentAt ?? change.doubtfulSince else { return false }
-            return at < before && !change.progress.state.isFinal
-        }
-        guard !isOpen else { return nil }
+        guard FoldCheckpoint.isPossible(before: before, stored) else { return nil }
         let checkpoint = FoldCheckpoint(
             before: before, statements: statements, since: earlier, stored)
         return checkpoint.leads(to: stored, by: statements) ? checkpoint : nil

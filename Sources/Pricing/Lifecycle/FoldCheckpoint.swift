@@ -94,6 +94,18 @@ package struct FoldCheckpoint: Hashable, Sendable {
                 }, uniquingKeysWith: { first, _ in first }))
     }
 
+    /// Whether the statements signed before the instant say all about what they are about: no call of before is still open,
+    /// and no later call of ours has ended one of its changes, so that a late statement could be about it yet.
+    package static func isPossible(before: Instant, _ stored: SubscriptionState) -> Bool {
+        stored.changes.allSatisfy { change in
+            if change.isSuperseded, change.progress.endedAt.map({ $0 >= before }) ?? true {
+                return false
+            }
+            guard let at = change.sentAt ?? change.doubtfulSince, at < before else { return true }
+            return change.progress.state.isFinal
+        }
+    }
+
     /// Where a fold of the later statements begins.
     func start(_ stored: SubscriptionState) -> SubscriptionState {
         var state = stored.unfolded

@@ -10,7 +10,8 @@ extension Commands {
         "month", "MONTH", "a month of receipt in UTC, such as 2026-03", isRequired: true)
     private static let exported = Positional(
         "FILE", "where it goes; a file that is there already is refused")
-    private static let archived = Positional("FILE", "what `evidence export` wrote; - is standard input")
+    private static let archived = Positional(
+        "FILE", "what `evidence export` wrote; - is standard input")
     private static let kept = ValueOption(
         "head", "HASH", "the last line's hash, as the export printed it")
 
@@ -25,7 +26,8 @@ extension Commands {
     ) { invocation in
         let text = try invocation.arguments.required(month)
         guard let start = Instant(text + "-01T00:00:00Z"), text.utf8.count == 7 else {
-            throw UsageError("--month cannot be \(quoted(text)); write year and month, such as 2026-03")
+            throw UsageError(
+                "--month cannot be \(quoted(text)); write year and month, such as 2026-03")
         }
         let configuration = try invocation.configuration()
         try configuration.check([.databaseURL, .bundleID, .environment])
@@ -40,8 +42,10 @@ extension Commands {
         }
         let writer = EvidenceFile.Writer(
             EvidenceFile.Head(
-                month: text, bundleID: try configuration.required(configuration.bundleID, .bundleID),
-                environment: "\(try configuration.required(configuration.environment, .environment))",
+                month: text,
+                bundleID: try configuration.required(configuration.bundleID, .bundleID),
+                environment:
+                    "\(try configuration.required(configuration.environment, .environment))",
                 exportedAt: Instant(milliseconds: clock.nowMilliseconds()).text))
         let range = start.milliseconds..<start.advanced(byMonths: 1).milliseconds
         let dependencies = invocation.dependencies
@@ -117,7 +121,8 @@ extension Commands {
             if reader.head == nil { break }
             guard let entry else { continue }
             notifications += 1
-            let proof = EvidenceProof(of: entry.signedPayload, id: entry.uuid, by: verifier, now: now)
+            let proof = EvidenceProof(
+                of: entry.signedPayload, id: entry.uuid, by: verifier, now: now)
             if proof.isWholeThoughUnsigned {
                 unsigned += 1
             } else if let why = proof.why {
@@ -135,7 +140,8 @@ extension Commands {
                 "file": path, "month": reader.head?.month, "notifications": notifications,
                 "unsigned": unsigned, "faults": faults, "head": reader.last,
             ],
-            "\(notifications) notifications of \(reader.head?.month ?? "no month"), \(faults) faults\n")
+            "\(notifications) notifications of \(reader.head?.month ?? "no month"), \(faults) faults\n"
+        )
         return faults == 0 ? .done : .failed
     }
 }

@@ -119,7 +119,9 @@ enum EvidenceFile {
             }
             // Whatever is wrong with it: it is no line of ours.
             guard let node = JSONDocument.read(line), let record = try? JSONRecord(node) else {
-                return (nil, [Fault(description: "no line of an evidence file: it is cut or changed")])
+                return (
+                    nil, [Fault(description: "no line of an evidence file: it is cut or changed")]
+                )
             }
             do {
                 if head == nil { return (nil, try readHead(record, line)) }
@@ -137,7 +139,8 @@ enum EvidenceFile {
                 return [
                     Fault(
                         description: "the first line doesn't say that this is an evidence file of "
-                            + "version \(EvidenceFile.version); it was removed, or this is another file")
+                            + "version \(EvidenceFile.version); it was removed, or this is another file"
+                    )
                 ]
             }
             head = Head(
@@ -166,7 +169,9 @@ enum EvidenceFile {
             let told = try record.text("hash")
             if EvidenceFile.hash(last, entry.uuid, entry.receivedAt, entry.signedPayload) != told {
                 faults.append(
-                    Fault(description: "its hash doesn't follow from the line before: one was changed"))
+                    Fault(
+                        description: "its hash doesn't follow from the line before: one was changed"
+                    ))
             }
             count = number
             last = told
@@ -185,7 +190,9 @@ enum EvidenceFile {
             let hash = try record.text("hash")
             if EvidenceFile.hash(last, String(told)) != hash {
                 faults.append(
-                    Fault(description: "its hash doesn't follow from the line before: one was changed"))
+                    Fault(
+                        description: "its hash doesn't follow from the line before: one was changed"
+                    ))
             }
             last = hash
             return faults

@@ -119,7 +119,8 @@ struct RuleRun {
     func text() -> String {
         var text = outcomes.isEmpty ? "" : "\n" + outcomes.table(Self.columns)
         if !isDry {
-            text += "\n\(statements.covered) subscriptions have a checkpoint, "
+            text +=
+                "\n\(statements.covered) subscriptions have a checkpoint, "
                 + "\(statements.carried) keep their statements\n"
         }
         for (old, count) in rows where count > 0 {
