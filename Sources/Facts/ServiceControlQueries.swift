@@ -17,6 +17,8 @@ package enum ServiceControlQueries {
         package var haltedKinds: [KindHalt] = []
         /// Kinds whose calls are few, since the App Store gives no answers, in the order of their names.
         package var throttledKinds: [KindThrottle] = []
+        /// Kinds of which some call was refused since one that fares alike succeeded.
+        package var refusedKinds: [String] = []
         /// No call leaves until what the App Store says since then is read.
         package var catchUpSince: Int64?
         /// Real time: reading begins then.
@@ -78,7 +80,9 @@ package enum ServiceControlQueries {
             """
             -- name: everythingControls
             SELECT s.*, \(fragment: isHeld) AS is_held, u.since AS held_since, u.sessions AS held_by,
-                coalesce(u.is_all, false) AS held_is_all, k.kind, k.is_halt, k.kind_at, k.kind_until, k.kind_reason,
+                coalesce(u.is_all, false) AS held_is_all,
+                ARRAY(SELECT DISTINCT r.kind FROM repricer.refusal_streaks r
+                    WHERE r.refused <> '{}') AS refused_kinds, k.kind, k.is_halt, k.kind_at, k.kind_until, k.kind_reason,
                 k.kind_answer
             FROM repricer.service_controls s
             LEFT JOIN LATERAL (
@@ -112,6 +116,7 @@ package enum ServiceControlQueries {
                 catchUpBy: try row.textOrNil("catch_up_by"), isHeld: try row.bool("is_held"),
                 heldSince: try row.millisecondsOrNil("held_since"),
                 heldBy: try row.textOrNil("held_by"), heldIsAll: try row.bool("held_is_all"))
+            everything.refusedKinds = try row.texts("refused_kinds")
             for row in rows {
                 guard let kind = try row.textOrNil("kind") else { continue }
                 if try row.bool("is_halt") {
