@@ -56,7 +56,7 @@ struct Claimer: Sendable {
             // Under the locks: what waited for them claims later than who had them, and its ids and lines say so.
             let now = engine.now
             let realNow = engine.realClock.nowMilliseconds()
-            let (stored, unreadable) = (locked.stored, locked.unreadable)
+            let stored = locked.stored
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let (open, siblings, imported) = try connection.ask(
                 OpenChangeQueries.claimable(
@@ -70,20 +70,12 @@ struct Claimer: Sendable {
             let late = Judge(
                 rules: course, environment: engine.environment, now: now.advanced(by: callTime))
             var claim = Claim()
-            // One that can't be read stops no other; it waits, so that a bucket full of them starves nobody.
-            var statements = unreadable.keys.sorted().map {
-                OpenChangeQueries.deferReading($0, until: realNow + Self.unreadableWait)
-            }
-            claim.judged += unreadable.count
+            let postponed = postponed(locked, open, realNow: realNow)
+            var statements = postponed.sorted { $0.key < $1.key }.map(\.value)
+            claim.judged += postponed.count
             for id in locked.ids {
-                guard let found = open[id], let subscription = stored[id] else { continue }
-                guard !found.mayBeCalled(unknownTo: subscription.facts, since: locked.restoredAt)
-                else {
-                    claim.judged += found.changes.count
-                    statements.append(
-                        OpenChangeQueries.awaitStatus(id, until: realNow + Self.statusWait))
-                    continue
-                }
+                guard let found = open[id], let subscription = stored[id], postponed[id] == nil
+                else { continue }
                 let judged = judged(
                     found, subscription, imported[id] ?? [], siblings, carriers, by: judge, late)
                 claim.judged += judged.count
@@ -118,6 +110,25 @@ struct Claimer: Sendable {
             try connection.sendLater(statements)
             return claim
         }
+    }
+
+    /// Subscriptions that can't be judged now: their facts can't be read, or a lost database may have called them and their
+    /// status is not read yet. None of them stops another; they wait, so that a bucket full of them starves nobody.
+    private func postponed(
+        _ locked: DueQueries.Locked, _ open: [String: OpenChangeQueries.Claimable], realNow: Int64
+    ) -> [String: DatabaseStatement] {
+        var postponed = Dictionary(
+            uniqueKeysWithValues: locked.unreadable.keys.map {
+                ($0, OpenChangeQueries.deferReading($0, until: realNow + Self.unreadableWait))
+            })
+        guard let restoredAt = locked.restoredAt else { return postponed }
+        for (id, found) in open {
+            guard let facts = locked.stored[id]?.facts,
+                found.mayBeCalled(unknownTo: facts, since: restoredAt)
+            else { continue }
+            postponed[id] = OpenChangeQueries.awaitStatus(id, until: realNow + Self.statusWait)
+        }
+        return postponed
     }
 
     /// Changes that can't go since their very price is there: a call that this database does not know of may have brought it.

@@ -114,7 +114,9 @@ struct StatusCheckSettlement: Sendable {
     }
 
     /// Statements for the changes that wait for these statuses, all of one bucket.
-    private func wakeUps(_ settled: [StatusCheckQueries.Settled], read ids: Set<String>) -> [DatabaseStatement] {
+    private func wakeUps(
+        _ settled: [StatusCheckQueries.Settled], read ids: Set<String>
+    ) -> [DatabaseStatement] {
         guard list == .restored, !settled.isEmpty else { return [] }
         let asked = settled.map(\.originalTransactionID).sorted()
         let (read, unread) = (asked.filter(ids.contains), asked.filter { !ids.contains($0) })

@@ -83,8 +83,10 @@ package enum OpenChangeQueries {
         package var wasCalled = false
 
         /// Whether a database that is lost may have called one of the changes, and nothing that was signed since tells.
-        package func mayBeCalled(unknownTo facts: SubscriptionFacts, since restoredAt: Instant?) -> Bool {
-            guard let restoredAt, wasCalled else { return false }
+        package func mayBeCalled(unknownTo facts: SubscriptionFacts, since restoredAt: Instant)
+            -> Bool
+        {
+            guard wasCalled else { return false }
             return facts.signedAt.map { $0 < restoredAt } ?? true
         }
     }
