@@ -108,6 +108,7 @@ CREATE TABLE repricer.service_controls (
     clock_start timestamptz,
     clock_rate double precision,
     clock_origin timestamptz,
+    lowest_program integer NOT NULL DEFAULT 0,
     CONSTRAINT service_controls_pkey PRIMARY KEY (one_row),
     CONSTRAINT service_controls_one_row CHECK (one_row),
     CONSTRAINT service_controls_halted_kinds CHECK (jsonb_typeof(halted_kinds) = 'object'),
@@ -122,6 +123,8 @@ COMMENT ON COLUMN repricer.service_controls.halted_kinds IS
     'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS
     'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+COMMENT ON COLUMN repricer.service_controls.lowest_program IS
+    'The schema that a program must have been written for to make a call: the newest breaking migration. The migrator sets it.';
 COMMENT ON COLUMN repricer.service_controls.clock_rate IS
     'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. '
     'What is recorded is dated by it. Null: by the server''s clock.';
@@ -149,6 +152,34 @@ CREATE TABLE repricer.put_backs (
 );
 COMMENT ON TABLE repricer.put_backs IS
     'Halts whose refusals may have ended something before: that is put back by put_back_refused, and then the row leaves.';
+
+-- Refusals in a row, of all replicas and whoever ran before them: a row for everybody, for each batch and for each
+-- storefront of one that met some since a call of theirs succeeded. Who judges a refusal holds the row of everybody, which
+-- is always there, so that so many rows end by what all meet, however many processes meet it.
+CREATE TABLE repricer.refusal_streaks (
+    kind text NOT NULL,
+    -- Null: everybody's.
+    batch_id uuid,
+    storefront text,
+    code bigint NOT NULL,
+    -- Subscriptions that were refused with this code since another was met, and with whatever code.
+    alike text[] NOT NULL DEFAULT '{}',
+    refused text[] NOT NULL DEFAULT '{}',
+    -- Of everybody's: some subscriptions of each batch, as pairs.
+    of_batches uuid[] NOT NULL DEFAULT '{}',
+    of_subscriptions text[] NOT NULL DEFAULT '{}',
+    -- By the business clock: the first of them.
+    since timestamptz NOT NULL,
+    -- Real time: they halted something.
+    halted_at timestamptz,
+    is_about_key boolean NOT NULL DEFAULT false,
+    CONSTRAINT refusal_streaks_scope UNIQUE NULLS NOT DISTINCT (kind, batch_id, storefront),
+    CONSTRAINT refusal_streaks_pairs CHECK (cardinality(of_batches) = cardinality(of_subscriptions))
+);
+INSERT INTO repricer.refusal_streaks (kind, code, since)
+    SELECT kind, 0, 'epoch' FROM unnest(ARRAY['price_change', 'cancel', 'extension', 'mass_extension']) AS k (kind);
+COMMENT ON TABLE repricer.refusal_streaks IS
+    'Refusals in a row since a call succeeded: by them it is judged whether a refusal is about one subscription or about all.';
 
 -- Whether a process said so within three minutes of real time: one that died says nothing more.
 CREATE FUNCTION repricer.was_just_now(p_at timestamptz) RETURNS boolean
@@ -254,11 +285,37 @@ FROM pg_inherits i
 JOIN pg_class p ON p.oid = i.inhparent
 JOIN pg_class c ON c.oid = i.inhrelid
 CROSS JOIN LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bounds) b
-WHERE i.inhparent IN ('repricer.notifications'::regclass, 'repricer.price_change_history'::regclass);
+WHERE i.inhparent IN ('repricer.notifications'::regclass, 'repricer.price_change_history'::regclass,
+    'repricer.subscription_events'::regclass, 'repricer.subscription_event_versions'::regclass,
+    'repricer.charge_versions'::regclass, 'repricer.price_change_versions'::regclass,
+    'repricer.dependent_cancellation_versions'::regclass);
 COMMENT ON VIEW repricer.month_partitions IS
-    'The partitions of notifications and of price_change_history. The default partition has no bounds.';
+    'The partitions of the tables that have one for each month. The default partition has no bounds.';
 
--- Makes the partitions of one table (notifications or price_change_history) for the month of p_at and for p_ahead
+-- What retention has dropped: of a rule everything from before the instant. Reports of an earlier past refuse.
+CREATE TABLE repricer.retention_floors (
+    rule text NOT NULL,
+    dropped_before timestamptz NOT NULL,
+    dropped_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    dropped_by text NOT NULL DEFAULT session_user,
+    CONSTRAINT retention_floors_pkey PRIMARY KEY (rule)
+);
+COMMENT ON TABLE repricer.retention_floors IS 'Until when what a rule of retention names has been dropped.';
+
+-- How far the making of checkpoints came: a run that was stopped goes on behind the subscription that it ended with.
+CREATE TABLE repricer.retention_progress (
+    one_row boolean NOT NULL DEFAULT true,
+    covers_before timestamptz NOT NULL,
+    began_at timestamptz NOT NULL,
+    done_through text NOT NULL DEFAULT '',
+    is_complete boolean NOT NULL DEFAULT false,
+    CONSTRAINT retention_progress_pkey PRIMARY KEY (one_row),
+    CONSTRAINT retention_progress_one_row CHECK (one_row)
+);
+COMMENT ON COLUMN repricer.retention_progress.began_at IS
+    'As recorded_at counts: what was recorded since may have escaped it.';
+
+-- Makes the partitions of one table for the month of p_at and for p_ahead
 -- months after it; returns how many were missing. Rows that the default partition took in the meantime move to their
 -- month. One table a call, so that the locks on one are never held while the other one's are waited for.
 CREATE FUNCTION repricer.prepare_months(p_table text, p_at timestamptz, p_ahead integer) RETURNS integer
@@ -281,6 +338,11 @@ BEGIN
             v_storage := ' WITH (toast_tuple_target = 128)';
         WHEN 'price_change_history' THEN
             v_column := 'occurred_at';
+        WHEN 'subscription_events' THEN
+            v_column := 'signed_at';
+        WHEN 'subscription_event_versions', 'charge_versions', 'price_change_versions',
+            'dependent_cancellation_versions' THEN
+            v_column := 'recorded_until';
         ELSE
             RAISE EXCEPTION '% is not partitioned by month', p_table USING ERRCODE = 'invalid_parameter_value';
     END CASE;
@@ -293,18 +355,18 @@ BEGIN
     IF v_months IS NULL THEN
         RETURN 0;
     END IF;
-    IF p_table = 'price_change_history' THEN
-        -- Who writes history is in the middle of a delivery or of a decision. Had the writer chosen the default
+    IF p_table <> 'notifications' THEN
+        -- Who writes there is in the middle of a delivery or of a decision. Had the writer chosen the default
         -- partition already, it would fail once the month is there. So writers and readers wait, and we don't wait
         -- long for them.
         SET LOCAL lock_timeout = '500ms';
-        LOCK TABLE price_change_history IN ACCESS EXCLUSIVE MODE;
+        EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_table);
     ELSE
         -- One at a time; a second one finds the partitions made. Writers go on, and store again what fails so.
         LOCK TABLE notifications IN SHARE UPDATE EXCLUSIVE MODE;
     END IF;
     EXECUTE format(
-        'SELECT EXISTS (SELECT FROM %I WHERE date_trunc(''month'', %I) = ANY ($1))', v_default, v_column)
+        'SELECT EXISTS (SELECT 1 FROM %I WHERE date_trunc(''month'', %I) = ANY ($1))', v_default, v_column)
         INTO v_has_rows USING v_months;
     IF v_has_rows THEN
         -- Rows will move. Readers wait before they look up which partitions there are: a reader that had looked would

@@ -25,6 +25,11 @@ BEGIN
         RAISE EXCEPTION 'the instant % lies ahead of the database''s clock (%)', p_at, recording_instant()
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    IF EXISTS (SELECT FROM retention_floors WHERE rule = 'versions' AND dropped_before > p_at) THEN
+        RAISE EXCEPTION 'what was known at % is not kept any more: retention dropped what was replaced before %', p_at,
+            (SELECT dropped_before FROM retention_floors WHERE rule = 'versions')
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     IF pg_is_in_recovery() AND p_at > coalesce(pg_last_xact_replay_timestamp(), '-infinity')
         AND NOT EXISTS (SELECT FROM service_controls WHERE clock_rate IS NOT NULL)
     THEN
@@ -52,6 +57,13 @@ SELECT * FROM repricer.subscription_events WHERE recorded_at <= p_at
 UNION ALL
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at
 FROM repricer.subscription_event_versions WHERE recorded_at <= p_at AND recorded_until > p_at
+$$;
+CREATE FUNCTION repricer.told_statements_at(p_at timestamptz) RETURNS SETOF repricer.told_statements
+    LANGUAGE sql STABLE AS $$
+SELECT * FROM repricer.subscription_events_at(p_at)
+UNION ALL
+SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at
+FROM repricer.kept_statements WHERE recorded_at <= p_at
 $$;
 CREATE FUNCTION repricer.dependent_cancellations_at(p_at timestamptz) RETURNS SETOF repricer.dependent_cancellations
     LANGUAGE sql STABLE AS $$
@@ -230,6 +242,15 @@ CREATE TABLE repricer.figure_tallies (
 );
 COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one at a time.';
 
+-- A row that only the owner may lock, and not an advisory lock, which any login could take. Never written.
+CREATE TABLE repricer.figures_turn (
+    one_row boolean NOT NULL DEFAULT true,
+    CONSTRAINT figures_turn_pkey PRIMARY KEY (one_row),
+    CONSTRAINT figures_turn_one_row CHECK (one_row)
+);
+INSERT INTO repricer.figures_turn DEFAULT VALUES;
+COMMENT ON TABLE repricer.figures_turn IS 'Who summarises figures holds its lock until its transaction ends.';
+
 -- What the views count -----------------------------------------------------------------------------------------------
 
 -- Each renewal that was charged at a changed price, under the one change that set the price: the newest in effect then.
@@ -363,7 +384,7 @@ CROSS JOIN LATERAL (
 WHERE c.state = 'effective' AND c.undoes_change_id IS NULL
     AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
     AND NOT EXISTS (
-        SELECT FROM repricer.subscription_events e
+        SELECT FROM repricer.told_statements e
         WHERE e.original_transaction_id = h.original_transaction_id
             AND e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'SUBSCRIBED', 'REFUND', 'REVOKE',
                 'RENEWAL_EXTENDED', 'OFFER_REDEEMED', 'DID_CHANGE_RENEWAL_PREF')
@@ -408,7 +429,7 @@ LEFT JOIN LATERAL (
     WHERE c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AND c.undoes_change_id IS NULL
         AND l.expires_at + (l.expires_at - l.purchased_at) / 2 > c.ended_at
         AND EXISTS (
-            SELECT FROM repricer.subscription_events e
+            SELECT FROM repricer.told_statements e
             WHERE e.original_transaction_id = c.original_transaction_id AND e.type = 'EXPIRED'
                 AND e.subtype = 'PRICE_INCREASE'
                 AND e.signed_at BETWEEN c.ended_at - interval '1 day' AND c.ended_at + interval '1 day')
@@ -547,7 +568,8 @@ BEGIN
         SELECT s.original_transaction_id AS id FROM stale_figures s LIMIT p_limit) m);
     -- One at a time. Whoever was before us and has committed since our snapshot makes the first write below fail, and all
     -- is tried again.
-    IF cardinality(v_ids) = 0 OR NOT pg_try_advisory_xact_lock(hashtextextended('repricer.figures', 0)) THEN
+    PERFORM FROM figures_turn FOR UPDATE SKIP LOCKED;
+    IF cardinality(v_ids) = 0 OR NOT FOUND THEN
         RETURN 0;
     END IF;
     INSERT INTO figure_tallies AS t
@@ -1233,7 +1255,10 @@ COMMENT ON FUNCTION report.close_month(text, timestamptz) IS
 CREATE FUNCTION repricer.subscriptions_at(p_at timestamptz)
     RETURNS TABLE (original_transaction_id text, period text, purchased_at timestamptz) LANGUAGE sql STABLE AS $$
 SELECT s.original_transaction_id, s.period, (
-    SELECT timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond'
+    SELECT greatest(
+        timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond',
+        (SELECT c.purchased_at FROM repricer.subscription_checkpoints c
+            WHERE c.original_transaction_id = s.original_transaction_id))
     FROM repricer.subscription_events_at(p_at) e WHERE e.original_transaction_id = s.original_transaction_id)
 FROM repricer.subscriptions s
 $$;
@@ -1307,7 +1332,7 @@ BEGIN
         -- Of the past nothing is kept: all is counted from the facts.
         v_text := replace(replace(v_text, 'repricer.unkept_change_figures', 'repricer.live_change_figures'),
             'repricer.charge_exceptions', 'repricer.live_charge_exceptions');
-        v_text := regexp_replace(v_text, '\mrepricer\.(price_changes|batches|charges|money_entries|subscription_events|'
+        v_text := regexp_replace(v_text, '\mrepricer\.(price_changes|batches|charges|money_entries|told_statements|'
             'subscriptions|dependent_cancellations|charged_renewals|explained_charges|live_change_figures|'
             'live_charge_exceptions|untallied_changes|change_tallies|change_figures|figure_tallies)\M',
             'repricer.\1_at(p_at)', 'g');
@@ -1508,7 +1533,7 @@ SELECT m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
                     WHEN e.subtype = 'VOLUNTARY' THEN 'left'
                     WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
                     ELSE 'lapsed' END
-            FROM subscription_events e
+            FROM told_statements e
             WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
                 AND e.signed_at < m.to_at + interval '1 day'
                 AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')

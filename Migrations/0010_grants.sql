@@ -31,7 +31,8 @@ GRANT EXECUTE ON FUNCTION repricer.twelfths(text), repricer.wilson_bound(numeric
     TO repricer_finance, repricer_pricing, repricer_service;
 
 -- repricer_pricing plans: it reads.
-GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.charges, repricer.money_entries,
+GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.kept_statements, repricer.told_statements,
+    repricer.overdue_statements, repricer.retention_floors, repricer.charges, repricer.money_entries,
     repricer.notification_ids, repricer.notifications, repricer.signing_headers, repricer.inbox,
     repricer.renewal_extensions, repricer.extension_summaries, repricer.moved_renewals,
     repricer.outbox, repricer.webhook_deliveries,
@@ -84,7 +85,7 @@ GRANT INSERT, UPDATE ON repricer.subscriptions, repricer.charges, repricer.exten
 GRANT INSERT, UPDATE, DELETE ON repricer.inbox, repricer.renewal_extensions, repricer.moved_renewals,
     repricer.status_checks TO repricer_service;
 GRANT INSERT ON repricer.charge_versions, repricer.subscription_event_versions, repricer.price_change_versions,
-    repricer.dependent_cancellation_versions, repricer.stale_figures TO repricer_service;
+    repricer.dependent_cancellation_versions, repricer.stale_figures, repricer.overdue_statements TO repricer_service;
 GRANT INSERT ON repricer.money_entries, repricer.notification_ids, repricer.notifications, repricer.signing_headers,
     repricer.dependent_claims, repricer.price_change_history TO repricer_service;
 GRANT INSERT, DELETE ON repricer.subscription_events, repricer.dependency_roles, repricer.outbox
@@ -111,6 +112,8 @@ GRANT UPDATE (state, call_id, called_at, is_doubtful, next_attempt_at, renewal_b
     settled_at, settled_by, code, detail) ON repricer.extension_requests TO repricer_service;
 -- Claims take turns.
 GRANT UPDATE ON repricer.bucket_turns TO repricer_service;
+-- Every replica judges refusals by what all have met.
+GRANT INSERT, UPDATE, DELETE ON repricer.refusal_streaks TO repricer_service;
 GRANT SELECT ON repricer.app_binding TO repricer_service, repricer_pricing;
 -- Its pages say what the policy says of a batch.
 GRANT EXECUTE ON FUNCTION repricer.approval_outlook(uuid) TO repricer_service;

@@ -252,6 +252,8 @@ CREATE TABLE repricer.store_calls (
     error_code bigint,
     error_message text,
     answer text,
+    packed bytea,
+    header_digests bytea,
     is_reopened boolean DEFAULT false NOT NULL,
     is_doubtful boolean DEFAULT false NOT NULL,
     reenabled_at timestamp with time zone,
@@ -259,10 +261,12 @@ CREATE TABLE repricer.store_calls (
     CONSTRAINT store_calls_carry_something CHECK (((kind = 'cancel'::text) OR (cardinality(carries) > 0))),
     CONSTRAINT store_calls_kind CHECK ((kind = ANY (ARRAY['price_change'::text, 'cancel'::text, 'extension'::text, 'mass_extension'::text]))),
     CONSTRAINT store_calls_next_step CHECK ((next_step = ANY (ARRAY['send'::text, 'check'::text]))),
+    CONSTRAINT store_calls_packed CHECK (((packed IS NULL) = (header_digests IS NULL))),
     CONSTRAINT store_calls_settled CHECK (((state = ANY (ARRAY['answered'::text, 'refused'::text])) = (settled_at IS NOT NULL))),
     CONSTRAINT store_calls_state CHECK ((state = ANY (ARRAY['sending'::text, 'unknown'::text, 'answered'::text, 'refused'::text])))
 );
 ALTER TABLE ONLY repricer.store_calls ALTER COLUMN answer SET COMPRESSION lz4;
+ALTER TABLE ONLY repricer.store_calls ALTER COLUMN packed SET COMPRESSION lz4;
 
 COMMENT ON TABLE repricer.store_calls IS 'Every call to the App Store that changes something: written before it is made, fenced by its lease, settled once.';
 
@@ -667,6 +671,21 @@ CREATE TABLE repricer.kept_exceptions (
 
 COMMENT ON TABLE repricer.kept_exceptions IS 'Charge exceptions of changes that ended. Only summarise_figures writes it.';
 
+CREATE TABLE repricer.kept_statements (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb,
+    recorded_at timestamp with time zone NOT NULL,
+    CONSTRAINT kept_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.kept_statements IS 'What is left of dropped months of subscription_events: statements that a fold still needs, and the names of those that reports ask for.';
+
 CREATE TABLE repricer.subscription_events (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -679,9 +698,10 @@ CREATE TABLE repricer.subscription_events (
     recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
     CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
-);
+)
+PARTITION BY RANGE (signed_at);
 
-COMMENT ON TABLE repricer.subscription_events IS 'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status.';
+COMMENT ON TABLE repricer.subscription_events IS 'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status. Old months are dropped by retention, once subscription_checkpoints stands for them.';
 
 CREATE TABLE repricer.subscriptions (
     original_transaction_id text NOT NULL,
@@ -721,6 +741,7 @@ CREATE TABLE repricer.subscriptions (
     known_since timestamp with time zone,
     folded_signed_at timestamp with time zone,
     folded_evidence_id text,
+    checkpoint_at timestamp with time zone,
     CONSTRAINT subscriptions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT subscriptions_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
     CONSTRAINT subscriptions_increases_are_a_list CHECK ((jsonb_typeof(increases) = 'array'::text)),
@@ -751,6 +772,33 @@ COMMENT ON COLUMN repricer.subscriptions.renewal_offer_type IS 'As offer_type, o
 COMMENT ON COLUMN repricer.subscriptions.signed_details IS 'What else was signed, under Apple''s own names and only what is there. transaction, of the running period: offerIdentifier, offerPeriod, revocationDate (UTC milliseconds), revocationReason, revocationType, revocationPercentage, isUpgraded, billingPlanType, additionalTransactionReason. renewal, of the newest renewal info: offerIdentifier, offerPeriod, offerDiscountType, eligibleWinBackOfferIds, priceIncreaseStatus, renewalBillingPlanType, renewalQuantity. Null: none of it.';
 
 COMMENT ON COLUMN repricer.subscriptions.known_since IS 'Start of the earliest period from which on statements tell what was charged; an increase before it may be unknown.';
+
+COMMENT ON COLUMN repricer.subscriptions.checkpoint_at IS 'Statements signed before it stand in subscription_checkpoints; one that comes later is in overdue_statements. Null: all statements are kept.';
+
+CREATE VIEW repricer.told_statements AS
+ SELECT subscription_events.original_transaction_id,
+    subscription_events.bucket,
+    subscription_events.signed_at,
+    subscription_events.evidence_id,
+    subscription_events.source,
+    subscription_events.type,
+    subscription_events.subtype,
+    subscription_events.statement,
+    subscription_events.recorded_at
+   FROM repricer.subscription_events
+UNION ALL
+ SELECT kept_statements.original_transaction_id,
+    kept_statements.bucket,
+    kept_statements.signed_at,
+    kept_statements.evidence_id,
+    kept_statements.source,
+    kept_statements.type,
+    kept_statements.subtype,
+    kept_statements.statement,
+    kept_statements.recorded_at
+   FROM repricer.kept_statements;
+
+COMMENT ON VIEW repricer.told_statements IS 'Statements with what retention kept of dropped months. One may stand in both until its month is dropped.';
 
 CREATE VIEW repricer.live_charge_exceptions AS
  SELECT x.batch_id,
@@ -795,7 +843,7 @@ UNION ALL
                     ELSE NULL::timestamp with time zone
                 END) AS at) next)
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
-           FROM repricer.subscription_events e
+           FROM repricer.told_statements e
           WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
@@ -1138,7 +1186,7 @@ CREATE VIEW repricer.live_change_figures AS
                   WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (h.sku <> c.sku) AND (h.sku IS DISTINCT FROM c.current_sku) AND ((c.former_skus IS NULL) OR (h.sku <> ALL (c.former_skus))))
                   ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
           WHERE ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (c.undoes_change_id IS NULL) AND ((l.expires_at + ((l.expires_at - l.purchased_at) / (2)::double precision)) > c.ended_at) AND (EXISTS ( SELECT
-                   FROM repricer.subscription_events e
+                   FROM repricer.told_statements e
                   WHERE ((e.original_transaction_id = c.original_transaction_id) AND (e.type = 'EXPIRED'::text) AND (e.subtype = 'PRICE_INCREASE'::text) AND ((e.signed_at >= (c.ended_at - '1 day'::interval)) AND (e.signed_at <= (c.ended_at + '1 day'::interval)))))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes n
                   WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.undoes_change_id IS NULL) AND (((n.state = 'declined'::text) AND ((l.sku = ANY (COALESCE(n.current_dependent_skus, n.dependent_skus))) OR ((n.change_id < c.change_id) AND (n.reason IS DISTINCT FROM 'parent_declined'::text) AND (n.ended_at > (c.ended_at - '1 day'::interval))))) OR (((l.sku = n.sku) OR (l.sku = n.current_sku)) AND ((n.state = 'declined'::text) OR (n.reason = 'parent_declined'::text) OR ((n.state = 'cancelled'::text) AND (n.direction = 'increase'::text) AND (COALESCE(n.consent_asked_at, n.accepted_at) IS NOT NULL))))))))))) o ON ((c.state = 'declined'::text)))
@@ -4217,7 +4265,7 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
                   WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (h.sku <> c.sku) AND (h.sku IS DISTINCT FROM c.current_sku) AND ((c.former_skus IS NULL) OR (h.sku <> ALL (c.former_skus))))
                   ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
           WHERE ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (c.undoes_change_id IS NULL) AND ((l.expires_at + ((l.expires_at - l.purchased_at) / (2)::double precision)) > c.ended_at) AND (EXISTS ( SELECT
-                   FROM repricer.subscription_events_at(p_at) e
+                   FROM repricer.told_statements_at(p_at) e
                   WHERE ((e.original_transaction_id = c.original_transaction_id) AND (e.type = 'EXPIRED'::text) AND (e.subtype = 'PRICE_INCREASE'::text) AND ((e.signed_at >= (c.ended_at - 'P1D'::interval)) AND (e.signed_at <= (c.ended_at + 'P1D'::interval)))))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes_at(p_at) n
                   WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.undoes_change_id IS NULL) AND (((n.state = 'declined'::text) AND ((l.sku = ANY (COALESCE(n.current_dependent_skus, n.dependent_skus))) OR ((n.change_id < c.change_id) AND (n.reason IS DISTINCT FROM 'parent_declined'::text) AND (n.ended_at > (c.ended_at - 'P1D'::interval))))) OR (((l.sku = n.sku) OR (l.sku = n.current_sku)) AND ((n.state = 'declined'::text) OR (n.reason = 'parent_declined'::text) OR ((n.state = 'cancelled'::text) AND (n.direction = 'increase'::text) AND (COALESCE(n.consent_asked_at, n.accepted_at) IS NOT NULL))))))))))) o ON ((c.state = 'declined'::text)))
@@ -4274,7 +4322,7 @@ UNION ALL
                     ELSE NULL::timestamp with time zone
                 END) AS at) next)
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
-           FROM repricer.subscription_events_at(p_at) e
+           FROM repricer.told_statements_at(p_at) e
           WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))
@@ -4353,6 +4401,7 @@ CREATE TABLE repricer.service_controls (
     clock_start timestamp with time zone,
     clock_rate double precision,
     clock_origin timestamp with time zone,
+    lowest_program integer DEFAULT 0 NOT NULL,
     CONSTRAINT service_controls_clock CHECK (((clock_rate IS NULL) OR (is_rehearsal AND (clock_start IS NOT NULL) AND (clock_origin IS NOT NULL) AND (clock_rate > (0)::double precision)))),
     CONSTRAINT service_controls_halted_kinds CHECK ((jsonb_typeof(halted_kinds) = 'object'::text)),
     CONSTRAINT service_controls_one_row CHECK (one_row),
@@ -4370,6 +4419,8 @@ COMMENT ON COLUMN repricer.service_controls.unclaimed IS 'since, sessions (who h
 COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
 
 COMMENT ON COLUMN repricer.service_controls.clock_rate IS 'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. What is recorded is dated by it. Null: by the server''s clock.';
+
+COMMENT ON COLUMN repricer.service_controls.lowest_program IS 'The schema that a program must have been written for to make a call: the newest breaking migration. The migrator sets it.';
 
 CREATE FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) RETURNS void
     LANGUAGE sql SECURITY DEFINER
@@ -4497,6 +4548,11 @@ BEGIN
             v_storage := ' WITH (toast_tuple_target = 128)';
         WHEN 'price_change_history' THEN
             v_column := 'occurred_at';
+        WHEN 'subscription_events' THEN
+            v_column := 'signed_at';
+        WHEN 'subscription_event_versions', 'charge_versions', 'price_change_versions',
+            'dependent_cancellation_versions' THEN
+            v_column := 'recorded_until';
         ELSE
             RAISE EXCEPTION '% is not partitioned by month', p_table USING ERRCODE = 'invalid_parameter_value';
     END CASE;
@@ -4509,18 +4565,18 @@ BEGIN
     IF v_months IS NULL THEN
         RETURN 0;
     END IF;
-    IF p_table = 'price_change_history' THEN
-        -- Who writes history is in the middle of a delivery or of a decision. Had the writer chosen the default
+    IF p_table <> 'notifications' THEN
+        -- Who writes there is in the middle of a delivery or of a decision. Had the writer chosen the default
         -- partition already, it would fail once the month is there. So writers and readers wait, and we don't wait
         -- long for them.
         SET LOCAL lock_timeout = '500ms';
-        LOCK TABLE price_change_history IN ACCESS EXCLUSIVE MODE;
+        EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_table);
     ELSE
         -- One at a time; a second one finds the partitions made. Writers go on, and store again what fails so.
         LOCK TABLE notifications IN SHARE UPDATE EXCLUSIVE MODE;
     END IF;
     EXECUTE format(
-        'SELECT EXISTS (SELECT FROM %I WHERE date_trunc(''month'', %I) = ANY ($1))', v_default, v_column)
+        'SELECT EXISTS (SELECT 1 FROM %I WHERE date_trunc(''month'', %I) = ANY ($1))', v_default, v_column)
         INTO v_has_rows USING v_months;
     IF v_has_rows THEN
         -- Rows will move. Readers wait before they look up which partitions there are: a reader that had looked would
@@ -4885,6 +4941,9 @@ BEGIN
                 look_at = p_now + CASE WHEN rows > 0 OR looks < 20 THEN interval '0' ELSE interval '5 seconds' END
             WHERE h.put_back_id = v_halt.put_back_id;
     END LOOP;
+    -- A batch with nothing left to call fares no way any more.
+    DELETE FROM refusal_streaks r WHERE r.batch_id IS NOT NULL AND NOT EXISTS (
+        SELECT FROM price_changes c WHERE c.batch_id = r.batch_id AND c.stage IN ('queued', 'unknown'));
 END
 $$;
 
@@ -5233,6 +5292,11 @@ BEGIN
         RAISE EXCEPTION 'the instant % lies ahead of the database''s clock (%)', p_at, recording_instant()
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    IF EXISTS (SELECT FROM retention_floors WHERE rule = 'versions' AND dropped_before > p_at) THEN
+        RAISE EXCEPTION 'what was known at % is not kept any more: retention dropped what was replaced before %', p_at,
+            (SELECT dropped_before FROM retention_floors WHERE rule = 'versions')
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     IF pg_is_in_recovery() AND p_at > coalesce(pg_last_xact_replay_timestamp(), '-infinity')
         AND NOT EXISTS (SELECT FROM service_controls WHERE clock_rate IS NOT NULL)
     THEN
@@ -5257,6 +5321,11 @@ BEGIN
         WHERE name = 'idle_in_transaction_session_timeout')
     THEN
         PERFORM set_config('idle_in_transaction_session_timeout', '60s', true);
+    END IF;
+    -- Nor does one that goes on with something else: each further statement has ten minutes, which a decision about a
+    -- million rows does not need. What runs now is not cut off by it.
+    IF (SELECT setting::bigint NOT BETWEEN 1 AND 600000 FROM pg_settings WHERE name = 'statement_timeout') THEN
+        PERFORM set_config('statement_timeout', '10min', true);
     END IF;
 END
 $$;
@@ -5359,7 +5428,7 @@ SELECT m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
                     WHEN e.subtype = 'VOLUNTARY' THEN 'left'
                     WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
                     ELSE 'lapsed' END
-            FROM subscription_events e
+            FROM told_statements e
             WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
                 AND e.signed_at < m.to_at + interval '1 day'
                 AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
@@ -5548,7 +5617,10 @@ CREATE FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) RETURNS
     LANGUAGE sql STABLE
     AS $$
 SELECT s.original_transaction_id, s.period, (
-    SELECT timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond'
+    SELECT greatest(
+        timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond',
+        (SELECT c.purchased_at FROM repricer.subscription_checkpoints c
+            WHERE c.original_transaction_id = s.original_transaction_id))
     FROM repricer.subscription_events_at(p_at) e WHERE e.original_transaction_id = s.original_transaction_id)
 FROM repricer.subscriptions s
 $$;
@@ -5571,7 +5643,8 @@ BEGIN
         SELECT s.original_transaction_id AS id FROM stale_figures s LIMIT p_limit) m);
     -- One at a time. Whoever was before us and has committed since our snapshot makes the first write below fail, and all
     -- is tried again.
-    IF cardinality(v_ids) = 0 OR NOT pg_try_advisory_xact_lock(hashtextextended('repricer.figures', 0)) THEN
+    PERFORM FROM figures_turn FOR UPDATE SKIP LOCKED;
+    IF cardinality(v_ids) = 0 OR NOT FOUND THEN
         RETURN 0;
     END IF;
     INSERT INTO figure_tallies AS t
@@ -5625,6 +5698,15 @@ CREATE FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zon
     BEGIN ATOMIC
  UPDATE repricer.service_controls SET throttled_kinds = (service_controls.throttled_kinds || jsonb_build_object(throttle_kind.p_kind, jsonb_build_object('since', COALESCE((service_controls.throttled_kinds #> ARRAY[throttle_kind.p_kind, 'since'::text]), to_jsonb(throttle_kind.p_at)), 'until', throttle_kind.p_until, 'answer', throttle_kind.p_answer)));
 END;
+
+CREATE FUNCTION repricer.told_statements_at(p_at timestamp with time zone) RETURNS SETOF repricer.told_statements
+    LANGUAGE sql STABLE
+    AS $$
+SELECT * FROM repricer.subscription_events_at(p_at)
+UNION ALL
+SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at
+FROM repricer.kept_statements WHERE recorded_at <= p_at
+$$;
 
 CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -7115,9 +7197,105 @@ CREATE TABLE repricer.charge_versions (
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
     CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
+)
+PARTITION BY RANGE (recorded_until);
 
 COMMENT ON TABLE repricer.charge_versions IS 'Append-only. What a charge was, from recorded_at until recorded_until.';
+
+CREATE TABLE repricer.charge_versions_2026_11 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    purchased_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    price_milliunits bigint NOT NULL,
+    quantity bigint NOT NULL,
+    currency text NOT NULL,
+    storefront text,
+    is_offer boolean NOT NULL,
+    is_purchase boolean NOT NULL,
+    refunded_milliunits bigint NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.charge_versions_2026_12 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    purchased_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    price_milliunits bigint NOT NULL,
+    quantity bigint NOT NULL,
+    currency text NOT NULL,
+    storefront text,
+    is_offer boolean NOT NULL,
+    is_purchase boolean NOT NULL,
+    refunded_milliunits bigint NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.charge_versions_2027_01 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    purchased_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    price_milliunits bigint NOT NULL,
+    quantity bigint NOT NULL,
+    currency text NOT NULL,
+    storefront text,
+    is_offer boolean NOT NULL,
+    is_purchase boolean NOT NULL,
+    refunded_milliunits bigint NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.charge_versions_2027_02 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    purchased_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    price_milliunits bigint NOT NULL,
+    quantity bigint NOT NULL,
+    currency text NOT NULL,
+    storefront text,
+    is_offer boolean NOT NULL,
+    is_purchase boolean NOT NULL,
+    refunded_milliunits bigint NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.charge_versions_default (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    purchased_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    price_milliunits bigint NOT NULL,
+    quantity bigint NOT NULL,
+    currency text NOT NULL,
+    storefront text,
+    is_offer boolean NOT NULL,
+    is_purchase boolean NOT NULL,
+    refunded_milliunits bigint NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
 
 CREATE VIEW repricer.charged_changes AS
  SELECT r.batch_id,
@@ -7215,9 +7393,140 @@ CREATE TABLE repricer.dependent_cancellation_versions (
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
     CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
+)
+PARTITION BY RANGE (recorded_until);
 
 COMMENT ON TABLE repricer.dependent_cancellation_versions IS 'Append-only. What a dependent''s cancellation was, from recorded_at until recorded_until.';
+
+CREATE TABLE repricer.dependent_cancellation_versions_2026_11 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    dependent_sku text NOT NULL,
+    parent_sku text NOT NULL,
+    batch_id uuid NOT NULL,
+    cause text NOT NULL,
+    is_cross_subscription boolean NOT NULL,
+    target_transaction_id text,
+    cancel_reference_id uuid,
+    state text NOT NULL,
+    price_milliunits bigint,
+    currency text,
+    requested_at timestamp with time zone NOT NULL,
+    requested_by_evidence text NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by_evidence text,
+    detail text,
+    next_check_at timestamp with time zone,
+    checks integer NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.dependent_cancellation_versions_2026_12 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    dependent_sku text NOT NULL,
+    parent_sku text NOT NULL,
+    batch_id uuid NOT NULL,
+    cause text NOT NULL,
+    is_cross_subscription boolean NOT NULL,
+    target_transaction_id text,
+    cancel_reference_id uuid,
+    state text NOT NULL,
+    price_milliunits bigint,
+    currency text,
+    requested_at timestamp with time zone NOT NULL,
+    requested_by_evidence text NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by_evidence text,
+    detail text,
+    next_check_at timestamp with time zone,
+    checks integer NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.dependent_cancellation_versions_2027_01 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    dependent_sku text NOT NULL,
+    parent_sku text NOT NULL,
+    batch_id uuid NOT NULL,
+    cause text NOT NULL,
+    is_cross_subscription boolean NOT NULL,
+    target_transaction_id text,
+    cancel_reference_id uuid,
+    state text NOT NULL,
+    price_milliunits bigint,
+    currency text,
+    requested_at timestamp with time zone NOT NULL,
+    requested_by_evidence text NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by_evidence text,
+    detail text,
+    next_check_at timestamp with time zone,
+    checks integer NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.dependent_cancellation_versions_2027_02 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    dependent_sku text NOT NULL,
+    parent_sku text NOT NULL,
+    batch_id uuid NOT NULL,
+    cause text NOT NULL,
+    is_cross_subscription boolean NOT NULL,
+    target_transaction_id text,
+    cancel_reference_id uuid,
+    state text NOT NULL,
+    price_milliunits bigint,
+    currency text,
+    requested_at timestamp with time zone NOT NULL,
+    requested_by_evidence text NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by_evidence text,
+    detail text,
+    next_check_at timestamp with time zone,
+    checks integer NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.dependent_cancellation_versions_default (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    dependent_sku text NOT NULL,
+    parent_sku text NOT NULL,
+    batch_id uuid NOT NULL,
+    cause text NOT NULL,
+    is_cross_subscription boolean NOT NULL,
+    target_transaction_id text,
+    cancel_reference_id uuid,
+    state text NOT NULL,
+    price_milliunits bigint,
+    currency text,
+    requested_at timestamp with time zone NOT NULL,
+    requested_by_evidence text NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by_evidence text,
+    detail text,
+    next_check_at timestamp with time zone,
+    checks integer NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
 
 CREATE TABLE repricer.dependent_claims (
     original_transaction_id text NOT NULL,
@@ -7262,6 +7571,13 @@ CREATE VIEW repricer.evidence_size AS
                  SELECT 'repricer.signing_headers'::regclass AS regclass) t) s);
 
 COMMENT ON VIEW repricer.evidence_size IS 'What the raw evidence takes on disk: every table and index of it.';
+
+CREATE TABLE repricer.figures_turn (
+    one_row boolean DEFAULT true NOT NULL,
+    CONSTRAINT figures_turn_one_row CHECK (one_row)
+);
+
+COMMENT ON TABLE repricer.figures_turn IS 'Who summarises figures holds its lock until its transaction ends.';
 
 CREATE TABLE repricer.first_approvals (
     batch_id uuid NOT NULL,
@@ -7324,6 +7640,16 @@ CREATE TABLE repricer.mass_extension_approvals (
 
 COMMENT ON TABLE repricer.mass_extension_approvals IS 'Append-only. Who approved a mass extension beyond their limits, as first_approvals of batches.';
 
+CREATE TABLE repricer.migration_steps (
+    version integer NOT NULL,
+    step integer NOT NULL,
+    bucket smallint NOT NULL,
+    changed_rows bigint NOT NULL,
+    is_done boolean NOT NULL
+);
+
+COMMENT ON TABLE repricer.migration_steps IS 'How far the steps of a migration have come. bucket: the one to go on with, of a step that goes through them.';
+
 CREATE TABLE repricer.price_change_history (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -7339,6 +7665,58 @@ CREATE TABLE repricer.price_change_history (
 )
 PARTITION BY RANGE (occurred_at);
 
+CREATE TABLE repricer.price_change_versions (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    recorded_at timestamp with time zone,
+    recorded_until timestamp with time zone NOT NULL,
+    claim_recorded_at timestamp with time zone,
+    current_sku text,
+    former_skus text[],
+    current_dependent_skus text[],
+    send_after timestamp with time zone,
+    send_by timestamp with time zone NOT NULL,
+    due_effective_at timestamp with time zone NOT NULL,
+    planned_effective_at timestamp with time zone,
+    moved_before_call text,
+    moved_since_call text,
+    request_reference_id uuid,
+    state text NOT NULL,
+    state_since timestamp with time zone NOT NULL,
+    reason text,
+    doubtful_since timestamp with time zone,
+    sent_at timestamp with time zone,
+    scheduled_at timestamp with time zone,
+    consent_asked_at timestamp with time zone,
+    accepted_at timestamp with time zone,
+    acceptance text,
+    effective_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    is_leaving boolean NOT NULL,
+    CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+)
+PARTITION BY RANGE (recorded_until);
+
+COMMENT ON TABLE repricer.price_change_versions IS 'Append-only. What a price change was until the instant of recording at which something known replaced it.';
+
+CREATE TABLE repricer.subscription_event_versions (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+)
+PARTITION BY RANGE (recorded_until);
+
+COMMENT ON TABLE repricer.subscription_event_versions IS 'Append-only. Statements that reprocess read anew, as they were read before.';
+
 CREATE VIEW repricer.month_partitions AS
  SELECT (p.relname)::text AS parent,
     (c.relname)::text AS partition,
@@ -7350,9 +7728,9 @@ CREATE VIEW repricer.month_partitions AS
      JOIN pg_class p ON ((p.oid = i.inhparent)))
      JOIN pg_class c ON ((c.oid = i.inhrelid)))
      CROSS JOIN LATERAL ( SELECT pg_get_expr(c.relpartbound, c.oid) AS bounds) b)
-  WHERE (i.inhparent = ANY (ARRAY[('repricer.notifications'::regclass)::oid, ('repricer.price_change_history'::regclass)::oid]));
+  WHERE (i.inhparent = ANY (ARRAY[('repricer.notifications'::regclass)::oid, ('repricer.price_change_history'::regclass)::oid, ('repricer.subscription_events'::regclass)::oid, ('repricer.subscription_event_versions'::regclass)::oid, ('repricer.charge_versions'::regclass)::oid, ('repricer.price_change_versions'::regclass)::oid, ('repricer.dependent_cancellation_versions'::regclass)::oid]));
 
-COMMENT ON VIEW repricer.month_partitions IS 'The partitions of notifications and of price_change_history. The default partition has no bounds.';
+COMMENT ON VIEW repricer.month_partitions IS 'The partitions of the tables that have one for each month. The default partition has no bounds.';
 
 CREATE TABLE repricer.moved_renewals (
     original_transaction_id text NOT NULL,
@@ -7401,6 +7779,19 @@ COMMENT ON COLUMN repricer.outbox.id IS 'Names the event for ever: a receiver th
 
 COMMENT ON COLUMN repricer.outbox."timestamp" IS 'When it was written, by the machine''s clock; payload has the business instants.';
 
+CREATE TABLE repricer.overdue_statements (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    type text,
+    subtype text,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT overdue_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.overdue_statements IS 'Statements that came after the checkpoint of their subscription had taken the place of all that were signed before it. They were not folded.';
+
 CREATE TABLE repricer.price_change_history_default (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -7415,7 +7806,7 @@ CREATE TABLE repricer.price_change_history_default (
     CONSTRAINT price_change_history_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
-CREATE TABLE repricer.price_change_versions (
+CREATE TABLE repricer.price_change_versions_2026_11 (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
     change_id uuid NOT NULL,
@@ -7447,7 +7838,133 @@ CREATE TABLE repricer.price_change_versions (
     CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
-COMMENT ON TABLE repricer.price_change_versions IS 'Append-only. What a price change was until the instant of recording at which something known replaced it.';
+CREATE TABLE repricer.price_change_versions_2026_12 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    recorded_at timestamp with time zone,
+    recorded_until timestamp with time zone NOT NULL,
+    claim_recorded_at timestamp with time zone,
+    current_sku text,
+    former_skus text[],
+    current_dependent_skus text[],
+    send_after timestamp with time zone,
+    send_by timestamp with time zone NOT NULL,
+    due_effective_at timestamp with time zone NOT NULL,
+    planned_effective_at timestamp with time zone,
+    moved_before_call text,
+    moved_since_call text,
+    request_reference_id uuid,
+    state text NOT NULL,
+    state_since timestamp with time zone NOT NULL,
+    reason text,
+    doubtful_since timestamp with time zone,
+    sent_at timestamp with time zone,
+    scheduled_at timestamp with time zone,
+    consent_asked_at timestamp with time zone,
+    accepted_at timestamp with time zone,
+    acceptance text,
+    effective_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    is_leaving boolean NOT NULL,
+    CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.price_change_versions_2027_01 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    recorded_at timestamp with time zone,
+    recorded_until timestamp with time zone NOT NULL,
+    claim_recorded_at timestamp with time zone,
+    current_sku text,
+    former_skus text[],
+    current_dependent_skus text[],
+    send_after timestamp with time zone,
+    send_by timestamp with time zone NOT NULL,
+    due_effective_at timestamp with time zone NOT NULL,
+    planned_effective_at timestamp with time zone,
+    moved_before_call text,
+    moved_since_call text,
+    request_reference_id uuid,
+    state text NOT NULL,
+    state_since timestamp with time zone NOT NULL,
+    reason text,
+    doubtful_since timestamp with time zone,
+    sent_at timestamp with time zone,
+    scheduled_at timestamp with time zone,
+    consent_asked_at timestamp with time zone,
+    accepted_at timestamp with time zone,
+    acceptance text,
+    effective_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    is_leaving boolean NOT NULL,
+    CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.price_change_versions_2027_02 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    recorded_at timestamp with time zone,
+    recorded_until timestamp with time zone NOT NULL,
+    claim_recorded_at timestamp with time zone,
+    current_sku text,
+    former_skus text[],
+    current_dependent_skus text[],
+    send_after timestamp with time zone,
+    send_by timestamp with time zone NOT NULL,
+    due_effective_at timestamp with time zone NOT NULL,
+    planned_effective_at timestamp with time zone,
+    moved_before_call text,
+    moved_since_call text,
+    request_reference_id uuid,
+    state text NOT NULL,
+    state_since timestamp with time zone NOT NULL,
+    reason text,
+    doubtful_since timestamp with time zone,
+    sent_at timestamp with time zone,
+    scheduled_at timestamp with time zone,
+    consent_asked_at timestamp with time zone,
+    accepted_at timestamp with time zone,
+    acceptance text,
+    effective_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    is_leaving boolean NOT NULL,
+    CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.price_change_versions_default (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    recorded_at timestamp with time zone,
+    recorded_until timestamp with time zone NOT NULL,
+    claim_recorded_at timestamp with time zone,
+    current_sku text,
+    former_skus text[],
+    current_dependent_skus text[],
+    send_after timestamp with time zone,
+    send_by timestamp with time zone NOT NULL,
+    due_effective_at timestamp with time zone NOT NULL,
+    planned_effective_at timestamp with time zone,
+    moved_before_call text,
+    moved_since_call text,
+    request_reference_id uuid,
+    state text NOT NULL,
+    state_since timestamp with time zone NOT NULL,
+    reason text,
+    doubtful_since timestamp with time zone,
+    sent_at timestamp with time zone,
+    scheduled_at timestamp with time zone,
+    consent_asked_at timestamp with time zone,
+    accepted_at timestamp with time zone,
+    acceptance text,
+    effective_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    is_leaving boolean NOT NULL,
+    CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
 
 ALTER TABLE repricer.put_backs ALTER COLUMN put_back_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME repricer.put_backs_put_back_id_seq
@@ -7471,6 +7988,43 @@ COMMENT ON COLUMN repricer.rate_limits.taken_micros IS 'The slots of the last wi
 
 COMMENT ON COLUMN repricer.rate_limits.blocked_until IS 'The App Store asked every process for silence until then.';
 
+CREATE TABLE repricer.refusal_streaks (
+    kind text NOT NULL,
+    batch_id uuid,
+    storefront text,
+    code bigint NOT NULL,
+    alike text[] DEFAULT '{}'::text[] NOT NULL,
+    refused text[] DEFAULT '{}'::text[] NOT NULL,
+    of_batches uuid[] DEFAULT '{}'::uuid[] NOT NULL,
+    of_subscriptions text[] DEFAULT '{}'::text[] NOT NULL,
+    since timestamp with time zone NOT NULL,
+    halted_at timestamp with time zone,
+    is_about_key boolean DEFAULT false NOT NULL,
+    CONSTRAINT refusal_streaks_pairs CHECK ((cardinality(of_batches) = cardinality(of_subscriptions)))
+);
+
+COMMENT ON TABLE repricer.refusal_streaks IS 'Refusals in a row since a call succeeded: by them it is judged whether a refusal is about one subscription or about all.';
+
+CREATE TABLE repricer.retention_floors (
+    rule text NOT NULL,
+    dropped_before timestamp with time zone NOT NULL,
+    dropped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    dropped_by text DEFAULT SESSION_USER NOT NULL
+);
+
+COMMENT ON TABLE repricer.retention_floors IS 'Until when what a rule of retention names has been dropped.';
+
+CREATE TABLE repricer.retention_progress (
+    one_row boolean DEFAULT true NOT NULL,
+    covers_before timestamp with time zone NOT NULL,
+    began_at timestamp with time zone NOT NULL,
+    done_through text DEFAULT ''::text NOT NULL,
+    is_complete boolean DEFAULT false NOT NULL,
+    CONSTRAINT retention_progress_one_row CHECK (one_row)
+);
+
+COMMENT ON COLUMN repricer.retention_progress.began_at IS 'As recorded_at counts: what was recorded since may have escaped it.';
+
 CREATE TABLE repricer.rule_imports (
     revision integer NOT NULL,
     imported_at timestamp with time zone NOT NULL,
@@ -7487,10 +8041,16 @@ CREATE TABLE repricer.schema_migrations (
     version integer NOT NULL,
     name text NOT NULL,
     checksum text NOT NULL,
-    applied_at timestamp with time zone NOT NULL
+    is_breaking boolean NOT NULL,
+    applied_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone
 );
 
 COMMENT ON TABLE repricer.schema_migrations IS 'Which files of Migrations/ were applied, with the SHA-256 of their text.';
+
+COMMENT ON COLUMN repricer.schema_migrations.is_breaking IS 'Programs of an older schema may not run from the moment that the row is there.';
+
+COMMENT ON COLUMN repricer.schema_migrations.finished_at IS 'Null: some steps are still to be done.';
 
 CREATE TABLE repricer.service_leases (
     name text NOT NULL,
@@ -7520,7 +8080,53 @@ CREATE TABLE repricer.status_checks (
     CONSTRAINT status_checks_reason CHECK ((reason = ANY (ARRAY['sync'::text, 'silent'::text, 'legacy'::text, 'recover'::text])))
 );
 
-CREATE TABLE repricer.subscription_event_versions (
+CREATE TABLE repricer.subscription_checkpoints (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    status integer,
+    auto_renews boolean,
+    in_billing_retry boolean DEFAULT false NOT NULL,
+    grace_period_expires_at timestamp with time zone,
+    expiration_intent integer,
+    storefront text,
+    currency text,
+    period text,
+    product_id text,
+    app_account_token text,
+    ownership_type text,
+    offer_discount_type text,
+    offer_type integer,
+    quantity integer,
+    transaction_reason text,
+    app_transaction_id text,
+    auto_renew_product_id text,
+    renewal_price_milliunits bigint,
+    renewal_currency text,
+    renewal_offer_type integer,
+    signed_details jsonb,
+    latest_transaction_id text,
+    original_purchase_at timestamp with time zone,
+    recent_subscription_start_at timestamp with time zone,
+    purchased_at timestamp with time zone,
+    expires_at timestamp with time zone,
+    renewal_at timestamp with time zone,
+    consistency_token text,
+    items jsonb DEFAULT '[]'::jsonb NOT NULL,
+    increases jsonb DEFAULT '[]'::jsonb NOT NULL,
+    seen_skus text[] DEFAULT '{}'::text[] NOT NULL,
+    signed_at timestamp with time zone,
+    known_since timestamp with time zone,
+    folded_signed_at timestamp with time zone,
+    folded_evidence_id text,
+    checkpoint_at timestamp with time zone,
+    covers_before timestamp with time zone NOT NULL,
+    rest jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT subscription_checkpoints_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.subscription_checkpoints IS 'The state that all statements signed before covers_before end in. One a subscription, replaced by the next one.';
+
+CREATE TABLE repricer.subscription_event_versions_2026_11 (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
     signed_at timestamp with time zone NOT NULL,
@@ -7534,7 +8140,229 @@ CREATE TABLE repricer.subscription_event_versions (
     CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
-COMMENT ON TABLE repricer.subscription_event_versions IS 'Append-only. Statements that reprocess read anew, as they were read before.';
+CREATE TABLE repricer.subscription_event_versions_2026_12 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.subscription_event_versions_2027_01 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.subscription_event_versions_2027_02 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.subscription_event_versions_default (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.subscription_events_2026_04 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2026_05 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2026_06 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2026_07 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2026_08 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2026_09 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2026_10 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2026_11 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2026_12 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2027_01 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2027_02 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_default (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
 
 CREATE TABLE repricer.webhook_deliveries (
     aggregateid text NOT NULL,
@@ -7552,9 +8380,73 @@ CREATE TABLE repricer.webhook_deliveries (
     CONSTRAINT webhook_deliveries_state CHECK ((state = ANY (ARRAY['pending'::text, 'delivered'::text, 'given_up'::text])))
 );
 
+ALTER TABLE ONLY repricer.charge_versions ATTACH PARTITION repricer.charge_versions_2026_11 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.charge_versions ATTACH PARTITION repricer.charge_versions_2026_12 FOR VALUES FROM ('2026-12-01 00:00:00+00') TO ('2027-01-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.charge_versions ATTACH PARTITION repricer.charge_versions_2027_01 FOR VALUES FROM ('2027-01-01 00:00:00+00') TO ('2027-02-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.charge_versions ATTACH PARTITION repricer.charge_versions_2027_02 FOR VALUES FROM ('2027-02-01 00:00:00+00') TO ('2027-03-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.charge_versions ATTACH PARTITION repricer.charge_versions_default DEFAULT;
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions ATTACH PARTITION repricer.dependent_cancellation_versions_2026_11 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions ATTACH PARTITION repricer.dependent_cancellation_versions_2026_12 FOR VALUES FROM ('2026-12-01 00:00:00+00') TO ('2027-01-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions ATTACH PARTITION repricer.dependent_cancellation_versions_2027_01 FOR VALUES FROM ('2027-01-01 00:00:00+00') TO ('2027-02-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions ATTACH PARTITION repricer.dependent_cancellation_versions_2027_02 FOR VALUES FROM ('2027-02-01 00:00:00+00') TO ('2027-03-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions ATTACH PARTITION repricer.dependent_cancellation_versions_default DEFAULT;
+
 ALTER TABLE ONLY repricer.notifications ATTACH PARTITION repricer.notifications_default DEFAULT;
 
 ALTER TABLE ONLY repricer.price_change_history ATTACH PARTITION repricer.price_change_history_default DEFAULT;
+
+ALTER TABLE ONLY repricer.price_change_versions ATTACH PARTITION repricer.price_change_versions_2026_11 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.price_change_versions ATTACH PARTITION repricer.price_change_versions_2026_12 FOR VALUES FROM ('2026-12-01 00:00:00+00') TO ('2027-01-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.price_change_versions ATTACH PARTITION repricer.price_change_versions_2027_01 FOR VALUES FROM ('2027-01-01 00:00:00+00') TO ('2027-02-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.price_change_versions ATTACH PARTITION repricer.price_change_versions_2027_02 FOR VALUES FROM ('2027-02-01 00:00:00+00') TO ('2027-03-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.price_change_versions ATTACH PARTITION repricer.price_change_versions_default DEFAULT;
+
+ALTER TABLE ONLY repricer.subscription_event_versions ATTACH PARTITION repricer.subscription_event_versions_2026_11 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_event_versions ATTACH PARTITION repricer.subscription_event_versions_2026_12 FOR VALUES FROM ('2026-12-01 00:00:00+00') TO ('2027-01-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_event_versions ATTACH PARTITION repricer.subscription_event_versions_2027_01 FOR VALUES FROM ('2027-01-01 00:00:00+00') TO ('2027-02-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_event_versions ATTACH PARTITION repricer.subscription_event_versions_2027_02 FOR VALUES FROM ('2027-02-01 00:00:00+00') TO ('2027-03-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_event_versions ATTACH PARTITION repricer.subscription_event_versions_default DEFAULT;
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_04 FOR VALUES FROM ('2026-04-01 00:00:00+00') TO ('2026-05-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_05 FOR VALUES FROM ('2026-05-01 00:00:00+00') TO ('2026-06-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_06 FOR VALUES FROM ('2026-06-01 00:00:00+00') TO ('2026-07-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_07 FOR VALUES FROM ('2026-07-01 00:00:00+00') TO ('2026-08-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_08 FOR VALUES FROM ('2026-08-01 00:00:00+00') TO ('2026-09-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_09 FOR VALUES FROM ('2026-09-01 00:00:00+00') TO ('2026-10-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_10 FOR VALUES FROM ('2026-10-01 00:00:00+00') TO ('2026-11-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_11 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_12 FOR VALUES FROM ('2026-12-01 00:00:00+00') TO ('2027-01-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2027_01 FOR VALUES FROM ('2027-01-01 00:00:00+00') TO ('2027-02-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2027_02 FOR VALUES FROM ('2027-02-01 00:00:00+00') TO ('2027-03-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_default DEFAULT;
 
 ALTER TABLE ONLY repricer.app_binding
     ADD CONSTRAINT app_binding_pkey PRIMARY KEY (one_row);
@@ -7606,6 +8498,21 @@ ALTER TABLE ONLY repricer.change_figures
 ALTER TABLE ONLY repricer.charge_versions
     ADD CONSTRAINT charge_versions_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
 
+ALTER TABLE ONLY repricer.charge_versions_2026_11
+    ADD CONSTRAINT charge_versions_2026_11_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.charge_versions_2026_12
+    ADD CONSTRAINT charge_versions_2026_12_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.charge_versions_2027_01
+    ADD CONSTRAINT charge_versions_2027_01_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.charge_versions_2027_02
+    ADD CONSTRAINT charge_versions_2027_02_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.charge_versions_default
+    ADD CONSTRAINT charge_versions_default_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
+
 ALTER TABLE ONLY repricer.charges
     ADD CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, bucket);
 
@@ -7630,6 +8537,21 @@ ALTER TABLE ONLY repricer.dependency_roles
 ALTER TABLE ONLY repricer.dependent_cancellation_versions
     ADD CONSTRAINT dependent_cancellation_versions_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
 
+ALTER TABLE ONLY repricer.dependent_cancellation_versions_2026_11
+    ADD CONSTRAINT dependent_cancellation_versions_2026_11_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions_2026_12
+    ADD CONSTRAINT dependent_cancellation_versions_2026_12_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions_2027_01
+    ADD CONSTRAINT dependent_cancellation_versions_2027_01_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions_2027_02
+    ADD CONSTRAINT dependent_cancellation_versions_2027_02_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions_default
+    ADD CONSTRAINT dependent_cancellation_versions_default_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
+
 ALTER TABLE ONLY repricer.dependent_cancellations
     ADD CONSTRAINT dependent_cancellations_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, bucket);
 
@@ -7648,6 +8570,9 @@ ALTER TABLE ONLY repricer.extension_summaries
 ALTER TABLE ONLY repricer.figure_tallies
     ADD CONSTRAINT figure_tallies_pkey PRIMARY KEY (batch_id, is_undo, direction, forecast_consent, currency, storefront, period);
 
+ALTER TABLE ONLY repricer.figures_turn
+    ADD CONSTRAINT figures_turn_pkey PRIMARY KEY (one_row);
+
 ALTER TABLE ONLY repricer.first_approvals
     ADD CONSTRAINT first_approvals_pkey PRIMARY KEY (batch_id, approver);
 
@@ -7663,11 +8588,17 @@ ALTER TABLE ONLY repricer.imported_increases
 ALTER TABLE ONLY repricer.inbox
     ADD CONSTRAINT inbox_pkey PRIMARY KEY (original_transaction_id, notification_uuid, bucket);
 
+ALTER TABLE ONLY repricer.kept_statements
+    ADD CONSTRAINT kept_statements_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
 ALTER TABLE ONLY repricer.mass_extension_approvals
     ADD CONSTRAINT mass_extension_approvals_pkey PRIMARY KEY (extension_id, approver);
 
 ALTER TABLE ONLY repricer.mass_extensions
     ADD CONSTRAINT mass_extensions_pkey PRIMARY KEY (extension_id);
+
+ALTER TABLE ONLY repricer.migration_steps
+    ADD CONSTRAINT migration_steps_pkey PRIMARY KEY (version, step);
 
 ALTER TABLE ONLY repricer.money_entries
     ADD CONSTRAINT money_entries_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, kind, occurred_at, number, currency, correction, bucket);
@@ -7687,6 +8618,9 @@ ALTER TABLE ONLY repricer.notifications_default
 ALTER TABLE ONLY repricer.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (aggregateid, "position", bucket);
 
+ALTER TABLE ONLY repricer.overdue_statements
+    ADD CONSTRAINT overdue_statements_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
 ALTER TABLE ONLY repricer.price_change_history
     ADD CONSTRAINT price_change_history_pkey PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id, bucket);
 
@@ -7695,6 +8629,21 @@ ALTER TABLE ONLY repricer.price_change_history_default
 
 ALTER TABLE ONLY repricer.price_change_versions
     ADD CONSTRAINT price_change_versions_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.price_change_versions_2026_11
+    ADD CONSTRAINT price_change_versions_2026_11_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.price_change_versions_2026_12
+    ADD CONSTRAINT price_change_versions_2026_12_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.price_change_versions_2027_01
+    ADD CONSTRAINT price_change_versions_2027_01_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.price_change_versions_2027_02
+    ADD CONSTRAINT price_change_versions_2027_02_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.price_change_versions_default
+    ADD CONSTRAINT price_change_versions_default_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
 
 ALTER TABLE ONLY repricer.price_changes
     ADD CONSTRAINT price_changes_pkey PRIMARY KEY (original_transaction_id, change_id, bucket);
@@ -7705,8 +8654,17 @@ ALTER TABLE ONLY repricer.put_backs
 ALTER TABLE ONLY repricer.rate_limits
     ADD CONSTRAINT rate_limits_pkey PRIMARY KEY (endpoint);
 
+ALTER TABLE ONLY repricer.refusal_streaks
+    ADD CONSTRAINT refusal_streaks_scope UNIQUE NULLS NOT DISTINCT (kind, batch_id, storefront);
+
 ALTER TABLE ONLY repricer.renewal_extensions
     ADD CONSTRAINT renewal_extensions_pkey PRIMARY KEY (original_transaction_id, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.retention_floors
+    ADD CONSTRAINT retention_floors_pkey PRIMARY KEY (rule);
+
+ALTER TABLE ONLY repricer.retention_progress
+    ADD CONSTRAINT retention_progress_pkey PRIMARY KEY (one_row);
 
 ALTER TABLE ONLY repricer.rule_imports
     ADD CONSTRAINT rule_imports_person UNIQUE (revision, imported_by, imported_at);
@@ -7732,11 +8690,65 @@ ALTER TABLE ONLY repricer.status_checks
 ALTER TABLE ONLY repricer.store_calls
     ADD CONSTRAINT store_calls_pkey PRIMARY KEY (subject, call_id, bucket);
 
+ALTER TABLE ONLY repricer.subscription_checkpoints
+    ADD CONSTRAINT subscription_checkpoints_pkey PRIMARY KEY (original_transaction_id, bucket);
+
 ALTER TABLE ONLY repricer.subscription_event_versions
     ADD CONSTRAINT subscription_event_versions_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
 
+ALTER TABLE ONLY repricer.subscription_event_versions_2026_11
+    ADD CONSTRAINT subscription_event_versions_2026_11_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.subscription_event_versions_2026_12
+    ADD CONSTRAINT subscription_event_versions_2026_12_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.subscription_event_versions_2027_01
+    ADD CONSTRAINT subscription_event_versions_2027_01_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.subscription_event_versions_2027_02
+    ADD CONSTRAINT subscription_event_versions_2027_02_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.subscription_event_versions_default
+    ADD CONSTRAINT subscription_event_versions_default_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
+
 ALTER TABLE ONLY repricer.subscription_events
     ADD CONSTRAINT subscription_events_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_04
+    ADD CONSTRAINT subscription_events_2026_04_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_05
+    ADD CONSTRAINT subscription_events_2026_05_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_06
+    ADD CONSTRAINT subscription_events_2026_06_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_07
+    ADD CONSTRAINT subscription_events_2026_07_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_08
+    ADD CONSTRAINT subscription_events_2026_08_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_09
+    ADD CONSTRAINT subscription_events_2026_09_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_10
+    ADD CONSTRAINT subscription_events_2026_10_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_11
+    ADD CONSTRAINT subscription_events_2026_11_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_12
+    ADD CONSTRAINT subscription_events_2026_12_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2027_01
+    ADD CONSTRAINT subscription_events_2027_01_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2027_02
+    ADD CONSTRAINT subscription_events_2027_02_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_default
+    ADD CONSTRAINT subscription_events_default_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
 
 ALTER TABLE ONLY repricer.subscriptions
     ADD CONSTRAINT subscriptions_pkey PRIMARY KEY (original_transaction_id, bucket);
@@ -7773,6 +8785,8 @@ CREATE INDEX inbox_waiting ON repricer.inbox USING btree (bucket, received_at) W
 CREATE INDEX kept_exceptions_batch ON repricer.kept_exceptions USING btree (batch_id, exception);
 
 CREATE INDEX kept_exceptions_subscription ON repricer.kept_exceptions USING btree (original_transaction_id);
+
+CREATE INDEX kept_statements_whole ON repricer.kept_statements USING btree (original_transaction_id) WHERE (statement IS NOT NULL);
 
 CREATE UNIQUE INDEX mass_extensions_one_open ON repricer.mass_extensions USING btree (product_id) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'running'::text]));
 
@@ -7822,11 +8836,57 @@ CREATE UNIQUE INDEX store_calls_one_in_flight ON repricer.store_calls USING btre
 
 CREATE INDEX store_calls_open ON repricer.store_calls USING btree (kind, lease_until) WHERE (settled_at IS NULL);
 
+CREATE INDEX subscription_events_recorded ON ONLY repricer.subscription_events USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_04_recorded_at_idx ON repricer.subscription_events_2026_04 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_05_recorded_at_idx ON repricer.subscription_events_2026_05 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_06_recorded_at_idx ON repricer.subscription_events_2026_06 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_07_recorded_at_idx ON repricer.subscription_events_2026_07 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_08_recorded_at_idx ON repricer.subscription_events_2026_08 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_09_recorded_at_idx ON repricer.subscription_events_2026_09 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_10_recorded_at_idx ON repricer.subscription_events_2026_10 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_11_recorded_at_idx ON repricer.subscription_events_2026_11 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_12_recorded_at_idx ON repricer.subscription_events_2026_12 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2027_01_recorded_at_idx ON repricer.subscription_events_2027_01 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2027_02_recorded_at_idx ON repricer.subscription_events_2027_02 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_default_recorded_at_idx ON repricer.subscription_events_default USING brin (recorded_at);
+
 CREATE INDEX subscriptions_customer ON repricer.subscriptions USING btree (app_account_token) WHERE (app_account_token IS NOT NULL);
 
 CREATE INDEX webhook_deliveries_due ON repricer.webhook_deliveries USING btree (next_attempt_at) WHERE (state = 'pending'::text);
 
 CREATE INDEX webhook_deliveries_pending ON repricer.webhook_deliveries USING btree (aggregateid, "position") WHERE (state = 'pending'::text);
+
+ALTER INDEX repricer.charge_versions_pkey ATTACH PARTITION repricer.charge_versions_2026_11_pkey;
+
+ALTER INDEX repricer.charge_versions_pkey ATTACH PARTITION repricer.charge_versions_2026_12_pkey;
+
+ALTER INDEX repricer.charge_versions_pkey ATTACH PARTITION repricer.charge_versions_2027_01_pkey;
+
+ALTER INDEX repricer.charge_versions_pkey ATTACH PARTITION repricer.charge_versions_2027_02_pkey;
+
+ALTER INDEX repricer.charge_versions_pkey ATTACH PARTITION repricer.charge_versions_default_pkey;
+
+ALTER INDEX repricer.dependent_cancellation_versions_pkey ATTACH PARTITION repricer.dependent_cancellation_versions_2026_11_pkey;
+
+ALTER INDEX repricer.dependent_cancellation_versions_pkey ATTACH PARTITION repricer.dependent_cancellation_versions_2026_12_pkey;
+
+ALTER INDEX repricer.dependent_cancellation_versions_pkey ATTACH PARTITION repricer.dependent_cancellation_versions_2027_01_pkey;
+
+ALTER INDEX repricer.dependent_cancellation_versions_pkey ATTACH PARTITION repricer.dependent_cancellation_versions_2027_02_pkey;
+
+ALTER INDEX repricer.dependent_cancellation_versions_pkey ATTACH PARTITION repricer.dependent_cancellation_versions_default_pkey;
 
 ALTER INDEX repricer.notifications_pkey ATTACH PARTITION repricer.notifications_default_pkey;
 
@@ -7837,6 +8897,74 @@ ALTER INDEX repricer.notifications_type ATTACH PARTITION repricer.notifications_
 ALTER INDEX repricer.notifications_not_understood ATTACH PARTITION repricer.notifications_default_type_subtype_idx1;
 
 ALTER INDEX repricer.price_change_history_pkey ATTACH PARTITION repricer.price_change_history_default_pkey;
+
+ALTER INDEX repricer.price_change_versions_pkey ATTACH PARTITION repricer.price_change_versions_2026_11_pkey;
+
+ALTER INDEX repricer.price_change_versions_pkey ATTACH PARTITION repricer.price_change_versions_2026_12_pkey;
+
+ALTER INDEX repricer.price_change_versions_pkey ATTACH PARTITION repricer.price_change_versions_2027_01_pkey;
+
+ALTER INDEX repricer.price_change_versions_pkey ATTACH PARTITION repricer.price_change_versions_2027_02_pkey;
+
+ALTER INDEX repricer.price_change_versions_pkey ATTACH PARTITION repricer.price_change_versions_default_pkey;
+
+ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_2026_11_pkey;
+
+ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_2026_12_pkey;
+
+ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_2027_01_pkey;
+
+ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_2027_02_pkey;
+
+ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_default_pkey;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_04_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_04_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_05_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_05_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_06_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_06_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_07_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_07_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_08_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_08_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_09_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_09_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_10_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_10_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_11_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_11_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_12_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_12_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2027_01_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2027_01_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2027_02_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2027_02_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_default_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_default_recorded_at_idx;
 
 CREATE TRIGGER audit_trail_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON repricer.audit_trail FOR EACH STATEMENT EXECUTE FUNCTION repricer.refuse_audit_change();
 
@@ -8007,11 +9135,17 @@ GRANT SELECT ON TABLE repricer.explained_charges TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.kept_exceptions TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.kept_statements TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.kept_statements TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.subscription_events TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.subscription_events TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.subscriptions TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.subscriptions TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.told_statements TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.told_statements TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.live_charge_exceptions TO repricer_service;
 
@@ -8398,6 +9532,8 @@ GRANT ALL ON FUNCTION repricer.summarise_figures(p_limit integer) TO repricer_se
 REVOKE ALL ON FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.told_statements_at(p_at timestamp with time zone) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.twelfths(p_period text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_finance;
 GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_pricing;
@@ -8553,6 +9689,8 @@ GRANT SELECT,UPDATE ON TABLE repricer.bucket_turns TO repricer_service;
 
 GRANT SELECT,INSERT ON TABLE repricer.charge_versions TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.charge_versions_default TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.charged_changes TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.charged_changes TO repricer_service;
 
@@ -8570,6 +9708,8 @@ GRANT SELECT,INSERT,DELETE ON TABLE repricer.dependency_roles TO repricer_servic
 
 GRANT SELECT,INSERT ON TABLE repricer.dependent_cancellation_versions TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.dependent_cancellation_versions_default TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.dependent_claims TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.dependent_claims TO repricer_service;
 
@@ -8580,6 +9720,8 @@ GRANT SELECT ON TABLE repricer.signing_headers TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.signing_headers TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.evidence_size TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.figures_turn TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.first_approvals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.first_approvals TO repricer_service;
@@ -8596,8 +9738,15 @@ GRANT SELECT ON TABLE repricer.imported_increases TO repricer_service;
 GRANT SELECT ON TABLE repricer.mass_extension_approvals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.mass_extension_approvals TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.migration_steps TO PUBLIC;
+GRANT SELECT ON TABLE repricer.migration_steps TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.price_change_history TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.price_change_history TO repricer_service;
+
+GRANT SELECT,INSERT ON TABLE repricer.price_change_versions TO repricer_service;
+
+GRANT SELECT,INSERT ON TABLE repricer.subscription_event_versions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.month_partitions TO repricer_service;
 
@@ -8609,12 +9758,22 @@ GRANT SELECT ON TABLE repricer.notifications_default TO repricer_service;
 GRANT SELECT ON TABLE repricer.outbox TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.outbox TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.overdue_statements TO repricer_pricing;
+GRANT SELECT,INSERT ON TABLE repricer.overdue_statements TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.price_change_history_default TO repricer_service;
 
-GRANT SELECT,INSERT ON TABLE repricer.price_change_versions TO repricer_service;
+GRANT SELECT ON TABLE repricer.price_change_versions_default TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.rate_limits TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.rate_limits TO repricer_service;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.refusal_streaks TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.retention_floors TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.retention_floors TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.retention_progress TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.rule_imports TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.rule_imports TO repricer_service;
@@ -8628,7 +9787,11 @@ GRANT SELECT,INSERT,UPDATE ON TABLE repricer.service_leases TO repricer_service;
 GRANT SELECT ON TABLE repricer.status_checks TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.status_checks TO repricer_service;
 
-GRANT SELECT,INSERT ON TABLE repricer.subscription_event_versions TO repricer_service;
+GRANT SELECT ON TABLE repricer.subscription_checkpoints TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.subscription_event_versions_default TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.subscription_events_default TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.webhook_deliveries TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.webhook_deliveries TO repricer_service;

@@ -93,10 +93,10 @@ package enum StatusCheckQueries {
         try connection.query(
             """
             -- name: checkBuckets
-            SELECT b.bucket FROM generate_series(0, 63) AS b (bucket), LATERAL (
+            SELECT b.bucket FROM repricer.bucket_turns b, LATERAL (
                 SELECT 1 FROM repricer.status_checks l
                 WHERE l.reason = \(list.reason.rawValue) AND l.list_id = \(list.id)
-                    AND l.bucket = b.bucket::smallint AND l.done_at IS NULL
+                    AND l.bucket = b.bucket AND l.done_at IS NULL
                     AND l.requested_at > '-infinity'
                     AND (l.next_check_at IS NULL OR l.next_check_at <= \(timestamp: realNow))
                 LIMIT 1) one

@@ -158,7 +158,9 @@ import Testing
         "moved_renewals_waiting": "takeMovedRenewals",
     ]
 
-    private static let small: Set = ["service_controls", "rate_limits", "batches", "bucket_turns"]
+    private static let small: Set = [
+        "service_controls", "rate_limits", "batches", "bucket_turns", "refusal_streaks",
+    ]
 
     /// The keys of notifications and their ids hold the id of the notification, for which no subscription need be known;
     /// refused rows belong to their batch.
@@ -210,9 +212,13 @@ import Testing
     private static func spreadMigrations() throws -> ScratchFolder {
         let folder = try ScratchFolder()
         for migration in try Migration.read(directory: RepositoryFiles.path("Migrations")) {
-            let text = migration.text.replacing(
-                "CREATE TABLE repricer.price_change_history_default PARTITION OF "
-                    + "repricer.price_change_history DEFAULT;", with: "")
+            let text = [
+                "price_change_history", "price_change_versions", "subscription_events",
+            ].reduce(migration.text) { text, table in
+                text.replacing(
+                    "CREATE TABLE repricer.\(table)_default PARTITION OF repricer.\(table) DEFAULT;",
+                    with: "")
+            }
             _ = try folder.file(
                 migration.file,
                 text.split(separator: "CREATE TABLE repricer.", omittingEmptySubsequences: false)
