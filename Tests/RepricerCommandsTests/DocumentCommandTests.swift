@@ -36,7 +36,8 @@ import Testing
         let text = try String(contentsOfFile: RepositoryFiles.path(path), encoding: .utf8)
         for one in DocumentCommands(markdown: text).shown {
             for words in DocumentCommands.commands(ofShell: one.text) {
-                guard let script = words.first, script.hasPrefix("Deploy/"), !script.contains(".")
+                guard let script = words.first, script.hasPrefix("Deploy/"),
+                    !script.contains(where: { $0 == "." || $0 == "*" })
                 else { continue }
                 let content = try? String(
                     contentsOfFile: RepositoryFiles.path(script), encoding: .utf8)
