@@ -9772,6 +9772,7 @@ GRANT SELECT ON TABLE repricer.price_change_versions_default TO repricer_service
 GRANT SELECT ON TABLE repricer.rate_limits TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.rate_limits TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.refusal_streaks TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.refusal_streaks TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.retention_floors TO repricer_pricing;

@@ -77,6 +77,25 @@ import Testing
         }
     }
 
+    @Test func home_whileTheFirstCountTakesLong_listsTheBatchesAndLoadsAgain() async throws {
+        try await PagesFixture.fill()
+        let other = try await TestDatabase.connect()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            try await other.script(
+                "BEGIN; LOCK TABLE repricer.figure_tallies IN ACCESS EXCLUSIVE MODE")
+            let early = try await ask("GET", "/", [:])
+            try await other.script("ROLLBACK")
+            let late = try await ask("GET", "/", [:])
+
+            #expect(early.status == 200)
+            #expect(early.text.contains("Their rows are being counted"))
+            #expect(early.text.contains(">spring</a>"))
+            #expect(early.text.contains("http-equiv=\"refresh\" content=\"3\""))
+            #expect(!late.text.contains("are being counted"))
+        }
+        await other.close()
+    }
+
     @Test func batch_tellsItsStoryBeforeItsTables() async throws {
         try await PagesFixture.fill()
         try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in

@@ -157,6 +157,7 @@ import Testing
             (["repricer", "approve", "\"Sp"], ["Spring prices"]),
             (["repricer", "report", "money", "--batch", ""], ["Spring\\ prices", "autumn"]),
             (["repricer", "status", "x", "--color", "a"], ["auto", "always"]),
+            (["repricer", "extend", "one", "1", "--reason", "o"], ["outage", "other"]),
         ] as [([String], [String])])
     func completion_inBash_offersWhatFits(_ words: [String], _ offered: [String]) async throws {
         let folder = try ScratchFolder()
