@@ -86,6 +86,7 @@ struct Claimer: Sendable {
                         of: judged, subscription.facts, bucket: turn.bucket, realNow: realNow)
                 else { continue }
                 claim.calls.append(call)
+                follow(call, changes)
                 claim.note(changes, of: id, wasCalled: found.wasCalled)
                 claim.claimed[call.callID] = ClaimedCall(
                     intent,
@@ -107,6 +108,20 @@ struct Claimer: Sendable {
                 again: claim.again, called: claim.called, now: now.milliseconds)
             try connection.sendLater(statements)
             return claim
+        }
+    }
+
+    /// Lines for who follows one change, by whichever of its ids. A claim that is not committed was none: the settlement of
+    /// its call never comes.
+    private func follow(_ call: StoreCall, _ changes: [OpenChangeQueries.OpenChange]) {
+        guard engine.log.writes(.debug) else { return }
+        for change in changes {
+            engine.log.debug(
+                "change claimed",
+                [
+                    "batch": change.batchID, "change": change.changeID, "call": call.callID,
+                    "subject": call.subject,
+                ])
         }
     }
 

@@ -15,14 +15,17 @@ package struct HintedChecks: Service {
 
     package func run() async throws {
         let dependencies = reconciler.dependencies
+        let outage = Outage(
+            log: dependencies.log, level: .warning, failure: "hints not followed")
         while !Task.isCancelled {
             do {
                 try await dependencies.wait(every)
                 try await step()
+                outage.end()
             } catch is CancellationError {
                 return
             } catch {
-                dependencies.log.warning("hints not followed", ["why": "\(error)"])
+                outage.note(error)
                 try await dependencies.wait(Self.failureWait)
             }
         }
