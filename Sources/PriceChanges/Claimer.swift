@@ -88,6 +88,7 @@ struct Claimer: Sendable {
                         of: judged, subscription.facts, bucket: turn.bucket, realNow: realNow)
                 else { continue }
                 claim.calls.append(call)
+                follow(call, changes)
                 claim.note(changes, of: id, wasCalled: found.wasCalled)
                 claim.claimed[call.callID] = ClaimedCall(
                     intent,
@@ -129,6 +130,20 @@ struct Claimer: Sendable {
             postponed[id] = OpenChangeQueries.awaitStatus(id, until: realNow + Self.statusWait)
         }
         return postponed
+    }
+
+    /// Lines for who follows one change, by whichever of its ids. A claim that is not committed was none: the settlement of
+    /// its call never comes.
+    private func follow(_ call: StoreCall, _ changes: [OpenChangeQueries.OpenChange]) {
+        guard engine.log.writes(.debug) else { return }
+        for change in changes {
+            engine.log.debug(
+                "change claimed",
+                [
+                    "batch": change.batchID, "change": change.changeID, "call": call.callID,
+                    "subject": call.subject,
+                ])
+        }
     }
 
     /// Changes that can't go since their very price is there: a call that this database does not know of may have brought it.

@@ -78,6 +78,7 @@ package struct Reconciler: Sendable {
 
     package init(_ dependencies: Dependencies) {
         self.dependencies = dependencies
+        ReconcileService.declare(dependencies.metrics)
     }
 
     var lease: HeldLease {

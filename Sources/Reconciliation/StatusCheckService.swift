@@ -25,15 +25,17 @@ package struct StatusCheckService: Service {
 
     package func run() async throws {
         let dependencies = reconciler.dependencies
+        let outage = Outage(
+            log: dependencies.log, level: .warning, failure: "statuses not read")
         while !Task.isCancelled {
             do {
                 try await dependencies.wait(every)
                 try await step()
+                outage.end()
             } catch is CancellationError {
                 return
             } catch {
-                dependencies.log.warning(
-                    "statuses not read", ["of": subject.rawValue, "why": "\(error)"])
+                outage.note(error)
                 try await dependencies.wait(Self.failureWait)
             }
         }

@@ -31,6 +31,10 @@ import Testing
           -o, --format table|json    how to print facts; table when left out
           --quiet                    no progress and no notes, only errors
           --color auto|always|never  colour; on a terminal without NO_COLOR when left out
+          --log-format text|json     how log lines are written; text when left out
+          --log-level debug|info|notice|warning|error
+                                     the least that is logged; serve: info, others: warning; debug
+                                     follows each change
           --no-pager                 print long tables at once, without PAGER
           --help                     show this text
 

@@ -161,10 +161,18 @@ enum GlobalOptions {
     static let color = ValueOption(
         "color", "WHEN", "colour; on a terminal without NO_COLOR when left out",
         choices: ["auto", "always", "never"])
+    static let logFormat = ValueOption(
+        "log-format", "FORMAT", "how log lines are written; text when left out",
+        choices: ["text", "json"])
+    static let logLevel = ValueOption(
+        "log-level", "LEVEL",
+        "the least that is logged; serve: info, others: warning; debug follows each change",
+        choices: ["debug", "info", "notice", "warning", "error"])
     static let noPager = Flag("no-pager", "print long tables at once, without PAGER")
     static let help = Flag("help", "show this text")
 
     static let all: [any OptionSpecification] = [
-        environmentFile, clock, json, format, quiet, color, noPager, help,
+        environmentFile, clock, json, format, quiet, color, logFormat, logLevel, noPager,
+        help,
     ]
 }

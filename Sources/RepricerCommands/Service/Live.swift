@@ -171,7 +171,8 @@ struct Live: Sendable {
             extraCAFile: configuration.apiCAFile, limits: limits)
         return AppStoreClient(
             http: http, token: token, clock: clock, verifier: try verifier(), bundleID: bundleID,
-            environment: try configuration.required(configuration.environment, .environment))
+            environment: try configuration.required(configuration.environment, .environment),
+            watch: StoreRequestWatch(metrics: metrics))
     }
 
     /// How long an idle part waits before it asks the database again: half a second, or half an hour of a
