@@ -8,8 +8,17 @@ package struct PoolWatch: Sendable {
     private let metrics: Metrics
     private let name: String
 
-    /// - Parameter name: of the pool, for the label of its figures.
-    package init(name: String, metrics: Metrics, log: Log) {
+    /// The outage of a database, for the watches of all its pools.
+    package static func outage(_ log: Log) -> Outage {
+        Outage(
+            log: log, failure: "the database is away; what needs it is tried again",
+            recovery: "the database is back", quietFor: .seconds(1))
+    }
+
+    /// - Parameters:
+    ///   - name: of the pool, for the label of its figures.
+    ///   - outage: The pools of one database share one, so that an outage is told once.
+    package init(name: String, metrics: Metrics, outage: Outage) {
         self.name = name
         self.metrics = metrics
         metrics.declareTiming(
@@ -21,9 +30,7 @@ package struct PoolWatch: Sendable {
         metrics.declareGauge(
             "repricer_pool_waiting", "Who waits for a connection to the database.")
         waitTime = metrics.timing("repricer_pool_wait_seconds", labels: ["pool": name])
-        outage = Outage(
-            log: log, failure: "the database is away; what needs it is tried again",
-            recovery: "the database is back", quietFor: .seconds(1))
+        self.outage = outage
     }
 
     func told(_ error: PostgresError) -> PostgresError {

@@ -32,9 +32,8 @@ import Testing
           --quiet                    no progress and no notes, only errors
           --color auto|always|never  colour; on a terminal without NO_COLOR when left out
           --log-format text|json     how log lines are written; text when left out
-          --log-level debug|info|notice|warning|error
-                                     the least that is logged; serve: info, others: warning; debug
-                                     follows each change
+          --log-level LEVEL          the least that is logged; serve: info, others: warning; debug follows
+                                     each change
           --no-pager                 print long tables at once, without PAGER
           --help                     show this text
 

@@ -40,7 +40,8 @@ import Testing
     ) async throws -> (program: Program, pages: HTTPClient, receiver: HTTPClient?) {
         let program = try Program(
             Program.built("repricer"), ["serve"] + more, environment: settings)
-        let said = try await program.said(until: "message=serving")
+        let said = try await program.said(
+            until: more.contains("json") ? #""message":"serving""# : "message=serving")
         let pages = try #require(
             said.firstMatch(of: /pages listening".*?port"?[=:]"?([0-9]+)/))
         let receiver = said.firstMatch(of: /message"?[=:]"?listening"?[ ,]"?port"?[=:]"?([0-9]+)/)
@@ -143,15 +144,17 @@ import Testing
 
     @Test(arguments: ["scheduler", "receiver"])
     func metrics_ofEachPart_tellOfTheDatabase(_ part: String) async throws {
+        let scratch = try ScratchFolder()
         let (program, pages, _) = try await Self.serve(
-            try Self.settings(try ScratchFolder()), "--only", part)
-        defer { program.kill() }
+            try Self.settings(scratch), "--only", part)
+        defer { withExtendedLifetime(scratch) { program.kill() } }
 
         let text = try await Self.scrapeAll(pages)
 
         #expect(text.contains("\nrepricer_database_up 1\n"))
         #expect(text.contains("repricer_delivery_failures_total") == (part == "scheduler"))
-        #expect(text.contains("repricer_notification_verify_seconds") == (part == "receiver"))
+        // What a scheduler reads of Apple's history it verifies, too.
+        #expect(text.contains("repricer_notification_verify_seconds"))
     }
 
     @Test func metrics_whenTheDatabaseGoesAndComes_areAnswered_andTheLogSaysItOnce() async throws {
@@ -159,9 +162,9 @@ import Testing
             try await TestDatabase.makeEmptyDatabase(), applicationName: "test")
         let name = try await TestDatabase.connect().query("SELECT current_database() AS n").one()
             .text("n")
-        let (program, pages, receiver) = try await Self.serve(
-            try Self.settings(try ScratchFolder()))
-        defer { program.kill() }
+        let scratch = try ScratchFolder()
+        let (program, pages, receiver) = try await Self.serve(try Self.settings(scratch))
+        defer { withExtendedLifetime(scratch) { program.kill() } }
         _ = try await Self.scrapeAll(pages)
 
         try await other.script("ALTER DATABASE \(name) ALLOW_CONNECTIONS false")
@@ -184,6 +187,7 @@ import Testing
         let lines = program.saidSoFar.split(separator: "\n")
         let away = lines.filter { $0.contains("the database is away; what needs it") }
         let complaints = lines.filter { $0.contains("level=error") || $0.contains("level=warning") }
+        // A failure of another kind may follow: sessions that are ended first, refused ones then.
         #expect((1...2).contains(away.count), "\(away)")
         #expect(complaints.count <= 4, "\(complaints.joined(separator: "\n"))")
     }

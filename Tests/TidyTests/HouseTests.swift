@@ -199,11 +199,11 @@ import Testing
         let operations = try Repository.text("Deploy/docs/OPERATIONS.md")
         let runbook = try Repository.text("Deploy/docs/RUNBOOK.md")
         let named = DocumentReferences.metrics(named: operations)
-        let entries = Set(rules.matches(of: /RUNBOOK\.md#([a-z-]+)/).map { String($0.1) })
+        let entries = Set(rules.matches(of: /RUNBOOK\.md#([a-z0-9-]+)/).map { String($0.1) })
         let table = operations.split(separator: "### Alerts").last.map {
             $0.split(separator: "### Metrics").first ?? $0
         }
-        let told = Set((table ?? "").matches(of: /RUNBOOK\.md#([a-z-]+)/).map { String($0.1) })
+        let told = Set((table ?? "").matches(of: /RUNBOOK\.md#([a-z0-9-]+)/).map { String($0.1) })
         let headings = Set(
             runbook.matches(of: /\n###? ([^\n]+)/).map {
                 $0.1.lowercased().replacing(" ", with: "-").filter {

@@ -33,7 +33,7 @@ extension Live {
 
     /// What a pool tells of itself.
     func watch(_ pool: String) -> PoolWatch {
-        PoolWatch(name: pool, metrics: metrics, log: log.with(component: "database"))
+        PoolWatch(name: pool, metrics: metrics, outage: databaseOutage)
     }
 
     private var about: Site.About {

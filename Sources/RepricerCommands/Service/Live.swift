@@ -9,6 +9,7 @@ import HTTP
 import JOSE
 import Notifications
 import Outbox
+import Postgres
 import PriceChanges
 import Reconciliation
 import Reports
@@ -38,12 +39,15 @@ struct Live: Sendable {
     let metrics = Metrics()
     private let trust = SharedVerifier()
     let log: Log
+    /// All pools ask the same database.
+    let databaseOutage: Outage
 
     init(_ invocation: Invocation, _ configuration: Configuration) async throws {
         self.configuration = configuration
         clock = try await configuration.makeClock(dependencies: invocation.dependencies)
         realClock = invocation.dependencies.realClock
         log = invocation.log(level: invocation.isQuiet ? .warning : .info)
+        databaseOutage = PoolWatch.outage(log.with(component: "database"))
     }
 
     /// One for all parts, so that each chain is proved once and other roots hold everywhere.
