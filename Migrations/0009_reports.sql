@@ -239,6 +239,15 @@ CREATE TABLE repricer.figure_tallies (
 );
 COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one at a time.';
 
+-- A row that only the owner may lock, and not an advisory lock, which any login could take. Never written.
+CREATE TABLE repricer.figures_turn (
+    one_row boolean NOT NULL DEFAULT true,
+    CONSTRAINT figures_turn_pkey PRIMARY KEY (one_row),
+    CONSTRAINT figures_turn_one_row CHECK (one_row)
+);
+INSERT INTO repricer.figures_turn DEFAULT VALUES;
+COMMENT ON TABLE repricer.figures_turn IS 'Who summarises figures holds its lock until its transaction ends.';
+
 -- What the views count -----------------------------------------------------------------------------------------------
 
 -- Each renewal that was charged at a changed price, under the one change that set the price: the newest in effect then.
@@ -577,7 +586,8 @@ BEGIN
         SELECT s.original_transaction_id AS id FROM stale_figures s LIMIT p_limit) m);
     -- One at a time. Whoever was before us and has committed since our snapshot makes the first write below fail, and all
     -- is tried again.
-    IF cardinality(v_ids) = 0 OR NOT pg_try_advisory_xact_lock(hashtextextended('repricer.figures', 0)) THEN
+    PERFORM FROM figures_turn FOR UPDATE SKIP LOCKED;
+    IF cardinality(v_ids) = 0 OR NOT FOUND THEN
         RETURN 0;
     END IF;
     INSERT INTO figure_tallies AS t

@@ -5571,7 +5571,8 @@ BEGIN
         SELECT s.original_transaction_id AS id FROM stale_figures s LIMIT p_limit) m);
     -- One at a time. Whoever was before us and has committed since our snapshot makes the first write below fail, and all
     -- is tried again.
-    IF cardinality(v_ids) = 0 OR NOT pg_try_advisory_xact_lock(hashtextextended('repricer.figures', 0)) THEN
+    PERFORM FROM figures_turn FOR UPDATE SKIP LOCKED;
+    IF cardinality(v_ids) = 0 OR NOT FOUND THEN
         RETURN 0;
     END IF;
     INSERT INTO figure_tallies AS t
@@ -7263,6 +7264,13 @@ CREATE VIEW repricer.evidence_size AS
 
 COMMENT ON VIEW repricer.evidence_size IS 'What the raw evidence takes on disk: every table and index of it.';
 
+CREATE TABLE repricer.figures_turn (
+    one_row boolean DEFAULT true NOT NULL,
+    CONSTRAINT figures_turn_one_row CHECK (one_row)
+);
+
+COMMENT ON TABLE repricer.figures_turn IS 'Who summarises figures holds its lock until its transaction ends.';
+
 CREATE TABLE repricer.first_approvals (
     batch_id uuid NOT NULL,
     approver text NOT NULL,
@@ -7647,6 +7655,9 @@ ALTER TABLE ONLY repricer.extension_summaries
 
 ALTER TABLE ONLY repricer.figure_tallies
     ADD CONSTRAINT figure_tallies_pkey PRIMARY KEY (batch_id, is_undo, direction, forecast_consent, currency, storefront, period);
+
+ALTER TABLE ONLY repricer.figures_turn
+    ADD CONSTRAINT figures_turn_pkey PRIMARY KEY (one_row);
 
 ALTER TABLE ONLY repricer.first_approvals
     ADD CONSTRAINT first_approvals_pkey PRIMARY KEY (batch_id, approver);
@@ -8580,6 +8591,8 @@ GRANT SELECT ON TABLE repricer.signing_headers TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.signing_headers TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.evidence_size TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.figures_turn TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.first_approvals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.first_approvals TO repricer_service;
