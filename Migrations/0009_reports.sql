@@ -299,6 +299,12 @@ SELECT c.original_transaction_id, c.bucket, h.transaction_id, h.sku, h.purchased
     CASE WHEN t.is_in_effect THEN c.new_price_milliunits ELSE c.current_price_milliunits END AS expected_milliunits,
     CASE WHEN w.exception IS NULL THEN w.explained_as END AS explained_as, w.exception
 FROM repricer.price_changes c
+-- Most changes are the only one of their subscription, and need not be asked for others charge by charge.
+CROSS JOIN LATERAL (
+    SELECT NOT EXISTS (
+        SELECT FROM repricer.price_changes o
+        WHERE o.original_transaction_id = c.original_transaction_id AND o.change_id <> c.change_id) AS is_alone
+    OFFSET 0) a
 -- OFFSET 0: change by change, never all charges for those of a batch.
 CROSS JOIN LATERAL (
     SELECT k.*,
@@ -338,13 +344,13 @@ CROSS JOIN LATERAL (
                 ELSE c.current_price_milliunits END THEN 'other_price'
             WHEN h.refunded_milliunits > 0 THEN 'refunded'
         END AS exception
-    FROM (SELECT EXISTS (
+    FROM (SELECT NOT a.is_alone AND EXISTS (
             SELECT FROM repricer.price_changes u
             WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
                 AND u.scheduled_at IS NOT NULL AND h.price_milliunits = u.new_price_milliunits) AS is_undone) u
 ) w
 WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
-    AND NOT EXISTS (
+    AND (a.is_alone OR NOT EXISTS (
         SELECT FROM repricer.price_changes n
         WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
             AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku) AND n.undoes_change_id IS NULL
@@ -355,7 +361,7 @@ WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AN
                 coalesce(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id)
                 > (t.is_in_effect AND c.new_price_milliunits = h.price_milliunits AND c.currency = h.currency,
                 coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)
-        OFFSET 0);
+        OFFSET 0));
 COMMENT ON VIEW repricer.explained_charges IS
     'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
 
@@ -366,9 +372,13 @@ SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, h.expires_at A
     c.new_price_milliunits * h.quantity AS expected_milliunits, h.currency, h.storefront, c.bucket
 FROM repricer.price_changes c
 JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
-JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
-    AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
-    AND h.purchased_at >= c.effective_at AND h.expires_at IS NOT NULL
+-- OFFSET 0: as explained_charges.
+CROSS JOIN LATERAL (
+    SELECT k.* FROM repricer.charges k
+    WHERE k.original_transaction_id = c.original_transaction_id
+        AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
+        AND k.purchased_at >= c.effective_at AND k.expires_at IS NOT NULL
+    OFFSET 0) h
 CROSS JOIN LATERAL (
     -- The next renewal that is known: of a charge, or of the running period.
     SELECT least(
