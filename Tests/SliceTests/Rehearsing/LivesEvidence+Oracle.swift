@@ -121,7 +121,12 @@ extension LivesEvidence {
         UPDATE repricer.price_changes SET state = 'lapsed', ended_at = state_since WHERE change_id IN \(itsChange)
         """,
         "UPDATE repricer.change_figures SET renewals = renewals + 1 WHERE change_id IN \(itsChange)",
-        "UPDATE repricer.money_entries SET explained_as = 'old_price' WHERE (transaction_id, sku) IN \(one)",
+        // Of an increase: the charge of a decrease is not above the old price.
+        """
+        UPDATE repricer.money_entries SET explained_as = 'old_price' WHERE (transaction_id, sku) IN (
+            SELECT transaction_id, sku FROM repricer.money_entries
+            WHERE explained_as = 'new_price' AND amount_milliunits > 9990 ORDER BY transaction_id LIMIT 1)
+        """,
     ]
 
     func expectPlantedFaultsToBeFound() async throws {
