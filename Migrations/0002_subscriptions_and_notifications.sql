@@ -245,13 +245,23 @@ CREATE TABLE repricer.money_entries (
     storefront text,
     evidence_id text NOT NULL,
     recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
+    -- What explains it today. Only summarise_figures writes it; it holds while the subscription bears no mark.
+    change_id uuid,
+    batch_id uuid,
+    explained_as text,
     CONSTRAINT money_entries_pkey PRIMARY KEY
         (original_transaction_id, transaction_id, sku, kind, occurred_at, number, currency, correction, bucket),
     CONSTRAINT money_entries_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
     CONSTRAINT money_entries_kind CHECK (kind IN ('charge', 'refund', 'reversal'))
 );
+-- The lines of a batch, and those of a time.
+CREATE INDEX money_entries_batch ON repricer.money_entries (batch_id) WHERE batch_id IS NOT NULL;
+CREATE INDEX money_entries_time ON repricer.money_entries (occurred_at);
 COMMENT ON TABLE repricer.money_entries IS
-    'Append-only. What the App Store signed as charged, refunded and taken back, each item of a transaction by itself.';
+    'Append-only, but for what explains a line. What the App Store signed as charged, refunded and taken back, each item of '
+    'a transaction by itself.';
+COMMENT ON COLUMN repricer.money_entries.explained_as IS
+    'Why the charge is as it is; null: it has an exception, or no change of ours is about it.';
 COMMENT ON COLUMN repricer.money_entries.number IS 'Tells refunds of one item and one instant apart, from 0 on.';
 COMMENT ON COLUMN repricer.money_entries.correction IS
     '0: as it was first told. Later ones are differences: all of a line add up to what is known.';

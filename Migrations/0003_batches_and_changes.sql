@@ -455,6 +455,7 @@ CREATE TABLE repricer.dependent_claims (
     sku text NOT NULL,
     claimed_by text NOT NULL,
     change_id uuid NOT NULL,
+    recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
     CONSTRAINT dependent_claims_pkey PRIMARY KEY (original_transaction_id, sku, claimed_by, change_id, bucket),
     CONSTRAINT dependent_claims_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );

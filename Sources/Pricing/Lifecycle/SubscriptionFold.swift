@@ -102,9 +102,16 @@ package struct SubscriptionFold: Sendable {
     }
 
     /// Whether it has, had or now has a change that ended, of which reports keep figures: what it brought may be other
-    /// than it was.
+    /// than it was. Or a statement tells of money that moved since the call of one that is open: it has to be explained.
     package var altersFigures: Bool {
-        !reopened.isEmpty || state.changes.contains(where: \.progress.state.isFinal)
+        !reopened.isEmpty
+            || state.changes.contains { change in
+                if change.progress.state.isFinal { return true }
+                guard let called = change.firstSentAt ?? change.progress.scheduledAt else {
+                    return false
+                }
+                return state.money.contains { $0.key.occurredAt >= called }
+            }
     }
 
     /// Why a change's newest line of history says its state: a late statement changed the verdict, and the former one,
