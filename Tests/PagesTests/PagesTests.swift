@@ -209,7 +209,7 @@ import Testing
         ("/reports/money?colour=red", 400, "There is no such filter"),
         ("/reports/money?format=xml", 400, "There is no such format"),
         ("/reports/unknown_part?batch=\(PagesFixture.finished)", 400, "has no batches"),
-        ("/reports/holdout?as_of=2026-01-01", 400, "cannot look back"),
+        ("/reports/notification_health?as_of=2026-01-01", 400, "cannot look back"),
         ("/reports/holdout?currency=EUR", 400, "has no currency"),
         ("/reports/money?reporting_currency=EUR", 400, "has no reporting currency"),
         ("/batches/\(PagesFixture.waiting)/approval?currency=euros", 400, "This is no currency"),

@@ -71,7 +71,8 @@ private typealias Story = LifecycleStory
         #expect(fold.state.changes[0].progress.consentAskedAt == nil)
         #expect(fold.lines.last?.reason == "asked_without_item")
         #expect(fold.lines.last?.state == .scheduled)
-        #expect(last([Story.bought, Story.priceChange, bare, Story.pending]) == "pending_consent -")
+        #expect(
+            last([Story.bought, Story.priceChange, bare, Story.pending]) == "pending_consent -")
     }
 
     /// What every further period brings counts those alone who are set to renew.

@@ -185,10 +185,9 @@ import Testing
         try await program.said(until: "message=\"the database is back\"")
 
         let lines = program.saidSoFar.split(separator: "\n")
-        let away = lines.filter { $0.contains("the database is away; what needs it") }
         let complaints = lines.filter { $0.contains("level=error") || $0.contains("level=warning") }
-        // A failure of another kind may follow: sessions that are ended first, refused ones then.
-        #expect((1...2).contains(away.count), "\(away)")
+        let away = complaints.filter { $0.contains("the database is away; what needs it") }
+        #expect(away.count == 1, "\(away)")
         #expect(complaints.count <= 4, "\(complaints.joined(separator: "\n"))")
     }
 
