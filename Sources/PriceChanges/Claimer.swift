@@ -61,7 +61,7 @@ struct Claimer: Sendable {
             let (open, siblings, imported) = try connection.ask(
                 OpenChangeQueries.claimable(
                     locked.ids, bucket: turn.bucket, realNow: engine.realClock.nowMilliseconds(),
-                    probing: probing),
+                    probing: probing, isRestored: locked.restoredAt != nil),
                 SubscriptionQueries.renewingSKUs(ofCustomers: tokens),
                 ImportedIncreaseQueries.increases(of: locked.ids))
             let carriers = try carriers(of: open, on: connection)
@@ -122,11 +122,7 @@ struct Claimer: Sendable {
             uniqueKeysWithValues: locked.unreadable.keys.map {
                 ($0, OpenChangeQueries.deferReading($0, until: realNow + Self.unreadableWait))
             })
-        guard let restoredAt = locked.restoredAt else { return postponed }
-        for (id, found) in open {
-            guard let facts = locked.stored[id]?.facts,
-                found.mayBeCalled(unknownTo: facts, since: restoredAt)
-            else { continue }
+        for (id, found) in open where found.awaitsStatus {
             postponed[id] = OpenChangeQueries.awaitStatus(id, until: realNow + Self.statusWait)
         }
         return postponed

@@ -82,13 +82,8 @@ package enum OpenChangeQueries {
         /// Apple has, had or may have one of its changes, open or not.
         package var wasCalled = false
 
-        /// Whether a database that is lost may have called one of the changes, and nothing that was signed since tells.
-        package func mayBeCalled(unknownTo facts: SubscriptionFacts, since restoredAt: Instant)
-            -> Bool
-        {
-            guard wasCalled else { return false }
-            return facts.signedAt.map { $0 < restoredAt } ?? true
-        }
+        /// A lost database may have called one of them, and the status that tells is not read yet.
+        package var awaitsStatus = false
     }
 
     /// The open changes of locked subscriptions, read after the lock.
@@ -100,14 +95,23 @@ package enum OpenChangeQueries {
 
     /// Those of subscriptions of one bucket without a call in flight, of whatever kind. `probing` as in `openChangeColumns`.
     package static func claimable(
-        _ ids: [String], bucket: Int, realNow: Int64, probing: String? = nil
+        _ ids: [String], bucket: Int, realNow: Int64, probing: String? = nil,
+        isRestored: Bool = false
     ) -> Question<[String: Claimable]> {
-        Question(
+        let awaitsStatus: SQL =
+            isRestored
+            ? """
+            EXISTS (SELECT FROM repricer.status_checks k
+                WHERE k.original_transaction_id = c.original_transaction_id AND k.bucket = \(bucket)::smallint
+                    AND k.reason = 'recover' AND k.list_id = 'restored' AND k.done_at IS NULL)
+            """ : "false"
+        return Question(
             """
             -- name: claimableChanges
             SELECT \(fragment: openChangeColumns(probing: probing)),
                 coalesce(c.next_attempt_at > \(timestamp: realNow), false) AS waits,
                 \(fragment: isOpen) AS is_open, \(fragment: wasCalled) AS was_called,
+                \(fragment: awaitsStatus) AS awaits_status,
                 CASE WHEN c.new_price_milliunits > c.current_price_milliunits THEN c.effective_at END
                     AS increased_at
             FROM repricer.price_changes c
@@ -125,6 +129,9 @@ package enum OpenChangeQueries {
             for row in rows {
                 let id = try row.text("original_transaction_id")
                 if try row.bool("was_called") { found[id, default: Claimable()].wasCalled = true }
+                if try row.bool("awaits_status") {
+                    found[id, default: Claimable()].awaitsStatus = true
+                }
                 if let at = try row.instant("increased_at") {
                     let sku = try row.textOrNil("current_sku") ?? row.text("sku")
                     found[id, default: Claimable()].ours.insert(PastIncrease(sku: sku, at: at))
