@@ -120,7 +120,7 @@ CREATE TABLE repricer.service_controls (
 INSERT INTO repricer.service_controls DEFAULT VALUES;
 COMMENT ON COLUMN repricer.service_controls.restored_at IS
     'By the business clock: no call that a lost database made can be on its way later. A subscription whose changes that '
-    'database may have called is asked for its status before it is called, unless a statement signed since is known. '
+    'database may have called is asked for its status before it is called. '
     'Null: no database was lost.';
 COMMENT ON COLUMN repricer.service_controls.halted_answer IS
     'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';

@@ -5475,7 +5475,7 @@ COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at
 
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
 
-COMMENT ON COLUMN repricer.service_controls.restored_at IS 'By the business clock: no call that a lost database made can be on its way later. A subscription whose changes that database may have called is asked for its status before it is called, unless a statement signed since is known. Null: no database was lost.';
+COMMENT ON COLUMN repricer.service_controls.restored_at IS 'By the business clock: no call that a lost database made can be on its way later. A subscription whose changes that database may have called is asked for its status before it is called. Null: no database was lost.';
 
 COMMENT ON COLUMN repricer.service_controls.unclaimed IS 'since, sessions (who holds rows), is_all (nothing that is due can be claimed), seen_at: real time. A sight of more than three minutes ago says nothing of today.';
 
