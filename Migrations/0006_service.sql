@@ -5,20 +5,20 @@
 -- breaking: no
 
 -- Calls a second over all replicas; nothing but this row says who may call when. The rate is a window, not a counter:
--- the row of an endpoint remembers the slots of the last window (1.015 s) and those to come (650 ms). A counter, or a
--- grid of instants, would lose a slot that was missed or given back, and with it a fiftieth of a second of the rate: a
--- machine whose CPU was taken now and then would use 85 % of it.
+-- the row of an endpoint remembers the permits of the last window (1.015 s) and those to come (650 ms). A counter, or
+-- a grid of instants, would lose a permit that was missed or given back, and with it a fiftieth of a second of the
+-- rate: a machine whose CPU was taken now and then would use 85 % of it.
 CREATE TABLE repricer.rate_limits (
     endpoint text NOT NULL,
-    next_slot_micros bigint NOT NULL DEFAULT 0,
+    next_permit_micros bigint NOT NULL DEFAULT 0,
     taken_micros bigint[] NOT NULL DEFAULT '{}',
     blocked_until timestamptz,
     CONSTRAINT rate_limits_pkey PRIMARY KEY (endpoint)
 );
-COMMENT ON COLUMN repricer.rate_limits.next_slot_micros IS
-    'No slot before it is free, for nobody has one behind it; microseconds since 1970.';
+COMMENT ON COLUMN repricer.rate_limits.next_permit_micros IS
+    'No permit before it is free, for nobody has one behind it; microseconds since 1970.';
 COMMENT ON COLUMN repricer.rate_limits.taken_micros IS
-    'The slots of the last window and those to come, ascending; empty where none is ever missed. Microseconds since '
+    'The permits of the last window and those to come, ascending; empty where none is ever missed. Microseconds since '
     '1970.';
 COMMENT ON COLUMN repricer.rate_limits.blocked_until IS
     'The App Store asked every process for silence until then.';
@@ -28,17 +28,17 @@ CREATE FUNCTION repricer.rate_clock() RETURNS bigint
 LANGUAGE sql VOLATILE
 RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
--- Reserves up to p_wanted slots within p_horizon, none in the past, p_gap apart at least, and never more than p_most
--- in p_window; p_most is 0 where the gap alone keeps the rate. p_missed are slots that the caller had and did not use.
--- p_now is the clock of a rehearsal, NULL the clock of the database. All in microseconds. No row comes back where the
--- endpoint has none yet.
+-- Reserves up to p_wanted permits within p_horizon, none in the past, p_gap apart at least, and never more than
+-- p_most in p_window; p_most is 0 where the gap alone keeps the rate. p_missed are permits that the caller had and
+-- did not use. p_now is the clock of a rehearsal, NULL the clock of the database. All in microseconds. No row comes
+-- back where the endpoint has none yet.
 --
--- After a clock was set back, the slots of the row would lie in a far future. Nobody reserves that far, so they count
+-- After a clock was set back, the permits of the row would lie in a far future. Nobody reserves that far, so they count
 -- for nothing, and the next ones start a window behind the point where the last honest lease must have ended.
-CREATE FUNCTION repricer.lease_slots(
+CREATE FUNCTION repricer.lease_permits(
     p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint,
     p_missed bigint[]
-) RETURNS TABLE (now_micros bigint, slots bigint[], next_micros bigint, blocked_until timestamptz)
+) RETURNS TABLE (now_micros bigint, permits bigint[], next_micros bigint, blocked_until timestamptz)
     LANGUAGE plpgsql AS $$
 DECLARE
     v_now bigint;
@@ -46,12 +46,12 @@ DECLARE
     v_next bigint;
     v_taken bigint[];
     v_blocked timestamptz;
-    v_slots bigint[] := '{}';
+    v_permits bigint[] := '{}';
 BEGIN
-    SELECT r.next_slot_micros, r.taken_micros, r.blocked_until INTO v_floor, v_taken, v_blocked
+    SELECT r.next_permit_micros, r.taken_micros, r.blocked_until INTO v_floor, v_taken, v_blocked
     FROM repricer.rate_limits r WHERE r.endpoint = p_endpoint FOR UPDATE;
     IF NOT FOUND THEN RETURN; END IF;
-    -- The clock is read under the lock: waiting for it must not make slots start in the past.
+    -- The clock is read under the lock: waiting for it must not make permits start in the past.
     v_now := coalesce(p_now, repricer.rate_clock());
     IF extract(epoch FROM v_blocked) * 1000000 <= v_now THEN v_blocked := NULL; END IF;
     IF v_floor > v_now + 2 * (p_horizon + p_gap) THEN
@@ -67,25 +67,25 @@ BEGIN
         v_taken := ARRAY(SELECT v_floor - p_window + i * p_window / p_most FROM generate_series(0, p_most - 1) AS i);
     END IF;
     LOOP
-        -- The slot p_most before it, if there are so many, lies a window behind.
+        -- The permit p_most before it, if there are so many, lies a window behind.
         v_next := greatest(v_floor, v_taken[cardinality(v_taken) - p_most + 1] + p_window);
-        EXIT WHEN v_blocked IS NOT NULL OR cardinality(v_slots) >= p_wanted OR v_next >= v_now + p_horizon;
-        v_slots := v_slots || v_next;
+        EXIT WHEN v_blocked IS NOT NULL OR cardinality(v_permits) >= p_wanted OR v_next >= v_now + p_horizon;
+        v_permits := v_permits || v_next;
         IF p_most > 0 THEN v_taken := v_taken || v_next; END IF;
         v_floor := v_next + p_gap;
     END LOOP;
-    UPDATE repricer.rate_limits r SET next_slot_micros = v_floor, taken_micros = v_taken
+    UPDATE repricer.rate_limits r SET next_permit_micros = v_floor, taken_micros = v_taken
     WHERE r.endpoint = p_endpoint
-        AND (cardinality(v_slots) > 0 OR cardinality(p_missed) > 0 OR r.next_slot_micros > v_floor);
-    RETURN QUERY SELECT v_now, v_slots, v_next, v_blocked;
+        AND (cardinality(v_permits) > 0 OR cardinality(p_missed) > 0 OR r.next_permit_micros > v_floor);
+    RETURN QUERY SELECT v_now, v_permits, v_next, v_blocked;
 END
 $$;
 
 -- Whether delivery is paused by a person, whether the service has stopped calling by itself, and whose clock counts.
--- database_identity is the database that the service last knew itself in: another one is a copy, restored or failed over
--- to, that may have lost calls. While catch_up_since is set no call leaves: what the App Store says since then is read
--- first, by the service or by the person who recovers. Reading begins at catch_up_from (real time), when no call of the
--- former database can be on its way any more.
+-- database_identity is the database that the service last knew itself in: another one is a copy, restored or failed
+-- over to, that may have lost calls. While catch_up_since is set no call leaves: what the App Store says since then
+-- is read first, by the service or by the person who recovers. Reading begins at catch_up_from (real time), when no
+-- call of the former database can be on its way any more.
 CREATE TABLE repricer.service_controls (
     one_row boolean NOT NULL DEFAULT true,
     is_paused boolean NOT NULL DEFAULT false,
@@ -138,9 +138,9 @@ COMMENT ON COLUMN repricer.service_controls.unclaimed IS
 COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS
     'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
 
--- One row a halt: what ended by the same refusals is put back, since it says nothing of the customer. It takes as long as
--- checks of refused calls go on, and so outlives the transaction that halts. Refusals of the minute before count too,
--- where they bear the same code: another process met them.
+-- One row a halt: what ended by the same refusals is put back, since it says nothing of the customer. It takes as
+-- long as checks of refused calls go on, and so outlives the transaction that halts. Refusals of the minute before
+-- count too, where they bear the same code: another process met them.
 CREATE TABLE repricer.put_backs (
     put_back_id bigint GENERATED ALWAYS AS IDENTITY,
     kind text NOT NULL,
@@ -151,16 +151,16 @@ CREATE TABLE repricer.put_backs (
     ended_from timestamptz NOT NULL,
     ended_until timestamptz,
     -- Real time.
-    look_at timestamptz NOT NULL DEFAULT '-infinity',
-    looks integer NOT NULL DEFAULT 0,
+    next_check_at timestamptz NOT NULL DEFAULT '-infinity',
+    checks integer NOT NULL DEFAULT 0,
     CONSTRAINT put_backs_pkey PRIMARY KEY (put_back_id)
 );
 COMMENT ON TABLE repricer.put_backs IS
     'Halts whose refusals may have ended something before: that is put back by put_back_refused, and then the row leaves.';
 
 -- Refusals in a row, of all replicas and whoever ran before them: a row for everybody, for each batch and for each
--- storefront of one that met some since a call of theirs succeeded. Who judges a refusal holds the row of everybody, which
--- is always there, so that so many rows end by what all meet, however many processes meet it.
+-- storefront of one that met some since a call of theirs succeeded. Who judges a refusal holds the row of everybody,
+-- which is always there, so that so many rows end by what all meet, however many processes meet it.
 CREATE TABLE repricer.refusal_streaks (
     kind text NOT NULL,
     -- Null: everybody's.
@@ -191,8 +191,8 @@ CREATE FUNCTION repricer.was_just_now(p_at timestamptz) RETURNS boolean
 LANGUAGE sql VOLATILE
 RETURN p_at > clock_timestamp() - interval '3 minutes';
 
--- Which database this is: cluster, timeline and database. A restored dump has another one, and so has a promoted standby. A
--- snapshot of its disk has the same.
+-- Which database this is: cluster, timeline and database. A restored dump has another one, and so has a promoted
+-- standby. A snapshot of its disk has the same.
 CREATE FUNCTION repricer.database_identity() RETURNS text
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 SELECT CASE WHEN NOT pg_is_in_recovery() THEN concat_ws('/',

@@ -1315,7 +1315,7 @@ CREATE FUNCTION repricer.put_back_refused(p_at timestamptz, p_now timestamptz, p
 DECLARE
     v_halt repricer.put_backs;
 BEGIN
-    FOR v_halt IN SELECT * FROM put_backs h WHERE h.look_at <= p_now OR h.ended_until IS NOT NULL
+    FOR v_halt IN SELECT * FROM put_backs h WHERE h.next_check_at <= p_now OR h.ended_until IS NOT NULL
         ORDER BY h.put_back_id FOR UPDATE SKIP LOCKED
     LOOP
         kind := v_halt.kind;
@@ -1328,14 +1328,14 @@ BEGIN
             ELSE put_back_mass_extensions(v_halt, p_now) END;
         IF rows > 0 THEN
             RETURN NEXT;
-        ELSIF v_halt.ended_until IS NOT NULL AND v_halt.looks > 1
+        ELSIF v_halt.ended_until IS NOT NULL AND v_halt.checks > 1
             OR EXISTS (SELECT FROM batches b WHERE b.batch_id = v_halt.batch_id AND b.state <> 'approved')
         THEN
             DELETE FROM put_backs h WHERE h.put_back_id = v_halt.put_back_id;
         END IF;
         -- Often at first; then as often as checks of refused calls may end.
-        UPDATE put_backs h SET looks = looks + 1,
-                look_at = p_now + CASE WHEN rows > 0 OR looks < 20 THEN interval '0' ELSE interval '5 seconds' END
+        UPDATE put_backs h SET checks = checks + 1,
+                next_check_at = p_now + CASE WHEN rows > 0 OR checks < 20 THEN interval '0' ELSE interval '5 seconds' END
             WHERE h.put_back_id = v_halt.put_back_id;
     END LOOP;
     -- A batch with nothing left to call fares no way any more.

@@ -5171,7 +5171,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) RETURNS TABLE(now_micros bigint, slots bigint[], next_micros bigint, blocked_until timestamp with time zone)
+CREATE FUNCTION repricer.lease_permits(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) RETURNS TABLE(now_micros bigint, permits bigint[], next_micros bigint, blocked_until timestamp with time zone)
     LANGUAGE plpgsql
     AS $$
 DECLARE
@@ -5180,12 +5180,12 @@ DECLARE
     v_next bigint;
     v_taken bigint[];
     v_blocked timestamptz;
-    v_slots bigint[] := '{}';
+    v_permits bigint[] := '{}';
 BEGIN
-    SELECT r.next_slot_micros, r.taken_micros, r.blocked_until INTO v_floor, v_taken, v_blocked
+    SELECT r.next_permit_micros, r.taken_micros, r.blocked_until INTO v_floor, v_taken, v_blocked
     FROM repricer.rate_limits r WHERE r.endpoint = p_endpoint FOR UPDATE;
     IF NOT FOUND THEN RETURN; END IF;
-    -- The clock is read under the lock: waiting for it must not make slots start in the past.
+    -- The clock is read under the lock: waiting for it must not make permits start in the past.
     v_now := coalesce(p_now, repricer.rate_clock());
     IF extract(epoch FROM v_blocked) * 1000000 <= v_now THEN v_blocked := NULL; END IF;
     IF v_floor > v_now + 2 * (p_horizon + p_gap) THEN
@@ -5201,17 +5201,17 @@ BEGIN
         v_taken := ARRAY(SELECT v_floor - p_window + i * p_window / p_most FROM generate_series(0, p_most - 1) AS i);
     END IF;
     LOOP
-        -- The slot p_most before it, if there are so many, lies a window behind.
+        -- The permit p_most before it, if there are so many, lies a window behind.
         v_next := greatest(v_floor, v_taken[cardinality(v_taken) - p_most + 1] + p_window);
-        EXIT WHEN v_blocked IS NOT NULL OR cardinality(v_slots) >= p_wanted OR v_next >= v_now + p_horizon;
-        v_slots := v_slots || v_next;
+        EXIT WHEN v_blocked IS NOT NULL OR cardinality(v_permits) >= p_wanted OR v_next >= v_now + p_horizon;
+        v_permits := v_permits || v_next;
         IF p_most > 0 THEN v_taken := v_taken || v_next; END IF;
         v_floor := v_next + p_gap;
     END LOOP;
-    UPDATE repricer.rate_limits r SET next_slot_micros = v_floor, taken_micros = v_taken
+    UPDATE repricer.rate_limits r SET next_permit_micros = v_floor, taken_micros = v_taken
     WHERE r.endpoint = p_endpoint
-        AND (cardinality(v_slots) > 0 OR cardinality(p_missed) > 0 OR r.next_slot_micros > v_floor);
-    RETURN QUERY SELECT v_now, v_slots, v_next, v_blocked;
+        AND (cardinality(v_permits) > 0 OR cardinality(p_missed) > 0 OR r.next_permit_micros > v_floor);
+    RETURN QUERY SELECT v_now, v_permits, v_next, v_blocked;
 END
 $$;
 
@@ -5515,8 +5515,8 @@ CREATE TABLE repricer.put_backs (
     code text NOT NULL,
     ended_from timestamp with time zone NOT NULL,
     ended_until timestamp with time zone,
-    look_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
-    looks integer DEFAULT 0 NOT NULL
+    next_check_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    checks integer DEFAULT 0 NOT NULL
 );
 
 COMMENT ON TABLE repricer.put_backs IS 'Halts whose refusals may have ended something before: that is put back by put_back_refused, and then the row leaves.';
@@ -5981,7 +5981,7 @@ CREATE FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p_now t
 DECLARE
     v_halt repricer.put_backs;
 BEGIN
-    FOR v_halt IN SELECT * FROM put_backs h WHERE h.look_at <= p_now OR h.ended_until IS NOT NULL
+    FOR v_halt IN SELECT * FROM put_backs h WHERE h.next_check_at <= p_now OR h.ended_until IS NOT NULL
         ORDER BY h.put_back_id FOR UPDATE SKIP LOCKED
     LOOP
         kind := v_halt.kind;
@@ -5994,14 +5994,14 @@ BEGIN
             ELSE put_back_mass_extensions(v_halt, p_now) END;
         IF rows > 0 THEN
             RETURN NEXT;
-        ELSIF v_halt.ended_until IS NOT NULL AND v_halt.looks > 1
+        ELSIF v_halt.ended_until IS NOT NULL AND v_halt.checks > 1
             OR EXISTS (SELECT FROM batches b WHERE b.batch_id = v_halt.batch_id AND b.state <> 'approved')
         THEN
             DELETE FROM put_backs h WHERE h.put_back_id = v_halt.put_back_id;
         END IF;
         -- Often at first; then as often as checks of refused calls may end.
-        UPDATE put_backs h SET looks = looks + 1,
-                look_at = p_now + CASE WHEN rows > 0 OR looks < 20 THEN interval '0' ELSE interval '5 seconds' END
+        UPDATE put_backs h SET checks = checks + 1,
+                next_check_at = p_now + CASE WHEN rows > 0 OR checks < 20 THEN interval '0' ELSE interval '5 seconds' END
             WHERE h.put_back_id = v_halt.put_back_id;
     END LOOP;
     -- A batch with nothing left to call fares no way any more.
@@ -8675,14 +8675,14 @@ ALTER TABLE repricer.put_backs ALTER COLUMN put_back_id ADD GENERATED ALWAYS AS 
 
 CREATE TABLE repricer.rate_limits (
     endpoint text NOT NULL,
-    next_slot_micros bigint DEFAULT 0 NOT NULL,
+    next_permit_micros bigint DEFAULT 0 NOT NULL,
     taken_micros bigint[] DEFAULT '{}'::bigint[] NOT NULL,
     blocked_until timestamp with time zone
 );
 
-COMMENT ON COLUMN repricer.rate_limits.next_slot_micros IS 'No slot before it is free, for nobody has one behind it; microseconds since 1970.';
+COMMENT ON COLUMN repricer.rate_limits.next_permit_micros IS 'No permit before it is free, for nobody has one behind it; microseconds since 1970.';
 
-COMMENT ON COLUMN repricer.rate_limits.taken_micros IS 'The slots of the last window and those to come, ascending; empty where none is ever missed. Microseconds since 1970.';
+COMMENT ON COLUMN repricer.rate_limits.taken_micros IS 'The permits of the last window and those to come, ascending; empty where none is ever missed. Microseconds since 1970.';
 
 COMMENT ON COLUMN repricer.rate_limits.blocked_until IS 'The App Store asked every process for silence until then.';
 
@@ -10162,8 +10162,8 @@ REVOKE ALL ON FUNCTION repricer.keep_batch(p_batch_id uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.keep_changes(p_ids text[], p_change_ids uuid[]) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.lease_permits(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.lease_permits(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.approval_limits TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.approval_limits TO repricer_service;

@@ -15,7 +15,7 @@ package enum StatusQueries {
     package struct Quota: Sendable, Equatable {
         package var endpoint: String
         /// Calls are reserved until then; UTC milliseconds.
-        package var nextSlotAt: Int64
+        package var nextPermitAt: Int64
         /// The App Store asked for silence until then.
         package var blockedUntil: Int64?
     }
@@ -57,14 +57,15 @@ package enum StatusQueries {
         package var state: String
         /// Apple's code and its name.
         package var reason: String
-        /// The business clock, UTC milliseconds: since when it is in this state; of a dependent since it was to be cancelled.
+        /// The business clock, UTC milliseconds: since when it is in this state; of a dependent since it was to be
+        /// cancelled.
         package var since: Int64
         /// Real time, UTC milliseconds; nil where it has ended.
         package var nextAttemptAt: Int64?
     }
 
-    /// At most `limit` of a batch, those first that are tried again; with the dependents whose cancellation is. Without a
-    /// batch those alone that wait, of all approved ones.
+    /// At most `limit` of a batch, those first that are tried again; with the dependents whose cancellation is.
+    /// Without a batch those alone that wait, of all approved ones.
     package static func refused(
         of batchID: String?, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Refused] {
@@ -99,8 +100,8 @@ package enum StatusQueries {
         }
     }
 
-    /// Changes of these batches that were called, were not applied and wait to be called again: of a halted batch those that
-    /// the App Store has refused so far.
+    /// Changes of these batches that were called, were not applied and wait to be called again: of a halted batch
+    /// those that the App Store has refused so far.
     package static func refusedAndWaiting(
         of batchIDs: [String], on connection: isolated PostgresConnection
     ) throws -> [String: Int64] {
@@ -124,13 +125,13 @@ package enum StatusQueries {
         try connection.query(
             """
             -- name: quotas
-            SELECT endpoint, next_slot_micros, blocked_until FROM repricer.rate_limits
+            SELECT endpoint, next_permit_micros, blocked_until FROM repricer.rate_limits
             ORDER BY endpoint
             """
         ).map { row in
             Quota(
                 endpoint: try row.text("endpoint"),
-                nextSlotAt: try row.int64("next_slot_micros") / 1000,
+                nextPermitAt: try row.int64("next_permit_micros") / 1000,
                 blockedUntil: try row.millisecondsOrNil("blocked_until"))
         }
     }

@@ -267,7 +267,7 @@ struct StatusText {
             return nil
         }
         if let until = quota.blockedUntil, until > now { return 0 }
-        let reserved = min(max(0, quota.nextSlotAt - now), 1000)
+        let reserved = min(max(0, quota.nextPermitAt - now), 1000)
         return Int64(changePricePerSecond) * (1000 - reserved) / 1000
     }
 
