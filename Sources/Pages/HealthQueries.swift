@@ -57,7 +57,7 @@ enum HealthQueries {
 
     struct Rate: Sendable, Equatable {
         var endpoint: String
-        /// Calls of the second before now; nil where the slots are not remembered.
+        /// Calls of the second before now; nil where the permits are not remembered.
         var lastSecond: Int64?
         var blockedUntil: Int64?
     }

@@ -85,7 +85,7 @@ package enum GaugeQueries {
 
     package struct Rate: Sendable, Equatable {
         package var endpoint: String
-        /// Calls of the second before now; nil where slots are not remembered.
+        /// Calls of the second before now; nil where permits are not remembered.
         package var lastSecond: Int64?
         /// UTC milliseconds: the App Store asked for silence until then.
         package var blockedUntil: Int64?

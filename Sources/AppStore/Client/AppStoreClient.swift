@@ -49,7 +49,8 @@ package struct AppStoreClient: Sendable {
             leavingBefore: leavingBefore)
     }
 
-    /// One call of the Advanced Commerce API that changes a subscription. Its answer is evidence under the id of the call.
+    /// One call of the Advanced Commerce API that changes a subscription. Its answer is evidence under the id of the
+    /// call.
     func change(
         _ verb: String, _ transactionID: String, _ body: String, _ info: CommerceRequestInfo,
         leavingBefore: ContinuousClock.Instant?
@@ -137,7 +138,7 @@ package struct AppStoreClient: Sendable {
                 ? .unknownOutcome(reason: "\(error)", raw: nil) : .notSent(reason: "\(error)")
         }
         // A 401 is a definite refusal: nothing was done. Where the token may be its reason the call counts as not sent,
-        // and goes again with a fresh one when its turn comes; a second call here would have no slot of the rate.
+        // and goes again with a fresh one when its turn comes; a second call here would have no permit of the rate.
         if !(200...299).contains(response.status) {
             let told = JSONDocument.read(response.body)?["errorCode"]?.int
             code = APIErrorCode(status: response.status, code: told)
