@@ -5,11 +5,11 @@ package struct ImportedIncrease: Hashable, Sendable {
     package var originalTransactionID: String
     package var sku: String
     package var increasedOn: CivilDate
-    /// Milliunits, above 0 and below the new price.
+    /// The old price in milliunits, above 0 and below the new price.
     package var oldPrice: Int64
-    /// Milliunits.
+    /// The new price in milliunits.
     package var newPrice: Int64
-    /// ISO 4217, upper case.
+    /// The currency in ISO 4217, upper case.
     package var currency: String
 
     package init(
@@ -24,7 +24,7 @@ package struct ImportedIncrease: Hashable, Sendable {
         self.currency = currency
     }
 
-    /// What it is about: of one item and day there is one.
+    /// What the increase is about. There is one for each item and day.
     package struct Key: Hashable, Sendable {
         package var originalTransactionID: String
         package var sku: String
@@ -68,7 +68,7 @@ package struct IncreaseFault: Error, Hashable, Sendable {
         self.remedy = remedy
     }
 
-    /// `FILE:LINE: CODE: what is wrong; what to do`.
+    /// The text `FILE:LINE: CODE: what is wrong; what to do`.
     package func text(file: String) -> String {
         "\(file):\(line): \(code.rawValue): \(message); \(remedy)"
     }

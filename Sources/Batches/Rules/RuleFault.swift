@@ -5,7 +5,7 @@ package struct RuleFault: Error, Hashable, Sendable {
         case unknownRule = "unknown_rule"
         case unexpectedCell = "unexpected_cell"
         case badStorefront = "bad_storefront"
-        /// Well formed, and none of the App Store's.
+        /// The code is well formed, but no storefront of the App Store has it.
         case unknownStorefront = "unknown_storefront"
         case badCurrency = "bad_currency"
         case unknownCurrency = "unknown_currency"
@@ -20,7 +20,7 @@ package struct RuleFault: Error, Hashable, Sendable {
         case badWithdrawn = "bad_withdrawn"
         case nothingToWithdraw = "nothing_to_withdraw"
         case duplicateRow = "duplicate_row"
-        // What is warned of, and a person may take all the same.
+        // These are warnings: a person may take the row all the same.
         case implausibleCurrency = "implausible_currency"
         case implausibleAmount = "implausible_amount"
         case annualBelowNonannual = "annual_below_nonannual"
@@ -38,7 +38,7 @@ package struct RuleFault: Error, Hashable, Sendable {
         self.remedy = remedy
     }
 
-    /// `FILE:LINE: CODE: what is wrong; what to do`.
+    /// The text `FILE:LINE: CODE: what is wrong; what to do`.
     package func text(file: String) -> String {
         "\(file):\(line): \(code.rawValue): \(message); \(remedy)"
     }
