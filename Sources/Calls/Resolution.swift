@@ -298,14 +298,14 @@ package struct ResolutionTable: Sendable {
         case .reject, .checkStatus, .suspect, .haltBatch, .haltStorefront, .haltService: break
         }
         switch verdict {
-        case .systemic: return putOff(refusal, after: .fixed(Self.systemicWait))
+        case .systemic: return tryLater(refusal, after: .fixed(Self.systemicWait))
         // One bad item refuses a whole call, so its siblings are tried by themselves.
         case .parked where isShared, .probed where isShared,
             .believed where isShared && !policy.checksRefusals,
             nil where isShared && !policy.checksRefusals:
             return .released(.init(refusal.name, goesAlone: true))
-        case .parked: return putOff(refusal, after: .parked)
-        case .probed: return putOff(refusal, after: .probed)
+        case .parked: return tryLater(refusal, after: .parked)
+        case .probed: return tryLater(refusal, after: .probed)
         case .believed, nil:
             return policy.checksRefusals
                 ? .open(.check, reason: refusal.name, errorCode: Int64(refusal.code))
@@ -323,7 +323,7 @@ package struct ResolutionTable: Sendable {
 
     /// Tries what the call carries again later, because the refusal is not believed. A refusal of a first attempt has
     /// applied nothing.
-    private func putOff(_ refusal: StoreRefusal, after: Resolution.Delay) -> Resolution {
+    private func tryLater(_ refusal: StoreRefusal, after: Resolution.Delay) -> Resolution {
         policy.keepsRefused
             ? .open(.send, reason: refusal.codeAndName, errorCode: nil, after: after)
             : .released(

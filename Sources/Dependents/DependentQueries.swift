@@ -137,19 +137,19 @@ package enum DependentQueries {
     package static func place(
         _ open: Open, on target: String, price: Int64?, currency: String?
     ) -> SQL {
-        let isElsewhere: SQL = """
+        let isOnAnotherSubscription: SQL = """
             (d.target_transaction_id, d.price_milliunits, d.currency) IS DISTINCT FROM (\(target)::text,
                 coalesce(\(price)::bigint, d.price_milliunits), coalesce(\(currency)::text, d.currency))
             """
         return """
             -- name: placeDependent
             WITH \(fragment: VersionQueries.ofDependents("""
-            repricer.dependent_cancellations d WHERE \(fragment: isRequested(open)) AND \(fragment: isElsewhere)
+            repricer.dependent_cancellations d WHERE \(fragment: isRequested(open)) AND \(fragment: isOnAnotherSubscription)
             """))
             UPDATE repricer.dependent_cancellations d
             SET target_transaction_id = \(target)::text, price_milliunits = coalesce(\(price)::bigint, d.price_milliunits),
                 currency = coalesce(\(currency)::text, d.currency), recorded_at = \(fragment: VersionQueries.now)
-            WHERE \(fragment: isRequested(open)) AND \(fragment: isElsewhere)
+            WHERE \(fragment: isRequested(open)) AND \(fragment: isOnAnotherSubscription)
             """
     }
 

@@ -180,7 +180,7 @@ package enum EventQueries {
 
     /// Notes statements that arrived after a checkpoint had replaced all of their time. Nobody folds them;
     /// `overdue_statements` lists them for whoever asks.
-    static func settingAside(_ events: [SubscriptionEvent]) -> [SQL] {
+    static func notingOverdue(_ events: [SubscriptionEvent]) -> [SQL] {
         Bucket.groups(events, of: \.originalTransactionID).map { events in
             """
             -- name: noteOverdue

@@ -34,7 +34,7 @@ package enum SubscriptionFolder {
             stored.map { .answered(($0, [:])) } ?? SubscriptionQueries.loading(named))
         guard !arrived.isEmpty else { return [:] }
         var byID = Dictionary(grouping: arrived, by: \.originalTransactionID)
-        try setAsideOverdue(&byID, loaded.stored, on: connection)
+        try noteOverdue(&byID, loaded.stored, on: connection)
         guard !byID.isEmpty else { return [:] }
         // A subscription that cannot be read stops only what it must take in.
         let stored = try SubscriptionQueries.whole(
@@ -52,7 +52,7 @@ package enum SubscriptionFolder {
     /// Takes out the statements that were signed before the checkpoint of their subscription. They are noted, and
     /// dropped with their time. A subscription that reprocess wants folded anew is folded, even where nothing of what
     /// arrived counts.
-    private static func setAsideOverdue(
+    private static func noteOverdue(
         _ byID: inout [String: [SubscriptionEvent]],
         _ stored: [String: SubscriptionQueries.Stored], on connection: isolated DatabaseConnection
     ) throws {
@@ -67,7 +67,7 @@ package enum SubscriptionFolder {
                 (stored[id]?.foldedThrough?.signedAt).map { $0 > Self.lastDay } ?? false
             byID[id] = rest.isEmpty && !isUnfolded ? nil : rest
         }
-        if !overdue.isEmpty { _ = try connection.pipeline(EventQueries.settingAside(overdue)) }
+        if !overdue.isEmpty { _ = try connection.pipeline(EventQueries.notingOverdue(overdue)) }
     }
 
     /// Reprocess marks a subscription as folded up to the end of the year 9999.

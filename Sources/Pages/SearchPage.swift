@@ -37,7 +37,7 @@ extension Site {
                     text, limit: Self.resultsMax, on: connection)
             )
         }
-        if isSubscription { return .elsewhere(subscriptionAddress(text)) }
+        if isSubscription { return .redirect(subscriptionAddress(text)) }
         // A token of a customer is no item.
         let items =
             customers.isEmpty && !isUUID(text) ? try await ofItem(text) : .some([])

@@ -82,7 +82,7 @@ package struct Site: Sendable {
                     switch answer {
                     case .page(let page): return response(200, page, at: place, query)
                     case .file(let file): return file
-                    case .elsewhere(let address): return Self.redirect(to: address)
+                    case .redirect(let address): return Self.redirect(to: address)
                     }
                 } catch {
                     return failure(error, route: route, at: place)
@@ -119,7 +119,7 @@ package struct Site: Sendable {
             return ("health", .health, { .page(try await healthPage()) })
         case (_?, _, _):
             return (
-                "none", .elsewhere,
+                "none", .otherPage,
                 {
                     throw PageFault(
                         404, "There is no such page",
@@ -135,7 +135,7 @@ enum Answer: Sendable {
     case page(Page)
     case file(HTTPResponse)
     /// The address of the page that has it.
-    case elsewhere(String)
+    case redirect(String)
 }
 
 /// The content of a page, without its frame.
@@ -153,7 +153,7 @@ struct Page: Sendable {
 
 /// Where a page stands among the others.
 enum Place: String, CaseIterable, Sendable {
-    case batches, reports, health, search, elsewhere
+    case batches, reports, health, search, otherPage
 
     static let inNavigation: [Place] = [.batches, .reports, .health]
 

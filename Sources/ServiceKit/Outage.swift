@@ -44,8 +44,6 @@ package final class Outage: Sendable {
         self.quietFor = quietFor
     }
 
-    package var isNow: Bool { isOn.load(ordering: .relaxed) }
-
     /// Another failure. One that is told already gets no line, neither now nor when it ends.
     package func note(_ error: any Error, now: ContinuousClock.Instant = .now) {
         guard !((error as? any ToldError)?.isTold ?? false) else {

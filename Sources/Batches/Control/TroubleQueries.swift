@@ -18,8 +18,6 @@ package enum TroubleQueries {
 
         package init() {}
 
-        package var isNone: Bool { self == Trouble() }
-
         package static func += (left: inout Trouble, right: Trouble) {
             left.moved += right.moved
             left.overdue += right.overdue

@@ -43,7 +43,7 @@ extension PieceJudge {
     ) async throws {
         var places: [String: [(name: String, reference: DependentReference)]] = [:]
         for (id, names) in skus {
-            let found = known[id]?.context.elsewhere(names) ?? []
+            let found = known[id]?.context.onOtherSubscriptions(names) ?? []
             if !found.isEmpty { places[id] = found }
         }
         guard !places.isEmpty else { return }
@@ -70,10 +70,10 @@ extension PieceJudge {
         var named: [String: Set<String>] = [:]
         var carriers = Set(skus.keys)
         for (id, names) in skus {
-            let elsewhere = known[id]?.context.elsewhere(names) ?? []
-            carriers.formUnion(elsewhere.compactMap(\.reference.originalTransactionID))
-            let own = names.subtracting(elsewhere.map(\.name)).union(parents[id] ?? [])
-            named[id] = Set(elsewhere.map(\.reference.text))
+            let others = known[id]?.context.onOtherSubscriptions(names) ?? []
+            carriers.formUnion(others.compactMap(\.reference.originalTransactionID))
+            let own = names.subtracting(others.map(\.name)).union(parents[id] ?? [])
+            named[id] = Set(others.map(\.reference.text))
                 .union(own.map { DependentReference($0).placed(on: id).text })
         }
         let ids = carriers.sorted()
@@ -176,7 +176,7 @@ extension PlanQueries.FactRows.Known {
 
 extension JudgeContext {
     /// Those of the names that lead to other subscriptions, with each place.
-    fileprivate func elsewhere(
+    fileprivate func onOtherSubscriptions(
         _ names: Set<String>
     ) -> [(name: String, reference: DependentReference)] {
         names.flatMap { name -> [(name: String, reference: DependentReference)] in

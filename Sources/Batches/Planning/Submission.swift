@@ -23,7 +23,7 @@ package enum Submission {
     ///   - told: Gets every row, stored or not.
     package static func store<Told: PlanSink>(
         name: String, contentSHA256: String, asOf now: Instant, terms: BatchTerms = BatchTerms(),
-        storesRefused: Bool, pool: DatabasePool, telling told: Told,
+        storesRefused: Bool, pool: DatabasePool, reportingTo told: Told,
         plan: @escaping @Sendable (SubmissionSink<Told>) async throws -> Totals
     ) async throws -> Outcome {
         var random = SystemRandomNumberGenerator()

@@ -36,7 +36,7 @@ package struct ScenarioRun: Sendable {
     /// lines of a batch file.
     package func run(
         writing chosen: Int? = nil,
-        telling progress: @Sendable (_ subscriptions: Int) -> Void = { _ in },
+        reporting progress: @Sendable (_ subscriptions: Int) -> Void = { _ in },
         to write: @escaping @Sendable (String) async throws -> Void = { _ in }
     ) async throws -> [ScenarioForecast] {
         try await pool.withConnection { connection in

@@ -50,7 +50,7 @@ extension Commands {
                 dependencies: invocation.dependencies, isQuiet: invocation.isQuiet)
             let outcome = try await Submission.store(
                 name: name, contentSHA256: session.outline.sha256, asOf: now, terms: terms,
-                storesRefused: invocation.arguments[acceptValid], pool: pool, telling: output
+                storesRefused: invocation.arguments[acceptValid], pool: pool, reportingTo: output
             ) { sink in
                 try await session.plan(into: sink)
                 let finished = try await output.finish()
