@@ -4,8 +4,9 @@ extension CallPermitSource {
     /// not leave any more: the instant has passed, the App Store asked for silence, or the service is stopping.
     ///
     /// A claim asks for pauses. Whatever the permit waits for after that, it has to come soon.
-    package func take(from permits: CallPermits, before: ContinuousClock.Instant) async throws -> Bool
-    {
+    package func take(
+        from permits: CallPermits, before: ContinuousClock.Instant
+    ) async throws -> Bool {
         do {
             var hasPermit = try await permits.take()
             while !hasPermit {

@@ -69,8 +69,10 @@ enum DocumentReferences {
 
     /// The files in the table below a heading, in their order; those without a folder of the top are in `Sources`.
     static func road(_ markdown: String, below heading: String) -> [String] {
-        let section = markdown.components(separatedBy: "\n## ").first { $0.hasPrefix(heading) } ?? ""
-        return section.split(separator: "\n").filter { $0.hasPrefix("| ") }.flatMap { row in
+        let sections = markdown.components(separatedBy: "\n## ")
+        return (sections.first { $0.hasPrefix(heading) } ?? "").split(separator: "\n").filter {
+            $0.hasPrefix("| ")
+        }.flatMap { row in
             row.matches(of: /`([^`]+\.(?:swift|sql))`/).map { String($0.1) }
         }.map { $0.hasPrefix("Migrations/") ? $0 : "Sources/\($0)" }
     }

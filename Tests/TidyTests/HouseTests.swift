@@ -153,7 +153,8 @@ import Testing
 
     /// Who follows a row, or a notification, reads these files in this order, so they must be there and few.
     @Test(arguments: [("The road of one row", 35), ("The road of one signedPayload", 22)])
-    func road_ofTheSources_isShort_andLeadsThroughFilesThatExist(_ road: String, _ most: Int) throws {
+    func road_ofTheSources_isShort_andLeadsThroughFilesThatExist(_ road: String, _ most: Int) throws
+    {
         let files = DocumentReferences.road(
             try Repository.text("Sources/README.md"), below: road)
 

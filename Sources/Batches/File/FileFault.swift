@@ -1,8 +1,6 @@
 /// What is wrong with one row of a file that a person imports, and what to do about it.
-package struct FileFault<FaultCode: RawRepresentable<String> & Hashable & Sendable>: Error, Hashable,
-    Sendable
-{
-    package typealias Code = FaultCode
+package struct FileFault<C: RawRepresentable<String> & Hashable & Sendable>: Error, Hashable {
+    package typealias Code = C
 
     package var line: Int
     package var code: Code

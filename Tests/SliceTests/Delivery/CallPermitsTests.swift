@@ -19,7 +19,8 @@ struct CallPermitsTests {
 
     @Test func take_beforeItsPermit_waitsForIt() async throws {
         let waits = Mutex<[Duration]>([])
-        let permits = Self.permits(first: .seconds(100), granted: 2, tolerance: .seconds(5)) { wait in
+        let permits = Self.permits(first: .seconds(100), granted: 2, tolerance: .seconds(5)) {
+            wait in
             waits.withLock { $0.append(wait) }
         }
 
@@ -45,7 +46,8 @@ struct CallPermitsTests {
 
     /// Somebody else may call at what was given back: a call that missed its permit asks for another one.
     @Test func take_ofWhatWasGivenBack_isNone() async throws {
-        let permits = Self.permits(first: .seconds(-15), granted: 3, tolerance: .seconds(8)) { _ in }
+        let permits = Self.permits(first: .seconds(-15), granted: 3, tolerance: .seconds(8)) { _ in
+        }
 
         #expect(permits.keep(1) == 1)
 
@@ -53,7 +55,8 @@ struct CallPermitsTests {
     }
 
     @Test func keep_afterPermitsWereHandedOut_keepsThose() async throws {
-        let permits = Self.permits(first: .seconds(-15), granted: 4, tolerance: .seconds(8)) { _ in }
+        let permits = Self.permits(first: .seconds(-15), granted: 4, tolerance: .seconds(8)) { _ in
+        }
 
         #expect(try await permits.take(), "the first was missed, this is the second")
 
