@@ -133,7 +133,8 @@ struct SiblingTests {
         ])
 
         let plan = plans(
-            [.make(10_500, onOrAfter: item.onOrAfter)], facts, context, now: "2026-12-10T00:00:00Z")[0]
+            [.make(10_500, onOrAfter: item.onOrAfter)], facts, context, now: "2026-12-10T00:00:00Z")[
+                0]
 
         #expect(plan.code == nil)
         #expect(plan.consent == item.expected)
