@@ -1607,7 +1607,7 @@ $$;
 
 -- No call leaves until what the App Store says since p_since is read. What may have been called since then, by a database
 -- that is lost, is followed from then on: a statement that shows its price makes it scheduled. Calls that are open are
--- checked before they are sent once more. Returns how many changes are followed.
+-- checked before they are sent once more. Extensions go again under their identifiers. Returns how many changes are followed.
 CREATE FUNCTION repricer.begin_catch_up(p_since timestamptz, p_from timestamptz, p_at timestamptz, p_by_person boolean)
     RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -1627,6 +1627,8 @@ BEGIN
                     AND (c.stage IN ('awaiting_approval', 'queued') OR c.ended_at >= p_since))
             OR EXISTS (SELECT FROM store_calls r
                 WHERE r.subject = s.original_transaction_id AND r.bucket = s.bucket AND r.settled_at IS NULL)
+            OR EXISTS (SELECT FROM extension_requests e
+                WHERE e.original_transaction_id = s.original_transaction_id AND e.bucket = s.bucket AND e.state = 'queued')
         ORDER BY s.bucket, s.original_transaction_id FOR UPDATE;
     SELECT array_agg(c.original_transaction_id), array_agg(c.change_id) INTO v_ids, v_change_ids
         FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
@@ -1644,6 +1646,14 @@ BEGIN
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since);
     UPDATE store_calls SET next_step = 'check' WHERE settled_at IS NULL AND next_step = 'send';
+    -- An extension that waits here goes under the same identifier, which the App Store answers as it did at first. It is not
+    -- judged: its own extension could be in the way.
+    UPDATE extension_requests e SET is_doubtful = true, called_at = least(e.called_at, greatest(p_since, e.requested_at)),
+            renewal_before = coalesce(e.renewal_before, s.renewal_at)
+        FROM subscriptions s
+        WHERE e.state = 'queued' AND s.original_transaction_id = e.original_transaction_id AND s.bucket = e.bucket;
+    UPDATE mass_extensions SET doubtful_since = least(doubtful_since, greatest(p_since, submitted_at))
+        WHERE state IN ('awaiting_approval', 'queued');
     PERFORM append_audit(session_user::text, p_at, 'catch_up', 'everything',
         json_build_object('since', p_since, 'changes', v_changes, 'database', database_identity()));
     RETURN v_changes;
@@ -1685,7 +1695,8 @@ BEGIN
     END IF;
     SELECT database_identity INTO v_former FROM service_controls FOR UPDATE;
     SELECT read_through, coalesce(least(read_through, window_start),
-            (SELECT min(decided_at) FROM batches WHERE state = 'approved'))
+            least((SELECT min(decided_at) FROM batches WHERE state = 'approved'),
+                (SELECT min(requested_at) FROM extension_requests), (SELECT min(submitted_at) FROM mass_extensions)))
         INTO v_read_through, v_since FROM history_reading;
     IF v_former <> database_identity() AND v_since IS NOT NULL THEN
         PERFORM begin_catch_up(v_since, p_from, p_at, false);
