@@ -1047,6 +1047,7 @@ BEGIN
                 probe_at = NULL,
                 probe_answer = NULL,
                 guards_count_from = CASE WHEN p_is_paused OR halted_by IS NULL THEN guards_count_from ELSE p_at END,
+                is_sampled = is_sampled AND (p_is_paused OR halted_by IS NULL),
                 halted_storefronts = CASE WHEN p_is_paused THEN halted_storefronts ELSE '{}' END,
                 is_parking = is_parking AND p_is_paused,
                 guard_reading = CASE WHEN p_is_paused OR halted_by IS NULL THEN guard_reading END

@@ -98,7 +98,7 @@ GRANT UPDATE ON repricer.history_reading TO repricer_service;
 GRANT UPDATE (signed_at, type, subtype, original_transaction_id, understood, unknown)
     ON repricer.notifications TO repricer_service;
 -- A row lock needs a right to update some column. The columns of a person's decision stay out of reach.
-GRANT UPDATE (paused_reason, guard_reading) ON repricer.batches TO repricer_service;
+GRANT UPDATE (paused_reason, guard_reading, is_sampled) ON repricer.batches TO repricer_service;
 GRANT UPDATE (current_sku, called_sku, former_skus, current_dependent_skus, called_dependent_skus,
     send_after, send_by, due_effective_at, planned_effective_at, called_renewal_at,
     moved_before_call, moved_since_call, is_ready, goes_alone, parked_reason, parks, stale_tokens,

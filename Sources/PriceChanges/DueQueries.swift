@@ -1,3 +1,4 @@
+import Batches
 import Calls
 package import Facts
 import Postgres
@@ -30,10 +31,14 @@ package enum DueQueries {
         package var haltedBy: String?
         /// Where one call asks for all: the change that is to ask. nil: `sendBy` is the earliest deadline of the queue.
         package var probe: ProbePlace?
+        /// The guard of its batch has not seen enough answers: its claims are counted.
+        package var isSampling: Bool
 
         package init(
-            _ queue: Queue, sendBy: Int64, haltedBy: String? = nil, probe: ProbePlace? = nil
+            _ queue: Queue, sendBy: Int64, haltedBy: String? = nil, probe: ProbePlace? = nil,
+            isSampling: Bool = false
         ) {
+            self.isSampling = isSampling
             self.queue = queue
             self.sendBy = sendBy
             self.haltedBy = haltedBy
@@ -150,7 +155,8 @@ package enum DueQueries {
         """
         SELECT q.bucket, q.batch_id, q.wave, first.send_by, first.next_attempt_at,
             CASE WHEN p.is_probe THEN first.place END AS place,
-            CASE WHEN b.is_paused THEN b.halted_by END AS halted_by
+            CASE WHEN b.is_paused THEN b.halted_by END AS halted_by,
+            \(fragment: GuardSampleQueries.isSampling) AS is_sampling
         FROM \(fragment: queues)
         JOIN repricer.batches b ON \(fragment: isLive)
             AND (NOT b.is_paused OR b.probe_at <= \(timestamp: realNow))
@@ -188,7 +194,7 @@ package enum DueQueries {
             Due(
                 try queue(row), sendBy: try row.milliseconds("send_by"),
                 haltedBy: try row.textOrNil("halted_by"),
-                probe: try place(row))
+                probe: try place(row), isSampling: try row.bool("is_sampling"))
         }
     }
 
