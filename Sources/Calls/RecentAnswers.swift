@@ -396,7 +396,8 @@ extension StoreRefusal {
     /// Where others fare well. A stale token has a road of its own, at whose end its row is parked.
     fileprivate func verdictAlone(_ scopes: [CallScope]) -> RefusalVerdict {
         guard meaning != .refresh else {
-            return scopes.contains { $0.staleTokens >= 2 } ? .parked : .believed
+            // Of no batch: the call carried what a status had just shown, or no token at all.
+            return scopes.isEmpty || scopes.contains { $0.staleTokens >= 2 } ? .parked : .believed
         }
         return isAboutCustomer ? .believed : .parked
     }

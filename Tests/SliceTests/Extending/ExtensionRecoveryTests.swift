@@ -97,7 +97,7 @@ import Testing
 
     @Test(arguments: [false, true])
     func forgottenMassExtension_isKnownByItsStatus(isRefused: Bool) async throws {
-        let harness = try await Self.forgottenMass(isRefused ? [.refused(4_040_010)] : [])
+        let harness = try await Self.forgottenMass(isRefused ? [.refused(4_030_004)] : [])
         harness.calls.with {
             $0.massStatus = MassExtensionStatus(
                 isComplete: true,
