@@ -1672,12 +1672,12 @@ BEGIN
 END
 $$;
 
--- What the App Store says is read: calls go on. p_restored_at: where another database was lost, the instant from which on
--- none of its calls can be on its way; the history may lack what they did. Null: the statuses were read as well.
-CREATE FUNCTION repricer.end_catch_up(p_restored_at timestamptz) RETURNS void
+-- What the App Store says is read: calls go on. p_is_restored: a database was lost, and the history may lack what it did, so
+-- that statuses are still to be read.
+CREATE FUNCTION repricer.end_catch_up(p_is_restored boolean) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL,
-    restored_at = CASE WHEN catch_up_from IS NULL THEN restored_at ELSE coalesce(p_restored_at, restored_at) END
+    is_restored = is_restored OR p_is_restored
 $$;
 
 -- Notices a database that is not the one of before. Nothing is lost where the history was never read and nothing was

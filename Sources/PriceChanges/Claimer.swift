@@ -65,7 +65,7 @@ struct Claimer: Sendable {
             let (open, siblings, imported) = try connection.ask(
                 OpenChangeQueries.claimable(
                     locked.ids, bucket: turn.bucket, realNow: engine.realClock.nowMilliseconds(),
-                    probing: probing, isRestored: locked.restoredAt != nil),
+                    probing: probing, isRestored: locked.isRestored),
                 SubscriptionQueries.renewingSKUs(ofCustomers: tokens),
                 ImportedIncreaseQueries.increases(of: locked.ids))
             let carriers = try carriers(of: open, on: connection)

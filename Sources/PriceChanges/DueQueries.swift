@@ -75,8 +75,8 @@ package enum DueQueries {
         package var versions: [String: SubscriptionQueries.Version] = [:]
         /// Why a row can't be read: one must not stop the others.
         package var unreadable: [String: String] = [:]
-        /// Statements signed before this instant may lack what a lost database did; nil: no database was lost.
-        package var restoredAt: Instant?
+        /// A database was lost once: statuses may be awaited.
+        package var isRestored = false
     }
 
     /// Wakes parked changes whose instant has come, the earliest first; returns how many. Those of before `floor`
@@ -252,7 +252,7 @@ package enum DueQueries {
                 FOR UPDATE SKIP LOCKED
             )
             SELECT s.*, s.xmin::text AS version,
-                (SELECT restored_at FROM repricer.service_controls) AS restored_at
+                (SELECT is_restored FROM repricer.service_controls) AS is_restored
             FROM \(fragment: list(due.map { ($0.queue, $0.floor) }))
             JOIN repricer.batches b ON \(fragment: isLive)
                 AND (NOT b.is_paused OR b.batch_id = \(uuid: probing))
@@ -300,7 +300,7 @@ package enum DueQueries {
             let id = try row.text("original_transaction_id")
             guard locked.stored[id] == nil && locked.unreadable[id] == nil else { continue }
             locked.ids.append(id)
-            locked.restoredAt = try row.instant("restored_at")
+            locked.isRestored = try row.bool("is_restored")
             do {
                 locked.stored[id] = try SubscriptionQueries.read(row)
                 locked.versions[id] = try row.text("version")

@@ -27,7 +27,7 @@ package enum StatusCheckQueries {
         }
 
         /// What a service asks for that finds itself in another database. Calls of these subscriptions wait for it.
-        static let restored = List(.recover, id: "restored")
+        static let restored = List(.recover, id: RestoredDatabase.checkList)
     }
 
     package enum Outcome: String, Sendable, CaseIterable {
