@@ -116,7 +116,8 @@ import Testing
         await harness.delivery.close()
     }
 
-    @Test func forgottenMassExtension_whoseSummaryComesFirst_isComplete_andNotCalled() async throws {
+    @Test func forgottenMassExtension_whoseSummaryComesFirst_isComplete_andNotCalled() async throws
+    {
         let harness = try await Self.forgottenMass()
         try await harness.receiveSummary(9, succeeded: 1, failed: 1)
 
