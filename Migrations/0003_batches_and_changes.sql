@@ -32,6 +32,8 @@ CREATE TABLE repricer.batches (
     -- What stops it without a person.
     guards jsonb NOT NULL DEFAULT '[]',
     guards_count_from timestamptz,
+    -- Until then its claims are counted, so that what all meet is known before many meet it.
+    is_sampled boolean NOT NULL DEFAULT false,
     -- These figures are kept, so that a status need not count a million rows again.
     guard_reading jsonb,
     halted_by text,
@@ -100,6 +102,8 @@ COMMENT ON COLUMN repricer.batches.guards IS
     'before it judges).';
 COMMENT ON COLUMN repricer.batches.guards_count_from IS
     'Guards count only changes sent since then: the last time that a person resumed a halted batch.';
+COMMENT ON COLUMN repricer.batches.is_sampled IS
+    'Since its guards count, its guard of errors has seen as many answers as it waits for, and they were within it.';
 COMMENT ON COLUMN repricer.batches.guard_reading IS
     'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_last '
     '(nothing of it was open any more). Null: nothing since a person resumed it.';

@@ -104,6 +104,8 @@ CREATE TABLE repricer.mass_extensions (
     decision_reason text,
     -- When the first call was made, by the business clock.
     called_at timestamptz,
+    -- A database that is lost may have called it since.
+    doubtful_since timestamptz,
     -- When the call of an approved request is due, in real time.
     next_attempt_at timestamptz,
     code text,
@@ -169,7 +171,7 @@ CREATE TABLE repricer.extension_requests (
     -- The call that carries it.
     call_id uuid,
     called_at timestamptz,
-    -- Whether an earlier call may have been applied though no check showed it.
+    -- An earlier call may have been applied: no check showed it, or a database that is lost made it.
     is_doubtful boolean NOT NULL DEFAULT false,
     next_attempt_at timestamptz,
     renewal_before timestamptz,

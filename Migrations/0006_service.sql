@@ -103,8 +103,8 @@ CREATE TABLE repricer.service_controls (
     catch_up_since timestamptz,
     catch_up_from timestamptz,
     catch_up_by text,
-    restored_at timestamptz,
-    -- Who holds rows that calls wait for, as a delivering process has noted it.
+    is_restored boolean NOT NULL DEFAULT false,
+    -- Who holds rows that calls wait for, as a process that delivers says.
     unclaimed jsonb,
     is_rehearsal boolean NOT NULL DEFAULT false,
     clock_start timestamptz,
@@ -119,10 +119,9 @@ CREATE TABLE repricer.service_controls (
     CONSTRAINT service_controls_throttled_kinds CHECK (jsonb_typeof(throttled_kinds) = 'object')
 );
 INSERT INTO repricer.service_controls DEFAULT VALUES;
-COMMENT ON COLUMN repricer.service_controls.restored_at IS
-    'By the business clock: no call that a lost database made can be on its way later. A subscription whose changes that '
-    'database may have called is asked for its status before it is called. '
-    'Null: no database was lost.';
+COMMENT ON COLUMN repricer.service_controls.is_restored IS
+    'A database was lost once, and this one took its place: claims ask whether a status of the list recover/restored is still to '
+    'be read, of subscriptions that the lost one may have called.';
 COMMENT ON COLUMN repricer.service_controls.halted_answer IS
     'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
 COMMENT ON COLUMN repricer.service_controls.halted_kinds IS

@@ -1048,6 +1048,7 @@ BEGIN
                 probe_at = NULL,
                 probe_answer = NULL,
                 guards_count_from = CASE WHEN p_is_paused OR halted_by IS NULL THEN guards_count_from ELSE p_at END,
+                is_sampled = is_sampled AND (p_is_paused OR halted_by IS NULL),
                 halted_storefronts = CASE WHEN p_is_paused THEN halted_storefronts ELSE '{}' END,
                 is_parking = is_parking AND p_is_paused,
                 guard_reading = CASE WHEN p_is_paused OR halted_by IS NULL THEN guard_reading END
@@ -1612,7 +1613,7 @@ $$;
 
 -- No call leaves until what the App Store says since p_since is read. What may have been called since then, by a database
 -- that is lost, is followed from then on: a statement that shows its price makes it scheduled. Calls that are open are
--- checked before they are sent once more. Returns how many changes are followed.
+-- checked before they are sent once more. Extensions go again under their identifiers. Returns how many changes are followed.
 CREATE FUNCTION repricer.begin_catch_up(p_since timestamptz, p_from timestamptz, p_at timestamptz, p_by_person boolean)
     RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -1632,6 +1633,8 @@ BEGIN
                     AND (c.stage IN ('awaiting_approval', 'queued') OR c.ended_at >= p_since))
             OR EXISTS (SELECT FROM store_calls r
                 WHERE r.subject = s.original_transaction_id AND r.bucket = s.bucket AND r.settled_at IS NULL)
+            OR EXISTS (SELECT FROM extension_requests e
+                WHERE e.original_transaction_id = s.original_transaction_id AND e.bucket = s.bucket AND e.state = 'queued')
         ORDER BY s.bucket, s.original_transaction_id FOR UPDATE;
     SELECT array_agg(c.original_transaction_id), array_agg(c.change_id) INTO v_ids, v_change_ids
         FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
@@ -1649,6 +1652,14 @@ BEGIN
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since);
     UPDATE store_calls SET next_step = 'check' WHERE settled_at IS NULL AND next_step = 'send';
+    -- An extension that waits here goes under the same identifier, which the App Store answers as it did at first. It is not
+    -- judged: its own extension could be in the way.
+    UPDATE extension_requests e SET is_doubtful = true, called_at = least(e.called_at, greatest(p_since, e.requested_at)),
+            renewal_before = coalesce(e.renewal_before, s.renewal_at)
+        FROM subscriptions s
+        WHERE e.state = 'queued' AND s.original_transaction_id = e.original_transaction_id AND s.bucket = e.bucket;
+    UPDATE mass_extensions SET doubtful_since = least(doubtful_since, greatest(p_since, submitted_at))
+        WHERE state IN ('awaiting_approval', 'queued');
     PERFORM append_audit(session_user::text, p_at, 'catch_up', 'everything',
         json_build_object('since', p_since, 'changes', v_changes, 'database', database_identity()));
     RETURN v_changes;
@@ -1666,12 +1677,12 @@ BEGIN
 END
 $$;
 
--- What the App Store says is read: calls go on. p_restored_at: where another database was lost, the instant from which on
--- none of its calls can be on its way; the history may lack what they did. Null: the statuses were read as well.
-CREATE FUNCTION repricer.end_catch_up(p_restored_at timestamptz) RETURNS void
+-- What the App Store says is read: calls go on. p_is_restored: a database was lost, and the history may lack what it did, so
+-- that statuses are still to be read.
+CREATE FUNCTION repricer.end_catch_up(p_is_restored boolean) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL,
-    restored_at = CASE WHEN catch_up_from IS NULL THEN restored_at ELSE coalesce(p_restored_at, restored_at) END
+    is_restored = is_restored OR p_is_restored
 $$;
 
 -- Notices a database that is not the one of before. Nothing is lost where the history was never read and nothing was
@@ -1690,7 +1701,8 @@ BEGIN
     END IF;
     SELECT database_identity INTO v_former FROM service_controls FOR UPDATE;
     SELECT read_through, coalesce(least(read_through, window_start),
-            (SELECT min(decided_at) FROM batches WHERE state = 'approved'))
+            least((SELECT min(decided_at) FROM batches WHERE state = 'approved'),
+                (SELECT min(requested_at) FROM extension_requests), (SELECT min(submitted_at) FROM mass_extensions)))
         INTO v_read_through, v_since FROM history_reading;
     IF v_former <> database_identity() AND v_since IS NOT NULL THEN
         PERFORM begin_catch_up(v_since, p_from, p_at, false);

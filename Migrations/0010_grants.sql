@@ -98,7 +98,7 @@ GRANT UPDATE ON repricer.history_reading TO repricer_service;
 GRANT UPDATE (signed_at, type, subtype, original_transaction_id, understood, unknown)
     ON repricer.notifications TO repricer_service;
 -- A row lock needs a right to update some column. The columns of a person's decision stay out of reach.
-GRANT UPDATE (paused_reason, guard_reading) ON repricer.batches TO repricer_service;
+GRANT UPDATE (paused_reason, guard_reading, is_sampled) ON repricer.batches TO repricer_service;
 GRANT UPDATE (current_sku, called_sku, former_skus, current_dependent_skus, called_dependent_skus,
     send_after, send_by, due_effective_at, planned_effective_at, called_renewal_at,
     moved_before_call, moved_since_call, is_ready, goes_alone, parked_reason, parks, stale_tokens,
@@ -133,7 +133,7 @@ GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsa
     repricer.halt_kind(text, timestamptz, text, timestamptz), repricer.recover_kind(text, timestamptz),
     repricer.note_unclaimed(timestamptz, text, boolean), repricer.note_probe_answer(uuid, text), repricer.note_halt_answer(text, text),
     repricer.throttle_kind(text, timestamptz, timestamptz, text), repricer.end_throttle(text),
-    repricer.note_database(timestamptz, timestamptz, timestamptz), repricer.end_catch_up(timestamptz),
+    repricer.note_database(timestamptz, timestamptz, timestamptz), repricer.end_catch_up(boolean),
     repricer.begin_catch_up(timestamptz, timestamptz, timestamptz, boolean),
     repricer.note_recovery(timestamptz, timestamptz, bigint, bigint, bigint, bigint)
     TO repricer_service;

@@ -52,6 +52,7 @@ CREATE TABLE repricer.batches (
     paused_reason text,
     guards jsonb DEFAULT '[]'::jsonb NOT NULL,
     guards_count_from timestamp with time zone,
+    is_sampled boolean DEFAULT false NOT NULL,
     guard_reading jsonb,
     halted_by text,
     probe_at timestamp with time zone,
@@ -88,6 +89,8 @@ COMMENT ON COLUMN repricer.batches.holdout_basis_points IS 'How many subscriptio
 COMMENT ON COLUMN repricer.batches.guards IS 'Each: guard (errors, declined, auto_renew_off, moved), over (hundredths of a percent), least (changes counted before it judges).';
 
 COMMENT ON COLUMN repricer.batches.guards_count_from IS 'Guards count only changes sent since then: the last time that a person resumed a halted batch.';
+
+COMMENT ON COLUMN repricer.batches.is_sampled IS 'Since its guards count, its guard of errors has seen as many answers as it waits for, and they were within it.';
 
 COMMENT ON COLUMN repricer.batches.guard_reading IS 'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_last (nothing of it was open any more). Null: nothing since a person resumed it.';
 
@@ -4343,6 +4346,7 @@ SELECT b.batch_id,
     CASE WHEN v.state IS NULL THEN b.paused_reason ELSE v.paused_reason END,
     b.guards,
     b.guards_count_from,
+    b.is_sampled,
     b.guard_reading,
     b.halted_by,
     b.probe_at,
@@ -4376,6 +4380,8 @@ BEGIN
                     AND (c.stage IN ('awaiting_approval', 'queued') OR c.ended_at >= p_since))
             OR EXISTS (SELECT FROM store_calls r
                 WHERE r.subject = s.original_transaction_id AND r.bucket = s.bucket AND r.settled_at IS NULL)
+            OR EXISTS (SELECT FROM extension_requests e
+                WHERE e.original_transaction_id = s.original_transaction_id AND e.bucket = s.bucket AND e.state = 'queued')
         ORDER BY s.bucket, s.original_transaction_id FOR UPDATE;
     SELECT array_agg(c.original_transaction_id), array_agg(c.change_id) INTO v_ids, v_change_ids
         FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
@@ -4393,6 +4399,14 @@ BEGIN
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since);
     UPDATE store_calls SET next_step = 'check' WHERE settled_at IS NULL AND next_step = 'send';
+    -- An extension that waits here goes under the same identifier, which the App Store answers as it did at first. It is not
+    -- judged: its own extension could be in the way.
+    UPDATE extension_requests e SET is_doubtful = true, called_at = least(e.called_at, greatest(p_since, e.requested_at)),
+            renewal_before = coalesce(e.renewal_before, s.renewal_at)
+        FROM subscriptions s
+        WHERE e.state = 'queued' AND s.original_transaction_id = e.original_transaction_id AND s.bucket = e.bucket;
+    UPDATE mass_extensions SET doubtful_since = least(doubtful_since, greatest(p_since, submitted_at))
+        WHERE state IN ('awaiting_approval', 'queued');
     PERFORM append_audit(session_user::text, p_at, 'catch_up', 'everything',
         json_build_object('since', p_since, 'changes', v_changes, 'database', database_identity()));
     RETURN v_changes;
@@ -4731,12 +4745,12 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.end_catch_up(p_restored_at timestamp with time zone) RETURNS void
+CREATE FUNCTION repricer.end_catch_up(p_is_restored boolean) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL,
-    restored_at = CASE WHEN catch_up_from IS NULL THEN restored_at ELSE coalesce(p_restored_at, restored_at) END
+    is_restored = is_restored OR p_is_restored
 $$;
 
 CREATE FUNCTION repricer.end_throttle(p_kind text) RETURNS boolean
@@ -5428,7 +5442,8 @@ BEGIN
     END IF;
     SELECT database_identity INTO v_former FROM service_controls FOR UPDATE;
     SELECT read_through, coalesce(least(read_through, window_start),
-            (SELECT min(decided_at) FROM batches WHERE state = 'approved'))
+            least((SELECT min(decided_at) FROM batches WHERE state = 'approved'),
+                (SELECT min(requested_at) FROM extension_requests), (SELECT min(submitted_at) FROM mass_extensions)))
         INTO v_read_through, v_since FROM history_reading;
     IF v_former <> database_identity() AND v_since IS NOT NULL THEN
         PERFORM begin_catch_up(v_since, p_from, p_at, false);
@@ -5456,7 +5471,7 @@ CREATE TABLE repricer.service_controls (
     catch_up_since timestamp with time zone,
     catch_up_from timestamp with time zone,
     catch_up_by text,
-    restored_at timestamp with time zone,
+    is_restored boolean DEFAULT false NOT NULL,
     unclaimed jsonb,
     is_rehearsal boolean DEFAULT false NOT NULL,
     clock_start timestamp with time zone,
@@ -5475,7 +5490,7 @@ COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at
 
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
 
-COMMENT ON COLUMN repricer.service_controls.restored_at IS 'By the business clock: no call that a lost database made can be on its way later. A subscription whose changes that database may have called is asked for its status before it is called. Null: no database was lost.';
+COMMENT ON COLUMN repricer.service_controls.is_restored IS 'A database was lost once, and this one took its place: claims ask whether a status of the list recover/restored is still to be read, of subscriptions that the lost one may have called.';
 
 COMMENT ON COLUMN repricer.service_controls.unclaimed IS 'since, sessions (who holds rows), is_all (nothing that is due can be claimed), seen_at: real time. A sight of more than three minutes ago says nothing of today.';
 
@@ -6603,6 +6618,7 @@ BEGIN
                 probe_at = NULL,
                 probe_answer = NULL,
                 guards_count_from = CASE WHEN p_is_paused OR halted_by IS NULL THEN guards_count_from ELSE p_at END,
+                is_sampled = is_sampled AND (p_is_paused OR halted_by IS NULL),
                 halted_storefronts = CASE WHEN p_is_paused THEN halted_storefronts ELSE '{}' END,
                 is_parking = is_parking AND p_is_paused,
                 guard_reading = CASE WHEN p_is_paused OR halted_by IS NULL THEN guard_reading END
@@ -7462,6 +7478,7 @@ CREATE TABLE repricer.mass_extensions (
     decided_at timestamp with time zone,
     decision_reason text,
     called_at timestamp with time zone,
+    doubtful_since timestamp with time zone,
     next_attempt_at timestamp with time zone,
     code text,
     detail text,
@@ -7594,6 +7611,7 @@ CREATE VIEW report.renewal_extension AS
             m.decided_at,
             m.decision_reason,
             m.called_at,
+            m.doubtful_since,
             m.next_attempt_at,
             m.code,
             m.detail,
@@ -9745,6 +9763,8 @@ GRANT SELECT ON TABLE repricer.batches TO repricer_service;
 
 GRANT UPDATE(paused_reason) ON TABLE repricer.batches TO repricer_service;
 
+GRANT UPDATE(is_sampled) ON TABLE repricer.batches TO repricer_service;
+
 GRANT UPDATE(guard_reading) ON TABLE repricer.batches TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.price_changes TO repricer_pricing;
@@ -10112,8 +10132,8 @@ REVOKE ALL ON FUNCTION repricer.dependent_claims_at(p_at timestamp with time zon
 
 REVOKE ALL ON FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.end_catch_up(p_restored_at timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.end_catch_up(p_restored_at timestamp with time zone) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.end_catch_up(p_is_restored boolean) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.end_catch_up(p_is_restored boolean) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.end_throttle(p_kind text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.end_throttle(p_kind text) TO repricer_service;

@@ -62,6 +62,8 @@ package protocol CallKind: Sendable {
     /// Lets a halted batch go on, because a probe of it was answered. It does nothing where a person has paused the
     /// batch.
     func recover(_ batchID: String) async throws
+    /// Calls were refused, and what came of it is stored: guards that count refusals are judged at once.
+    func judgeGuards(of refused: [StoreCall]) async throws
 }
 
 extension CallKind {
@@ -77,6 +79,8 @@ extension CallKind {
     ) async throws {}
 
     package func recover(_ batchID: String) async throws {}
+
+    package func judgeGuards(of refused: [StoreCall]) async throws {}
 
     package func subscriptions(of call: StoreCall) -> [String] {
         Set(call.parents + [call.subject]).sorted()
@@ -128,6 +132,11 @@ package final class Attempt<Kind: CallKind>: Sendable {
         case .refused(let refusal, _): !wasHeldBack && !refusal.isOurs
         case .unknown, .notSent: false
         }
+    }
+
+    /// Refused, now or by the attempt that it was a check of.
+    var mayEndRefused: Bool {
+        answer.isRefusal || call.step == .check && call.errorCode != nil
     }
 
     var label: String {

@@ -170,6 +170,8 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
         attempts.forEach(tell)
         try await store(attempts)
+        let refused = attempts.filter(\.mayEndRefused).map(\.call)
+        if !refused.isEmpty { try await kind.judgeGuards(of: refused) }
         guard
             let reason = attempts.filter({ !$0.wasHeldBack }).compactMap(\.answer.notSentReason)
                 .first

@@ -404,7 +404,8 @@ extension StoreRefusal {
     /// The verdict where others fare well. A stale token is handled apart, and at the end of that its row is parked.
     fileprivate func verdictAlone(_ scopes: [CallScope]) -> RefusalVerdict {
         guard meaning != .refresh else {
-            return scopes.contains { $0.staleTokens >= 2 } ? .parked : .believed
+            // Of no batch: the call carried what a status had just shown, or no token at all.
+            return scopes.isEmpty || scopes.contains { $0.staleTokens >= 2 } ? .parked : .believed
         }
         return isAboutCustomer ? .believed : .parked
     }

@@ -157,7 +157,8 @@ package enum ExtensionCallQueries {
             JOIN repricer.subscriptions s USING (product_id)
             WHERE s.original_transaction_id = \(due.originalTransactionID)
                 AND \(fragment: Bucket.isThat(of: due.originalTransactionID, "s.bucket"))
-                AND m.called_at IS NOT NULL AND m.state <> 'refused'
+                AND coalesce(m.called_at, m.doubtful_since) IS NOT NULL
+                AND m.state NOT IN ('refused', 'rejected')
                 AND (m.storefronts IS NULL OR s.storefront = ANY (m.storefronts))
                 AND coalesce(m.completed_at + interval '8 days', 'infinity')
                     >= \(timestamp: due.calledAt)

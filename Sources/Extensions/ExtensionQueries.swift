@@ -13,8 +13,11 @@ package enum ExtensionQueries {
         package var days: Int
         package var reason: Int
         package var state: String
+        /// A database that is lost may have called it.
+        package var isDoubtful: Bool
 
         init(_ row: Row) throws {
+            isDoubtful = try row.instant("doubtful_since") != nil
             extensionID = try row.text("extension_id")
             productID = try row.text("product_id")
             storefronts = try row.textsOrNil("storefronts")

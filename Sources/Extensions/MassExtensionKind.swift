@@ -25,6 +25,8 @@ struct MassExtensionKind: CallKind {
         var requestIdentifier: String
         var days: Int
         var reason: Int
+        /// An earlier call under this identifier may have been taken: a refusal may be its consequence.
+        var isRepeated: Bool
     }
 
     func gate(now: Int64) -> CallGate {
@@ -97,6 +99,8 @@ struct MassExtensionKind: CallKind {
             return Int64(refusal.code) == Self.notFoundCode
                 ? notFound(call, refusal) : checkLater(refusal, errorCode: call.errorCode)
         case .refused, .throttled, .unknown, .notSent:
+            var policy = policy
+            policy.checksRefusals = Self.intent(of: call)?.isRepeated ?? true
             return ResolutionTable(call, policy, attempt.verdict).resolve(attempt.answer)
         }
     }

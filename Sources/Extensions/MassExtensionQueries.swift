@@ -39,7 +39,7 @@ package enum MassExtensionQueries {
         """
         -- name: claimMassExtension
         UPDATE repricer.mass_extensions SET state = 'sending', next_attempt_at = NULL,
-            called_at = coalesce(called_at, \(timestamp: now))
+            called_at = coalesce(called_at, doubtful_since, \(timestamp: now))
         WHERE extension_id = \(uuid: id)::uuid
         """
     }
@@ -129,6 +129,11 @@ package enum MassExtensionQueries {
         }
     }
 
+    /// `m` was called: by this database, or by one that is lost, as its summary then says.
+    private static let wasCalled: SQL = """
+        (m.called_at IS NOT NULL OR m.state = 'queued' AND m.doubtful_since IS NOT NULL)
+        """
+
     /// Keeps what a summary says, and ends the request of ours that it names, if that was called. Returns false where
     /// the request is not ours: the summary is then counted and changes nothing. Of several summaries of one request,
     /// the one that was signed last counts.
@@ -140,12 +145,13 @@ package enum MassExtensionQueries {
             """
             -- name: foldSummary
             UPDATE repricer.mass_extensions m SET state = 'complete',
+                called_at = coalesce(m.called_at, m.doubtful_since),
                 completed_at = CASE WHEN m.state = 'given_up' THEN \(timestamp: signedAt)
                     ELSE coalesce(m.completed_at, \(timestamp: signedAt)) END,
                 summary_evidence = \(waiting.notificationUUID), summary_succeeded = \(summary.succeeded),
                 summary_failed = \(summary.failed), next_attempt_at = NULL, code = NULL, detail = NULL
             WHERE m.extension_id::text = lower(\(summary.requestIdentifier)::text)
-                AND m.product_id = \(summary.productID)::text AND m.called_at IS NOT NULL
+                AND m.product_id = \(summary.productID)::text AND \(fragment: wasCalled)
                 AND NOT EXISTS (
                     SELECT 1 FROM repricer.extension_summaries s
                     WHERE s.notification_uuid = m.summary_evidence
@@ -181,7 +187,7 @@ package enum MassExtensionQueries {
                 extension_id = (
                     SELECT m.extension_id FROM repricer.mass_extensions m
                     WHERE m.extension_id::text = lower(\(summary.requestIdentifier)::text)
-                        AND m.product_id = \(summary.productID)::text AND m.called_at IS NOT NULL)
+                        AND m.product_id = \(summary.productID)::text AND \(fragment: wasCalled))
             WHERE notification_uuid = \(waiting.notificationUUID)
             RETURNING extension_id IS NOT NULL AS is_ours
             """

@@ -45,7 +45,8 @@ struct MassExtensions: Sendable {
     ) throws -> StoreCall {
         let intent = MassExtensionKind.Intent(
             productID: mass.productID, storefronts: mass.storefronts,
-            requestIdentifier: mass.extensionID, days: mass.days, reason: mass.reason)
+            requestIdentifier: mass.extensionID, days: mass.days, reason: mass.reason,
+            isRepeated: mass.isDoubtful)
         return try StoreCall(
             .massExtension, subject: StoreCall.subject(ofProduct: mass.productID), bucket: bucket,
             carries: mass.extensionID, saying: intent, realNow: realNow)

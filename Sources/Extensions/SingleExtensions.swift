@@ -66,9 +66,7 @@ struct SingleExtensions: Sendable {
             for request in due {
                 let id = request.originalTransactionID
                 let facts = stored[id]?.facts
-                if let ending = try Self.ending(
-                    request, facts, extendedAt[id] ?? [], now: now, on: connection)
-                {
+                if let ending = Self.ending(request, facts, extendedAt[id] ?? [], now: now) {
                     statements.append(
                         ExtensionCallQueries.settle(request, ending, at: now.milliseconds))
                     engine.metrics.increment(
@@ -101,18 +99,12 @@ struct SingleExtensions: Sendable {
             carries: request.extensionID, saying: intent, realNow: realNow)
     }
 
-    /// How a request ends without a call: a statement has told of the extension meanwhile, or the subscription is not
-    /// eligible. A request that may have been applied is not judged any more, because its own extension could be what
-    /// makes the subscription ineligible.
+    /// How it ends without a call: not eligible. One that may have been applied is not judged any more, since its own
+    /// extension could be in the way: the App Store answers its identifier as it did at first.
     private static func ending(
-        _ request: Request, _ facts: SubscriptionFacts?, _ extendedAt: [Instant], now: Instant,
-        on connection: isolated DatabaseConnection
-    ) throws -> ExtensionCallQueries.Ending? {
-        if request.isDoubtful {
-            return try ExtensionCallQueries.toldSince(request, on: connection).map {
-                .init(state: .extended, by: .notification, effectiveAt: $0)
-            }
-        }
+        _ request: Request, _ facts: SubscriptionFacts?, _ extendedAt: [Instant], now: Instant
+    ) -> ExtensionCallQueries.Ending? {
+        guard !request.isDoubtful else { return nil }
         let obstacle = ExtensionEligibility.obstacle(
             facts, extendedAt: extendedAt, hasOpen: false, now: now)
         return obstacle.map {

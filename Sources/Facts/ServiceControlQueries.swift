@@ -172,12 +172,11 @@ package enum ServiceControlQueries {
         ).one().int("changes")
     }
 
-    /// Lets calls go on. `restoredAt` (UTC milliseconds of the business clock) is the latest instant at which a call
-    /// of the lost database can be on its way, where no status was read since; nil where the statuses were read.
-    package static func endCatchUp(restoredAt: Int64?) -> SQL {
+    /// Lets calls go on. `isRestored`: a database was lost, and statuses of what it may have called are still to be read.
+    package static func endCatchUp(isRestored: Bool) -> SQL {
         """
         -- name: endCatchUp
-        SELECT repricer.end_catch_up(\(timestamp: restoredAt))
+        SELECT repricer.end_catch_up(\(isRestored))
         """
     }
 

@@ -79,6 +79,14 @@ package struct BatchHalts: Sendable {
             labels: ["by": scope.storefront == nil ? "code" : "storefront_code"])
     }
 
+    /// Judges the guards of the batches whose calls were refused: at once, since calls go on meanwhile.
+    func judgeGuards(of refused: [StoreCall]) async throws {
+        let ids = try await scopes(of: refused).values.flatMap(\.self).compactMap(\.batchID)
+        let judge = GuardJudge(
+            pool: pool, clock: clock, realClock: realClock, log: log, metrics: metrics)
+        for id in Set(ids).sorted() { try await judge.judgeErrors(of: id) }
+    }
+
     /// Notes that a probe was refused, and with what. The batch stays halted.
     func note(_ refusal: StoreRefusal, _ call: StoreCall, ofProbe batchID: String) async throws {
         let note = GuardQueries.noteProbeAnswer(

@@ -40,6 +40,8 @@ struct Claimer: Sendable {
 
         /// How many changes were judged, with whatever result. 0 means that the bucket had nothing to claim.
         var judged = 0
+        /// Its batch waits for answers: as many calls are out as its guard needs to judge it.
+        var waitsForSample = false
     }
 
     /// Claims at most `limit` calls of one bucket.
@@ -47,6 +49,8 @@ struct Claimer: Sendable {
         try await engine.pool.withTransaction { connection in
             let probing = turn.probe?.batchID
             guard try lockProbe(of: probing, on: connection) else { return Claim() }
+            let limit = try min(limit, sampleRoom(turn, on: connection))
+            guard limit > 0 else { return Claim(waitsForSample: true) }
             let (locked, revision) = try connection.ask(
                 DueQueries.locking(
                     turn.due, until: turn.until, limit: probing == nil ? limit : 1,
@@ -62,7 +66,7 @@ struct Claimer: Sendable {
             let (open, siblings, imported) = try connection.ask(
                 OpenChangeQueries.claimable(
                     locked.ids, bucket: turn.bucket, realNow: engine.realClock.nowMilliseconds(),
-                    probing: probing, isRestored: locked.restoredAt != nil),
+                    probing: probing, isRestored: locked.isRestored),
                 SubscriptionQueries.renewingSKUs(ofCustomers: tokens),
                 ImportedIncreaseQueries.increases(of: locked.ids))
             let carriers = try carriers(of: open, on: connection)
@@ -159,6 +163,13 @@ struct Claimer: Sendable {
             change.progress.state.isWithApple || change.progress.state == .effective
         }
         return shown.contains { change in adopted.contains { $0.changeID == change.changeID } }
+    }
+
+    /// How many calls of the turn may be claimed as far as the guard of its batch is concerned.
+    private func sampleRoom(
+        _ turn: DueOrder.Turn, on connection: isolated DatabaseConnection
+    ) throws -> Int {
+        try turn.sampling.flatMap { try GuardSampleQueries.room(of: $0, on: connection) } ?? .max
     }
 
     /// Whether a claim may be made. Of a halted batch one a minute may, over all replicas.

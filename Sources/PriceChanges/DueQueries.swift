@@ -1,3 +1,4 @@
+import Batches
 import Calls
 package import Facts
 import Postgres
@@ -32,10 +33,14 @@ package enum DueQueries {
         /// The change that probes, where one call probes for all; nil where `sendBy` is the earliest deadline of the
         /// queue.
         package var probe: ProbePlace?
+        /// The guard of its batch has not seen enough answers: its claims are counted.
+        package var isSampling: Bool
 
         package init(
-            _ queue: Queue, sendBy: Int64, haltedBy: String? = nil, probe: ProbePlace? = nil
+            _ queue: Queue, sendBy: Int64, haltedBy: String? = nil, probe: ProbePlace? = nil,
+            isSampling: Bool = false
         ) {
+            self.isSampling = isSampling
             self.queue = queue
             self.sendBy = sendBy
             self.haltedBy = haltedBy
@@ -73,9 +78,8 @@ package enum DueQueries {
         package var versions: [String: SubscriptionQueries.Version] = [:]
         /// Why a row cannot be read, by id. An unreadable row must not stop the others.
         package var unreadable: [String: String] = [:]
-        /// Statements that were signed before this instant may lack what a lost database did; nil where no database
-        /// was lost.
-        package var restoredAt: Instant?
+        /// A database was lost once: statuses may be awaited.
+        package var isRestored = false
     }
 
     /// Wakes parked changes whose instant has come, the earliest first, and returns how many. Changes with an instant
@@ -156,7 +160,8 @@ package enum DueQueries {
         """
         SELECT q.bucket, q.batch_id, q.wave, first.send_by, first.next_attempt_at,
             CASE WHEN p.is_probe THEN first.place END AS place,
-            CASE WHEN b.is_paused THEN b.halted_by END AS halted_by
+            CASE WHEN b.is_paused THEN b.halted_by END AS halted_by,
+            \(fragment: GuardSampleQueries.isSampling) AS is_sampling
         FROM \(fragment: queues)
         JOIN repricer.batches b ON \(fragment: isLive)
             AND (NOT b.is_paused OR b.probe_at <= \(timestamp: realNow))
@@ -194,7 +199,7 @@ package enum DueQueries {
             Due(
                 try queue(row), sendBy: try row.milliseconds("send_by"),
                 haltedBy: try row.textOrNil("halted_by"),
-                probe: try place(row))
+                probe: try place(row), isSampling: try row.bool("is_sampling"))
         }
     }
 
@@ -252,7 +257,7 @@ package enum DueQueries {
                 FOR UPDATE SKIP LOCKED
             )
             SELECT s.*, s.xmin::text AS version,
-                (SELECT restored_at FROM repricer.service_controls) AS restored_at
+                (SELECT is_restored FROM repricer.service_controls) AS is_restored
             FROM \(fragment: list(due.map { ($0.queue, $0.floor) }))
             JOIN repricer.batches b ON \(fragment: isLive)
                 AND (NOT b.is_paused OR b.batch_id = \(uuid: probing))
@@ -301,7 +306,7 @@ package enum DueQueries {
             let id = try row.text("original_transaction_id")
             guard locked.stored[id] == nil && locked.unreadable[id] == nil else { continue }
             locked.ids.append(id)
-            locked.restoredAt = try row.instant("restored_at")
+            locked.isRestored = try row.bool("is_restored")
             do {
                 locked.stored[id] = try SubscriptionQueries.read(row)
                 locked.versions[id] = try row.text("version")

@@ -130,6 +130,11 @@ struct DueOrder: Sendable {
         /// The probe that it makes, where its batch is halted.
         var probe: Probe?
 
+        /// The batch whose guard has not seen enough answers: the turn is of its queues alone.
+        var sampling: String? {
+            due.first.flatMap { $0.isSampling && probe == nil ? $0.queue.batchID : nil }
+        }
+
         var bucket: Int { due.first?.queue.bucket ?? -1 }
     }
 
@@ -167,16 +172,28 @@ struct DueOrder: Sendable {
     }
 
     private static func byBucket(_ due: [DueQueries.Due]) -> [[DueQueries.Due]] {
-        var places: [Int: Int] = [:]
+        var places: [Place: Int] = [:]
         var turns: [[DueQueries.Due]] = []
         for one in due {
-            if let index = places[one.queue.bucket] {
+            let place = Place(one)
+            if let index = places[place] {
                 turns[index].append(one)
             } else {
-                places[one.queue.bucket] = turns.count
+                places[place] = turns.count
                 turns.append([one])
             }
         }
         return turns
+    }
+
+    /// What one claim may take together.
+    private struct Place: Hashable {
+        var bucket: Int
+        var sampling: String?
+
+        init(_ due: DueQueries.Due) {
+            bucket = due.queue.bucket
+            sampling = due.isSampling ? due.queue.batchID : nil
+        }
     }
 }

@@ -63,6 +63,10 @@ package struct PriceChangeKind: CallKind {
 
     package func recover(_ batchID: String) async throws { try await halts.recover(batchID) }
 
+    package func judgeGuards(of refused: [StoreCall]) async throws {
+        try await halts.judgeGuards(of: refused)
+    }
+
     /// The locked subscriptions, and what a fold made of their changes.
     package struct Scene {
         var subscriptions: SubscriptionQueries.Readable

@@ -167,8 +167,11 @@ package struct Scheduler: Service {
         }
         var free = permits.granted
         var judged = 0
+        // Batches whose guard waits for answers: of their other buckets nothing can be claimed either.
+        var sampling: Set<String> = []
         let until = ContinuousClock.now + engine.limits.leavesWithin / 2
         for turn in turns where free > 0 && mayClaim(permits, until: until, out) {
+            if let batchID = turn.sampling, sampling.contains(batchID) { continue }
             // It is asked once more, because an answer may have come meanwhile after which no further call may leave.
             guard try await hasRoom(out, until: until), mayClaim(permits, until: until, out)
             else { break }
@@ -177,12 +180,14 @@ package struct Scheduler: Service {
             claimSize.note(claim.calls.count, took: .now - started)
             judged += claim.judged
             free -= claim.calls.count
+            if claim.waitsForSample, let batchID = turn.sampling { sampling.insert(batchID) }
             engine.launch(
                 claim.calls, of: kind, claimed: claim.claimed, permits: permits, started: started,
                 probe: Probe(controls, kind.kind) ?? turn.probe, out: out)
         }
-        // Permits passed unused, or a lane of this process was faster and has claimed.
-        try await unclaimed.note(isStuck: judged == 0 && !permits.isSilenced)
+        // Permits went by, or a lane of this process was faster: then that one has claimed.
+        try await unclaimed.note(
+            isStuck: judged == 0 && sampling.isEmpty && !permits.isSilenced)
         guard free == 0 else {
             try await returnUnused(permits, used: permits.granted - free)
             return judged

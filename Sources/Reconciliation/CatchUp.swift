@@ -53,9 +53,8 @@ package struct CatchUp: Service {
         guard let since = controls.catchUpSince, controls.catchUpBy == nil else { return true }
         let realNow = dependencies.realClock.nowMilliseconds()
         guard realNow >= controls.catchUpFrom ?? realNow else { return true }
-        // After this instant no call of a lost database is on its way, so what is signed from now on tells what the
-        // calls did.
-        let restoredAt = dependencies.clock.nowMilliseconds()
+        // Later no call of a lost database is on its way: what is signed from now on tells what it did.
+        let askedAt = dependencies.clock.nowMilliseconds()
         let start = Instant(milliseconds: since)
         dependencies.log.notice(
             "calls wait until the notification history is read", ["since": start.text])
@@ -73,10 +72,9 @@ package struct CatchUp: Service {
             guard try ServiceControlQueries.everything(on: connection).catchUpBy == nil else {
                 return
             }
-            if controls.catchUpFrom != nil {
-                try askForStatuses(since: since, at: restoredAt, on: connection)
-            }
-            _ = try connection.pipeline([ServiceControlQueries.endCatchUp(restoredAt: restoredAt)])
+            let isRestored = controls.catchUpFrom != nil
+            if isRestored { try askForStatuses(since: since, at: askedAt, on: connection) }
+            _ = try connection.pipeline([ServiceControlQueries.endCatchUp(isRestored: isRestored)])
         }
         dependencies.log.notice(
             "caught up; calls go on",

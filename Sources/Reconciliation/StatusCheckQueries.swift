@@ -26,8 +26,8 @@ package enum StatusCheckQueries {
             self.id = id
         }
 
-        /// The list of a service that finds itself in another database. Calls of its subscriptions wait for it.
-        static let restored = List(.recover, id: "restored")
+        /// What a service asks for that finds itself in another database. Calls of these subscriptions wait for it.
+        static let restored = List(.recover, id: RestoredDatabase.checkList)
     }
 
     package enum Outcome: String, Sendable, CaseIterable {

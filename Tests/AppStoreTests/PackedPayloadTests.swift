@@ -102,6 +102,32 @@ import Testing
                 == ["eyJhbGciOiJFUzI1NiJ9", "aaaa", "bbbb"])
     }
 
+    /// What a fault of a packer may lose, and whether that is nothing.
+    private typealias Loss = @Sendable (inout PayloadPacker.Packed) -> Void
+    private static let losses: [(name: String, isNone: Bool, lose: Loss)] = [
+        ("nothing", true, { _ in }),
+        ("the last byte", false, { $0.bytes.removeLast() }),
+        ("a bit", false, { $0.bytes[$0.bytes.count / 2] ^= 1 }),
+        ("all but its version", false, { $0.bytes = Array($0.bytes.prefix(1)) }),
+        ("the headers", false, { $0.headers = [] }),
+        ("their order", false, { $0.headers.reverse() }),
+        ("a letter of a header", false, { $0.headers[0].text.removeLast() }),
+    ]
+
+    /// It is proved each time that evidence comes back: of a packer that loses something nothing is kept packed.
+    @Test(arguments: losses.indices)
+    func packer_thatLosesSomething_packsNothing(index: Int) throws {
+        let loss = Self.losses[index]
+        let inner = Self.jws("{}", header: "aaaa")
+        let signed = Self.jws(#"{"signedTransactionInfo":"\#(inner)"}"#)
+        let answer = #"{"signedA":"\#(inner)","signedB":"\#(Self.jws("{}"))"}"#
+
+        let packer = PayloadPacker(fault: loss.lose)
+
+        #expect((packer.pack(signed) != nil) == loss.isNone, "\(loss.name)")
+        #expect((packer.pack(answer: answer) != nil) == loss.isNone, "\(loss.name)")
+    }
+
     @Test func text_ofDamagedBytes_isRefusedOrDiffers() throws {
         let signed = try Fixture.sign(Fixture.notification(Fixture.data()))
         let packed = try #require(PayloadPacker().pack(signed))

@@ -18,8 +18,13 @@ package final class PayloadPacker: Sendable {
     }
 
     private let recent = Mutex<[PackedPayload.Header]>([])
+    /// A fault of this packer, which its proof is to find.
+    private let fault: (@Sendable (inout Packed) -> Void)?
 
-    package init() {}
+    package init() { fault = nil }
+
+    /// As it would be with a fault. For tests of the proof.
+    init(fault: @escaping @Sendable (inout Packed) -> Void) { self.fault = fault }
 
     /// Packs a payload. Returns nil for one that packing would not give back to the byte; its whole text is then
     /// kept.
@@ -68,7 +73,9 @@ package final class PayloadPacker: Sendable {
 
     /// Proves each time that the text comes back: evidence that cannot be given back is none.
     private func proved(_ packed: Packed, _ text: [UInt8]) -> Packed? {
-        PackedPayload(packed).isText(text) ? packed : nil
+        var packed = packed
+        fault?(&packed)
+        return PackedPayload(packed).isText(text) ? packed : nil
     }
 
     private func index(

@@ -16,6 +16,7 @@ package struct BatchWatch: Service {
     private let limits: Limits
     private let lease: HeldLease
     private let troubles: TroubleWatch
+    private let judge: GuardJudge
 
     package struct Limits: Sendable {
         /// The real time between two rounds.
@@ -53,6 +54,8 @@ package struct BatchWatch: Service {
         lease = HeldLease(name: "guards", pool: pool, realClock: realClock)
         troubles = TroubleWatch(
             pool: pool, log: log, metrics: metrics, every: limits.troublesEvery)
+        judge = GuardJudge(
+            pool: pool, clock: clock, realClock: realClock, log: log, metrics: metrics)
         metrics.declareCounter(
             "repricer_waves_released_total", "Waves released by their time.")
         metrics.declareCounter(
@@ -169,39 +172,8 @@ package struct BatchWatch: Service {
                 return realClock.nowMilliseconds() + pause.milliseconds
             }, now: { clock.nowMilliseconds() }
         ) {
-            for batch in guarded { try await judge(batch) }
+            for batch in guarded { try await judge.judge(batch) }
         }
-    }
-
-    private func judge(_ batch: GuardQueries.Guarded) async throws {
-        let (now, realNow) = (clock.nowMilliseconds(), realClock.nowMilliseconds())
-        let counts = try await pool.withTransaction { connection in
-            try GuardQueries.count(batch, at: now, realNow: realNow, on: connection)
-        }
-        guard batch.isJudged else { return }
-        for rail in batch.rails {
-            guard let found = counts[rail.figure],
-                rail.isExceeded(by: found.count, of: found.all)
-            else { continue }
-            return try await halt(batch, rail, found)
-        }
-    }
-
-    private func halt(
-        _ batch: GuardQueries.Guarded, _ rail: GuardRail, _ found: GuardQueries.Count
-    ) async throws {
-        let now = clock.nowMilliseconds()
-        let reason = "\(rail.text): \(found.count) of \(found.all)"
-        let details = "{\"count\":\(found.count),\"of\":\(found.all),\"over\":\(rail.over)}"
-        let isNew = try await pool.withTransaction {
-            try GuardQueries.halt(
-                batch.batchID, by: rail.figure.rawValue, reason: reason, details: details, at: now,
-                on: $0)
-        }
-        guard isNew else { return }
-        log.error("batch halted", ["batch": batch.batchID, "name": batch.name, "guard": reason])
-        metrics.increment(
-            "repricer_batch_halts_total", labels: ["by": rail.figure.rawValue])
     }
 
     private func tell() async throws {

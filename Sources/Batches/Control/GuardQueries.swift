@@ -57,6 +57,35 @@ package enum GuardQueries {
         return batches
     }
 
+    /// The batch, where it is under way, has a guard of errors, and so few answers that to count them costs next to nothing:
+    /// of more, those that come within a judgement by the batch watch are few.
+    package static func guardedErrors(
+        of batchID: String, answersMax: Int, on connection: isolated PostgresConnection
+    ) throws -> Guarded? {
+        try connection.query(
+            """
+            -- name: guardedErrors
+            SELECT b.name, b.guards_count_from, g.* FROM repricer.batches b
+            CROSS JOIN LATERAL jsonb_to_recordset(b.guards) AS g (guard text, over integer, least integer)
+            WHERE b.batch_id = \(uuid: batchID) AND b.state = 'approved' AND NOT b.is_paused AND g.guard = 'errors'
+                AND \(answersMax) >= (
+                    SELECT count(*) FROM (
+                        SELECT FROM repricer.price_changes
+                        WHERE batch_id = \(uuid: batchID) AND \(fragment: isAnswered) LIMIT \(answersMax + 1)) a)
+            """
+        ).oneOrNil().map { row in
+            Guarded(
+                batchID: batchID, name: try row.text("name"), rails: [try rail(row)],
+                countFrom: try row.millisecondsOrNil("guards_count_from"), isJudged: true)
+        }
+    }
+
+    /// The App Store has answered for the change.
+    private static let isAnswered: SQL = """
+        stage IN ('scheduled', 'pending_consent', 'accepted', 'effective', 'declined', 'cancelled', 'lapsed',
+            'invalidated', 'rejected')
+        """
+
     /// The guard rails of a batch, and since when they count.
     package static func rails(
         of batchID: String, on connection: isolated PostgresConnection
@@ -71,7 +100,7 @@ package enum GuardQueries {
         return (try rows.map(rail), try rows.first?.millisecondsOrNil("guards_count_from"))
     }
 
-    private static func rail(_ row: Row) throws -> GuardRail {
+    static func rail(_ row: Row) throws -> GuardRail {
         guard let figure = GuardRail.Figure(rawValue: try row.text("guard")) else {
             throw FactsError.unreadable("batches.guards")
         }
@@ -96,8 +125,7 @@ package enum GuardQueries {
                     AND (consent_asked_at IS NOT NULL OR accepted_at IS NOT NULL)) AS has_left,
                 count(*) FILTER (WHERE consent_asked_at IS NOT NULL OR accepted_at IS NOT NULL) AS told
             FROM repricer.price_changes
-            WHERE batch_id = \(uuid: batchID) AND stage IN ('scheduled', 'pending_consent', 'accepted',
-                    'effective', 'declined', 'cancelled', 'lapsed', 'invalidated', 'rejected')
+            WHERE batch_id = \(uuid: batchID) AND \(fragment: isAnswered)
                 AND (\(timestamp: since)::timestamptz IS NULL OR sent_at >= \(timestamp: since)::timestamptz)
             """
         ).one()

@@ -101,11 +101,8 @@ package enum OpenChangeQueries {
     ) -> Question<[String: Claimable]> {
         let awaitsStatus: SQL =
             isRestored
-            ? """
-            EXISTS (SELECT FROM repricer.status_checks k
-                WHERE k.original_transaction_id = c.original_transaction_id AND k.bucket = \(bucket)::smallint
-                    AND k.reason = 'recover' AND k.list_id = 'restored' AND k.done_at IS NULL)
-            """ : "false"
+            ? RestoredDatabase.isAwaited("c.original_transaction_id", bucket: "\(bucket)::smallint")
+            : "false"
         return Question(
             """
             -- name: claimableChanges

@@ -314,6 +314,42 @@ import Testing
         await harness.close()
     }
 
+    /// Its subscription was called before, by a call that this database knows: there is nothing to ask about it.
+    @Test func rowApprovedAfterARestore_onASubscriptionCalledBefore_goesAtOnce() async throws {
+        let harness = try await Self.approved(1)
+        try await harness.deliver(harness.scheduler())
+        #expect(try await harness.changes() == ["A scheduled"])
+        try await Self.restored(harness)
+        let later = try await harness.submit([Harness.row("1", "B")], content: "later")
+        try await harness.approve(later)
+
+        try await harness.deliver(harness.scheduler())
+
+        #expect(try await harness.changes() == ["A scheduled", "B scheduled"])
+        #expect(harness.store.calls.count == 2)
+        await harness.close()
+    }
+
+    /// One of its rows may have been called by the lost database: the other goes once that is known.
+    @Test func rowApprovedAfterARestore_besideOneThatMayHaveBeenCalled_waitsForTheStatus()
+        async throws
+    {
+        let harness = try await Self.approved(1)
+        try await Self.forgottenCall(harness, "1")
+        try await Self.restored(harness)
+        let later = try await harness.submit([Harness.row("1", "B")], content: "later")
+        try await harness.approve(later)
+
+        try await harness.deliver(harness.scheduler())
+        #expect(harness.store.calls.count == 1)
+        try await Self.readStatuses(harness, harness.store)
+        try await harness.deliver(harness.scheduler())
+
+        #expect(try await harness.changes() == ["A scheduled adopted", "B scheduled"])
+        #expect(harness.store.calls.map { $0.items.map(\.sku) } == [["A"], ["B"]])
+        await harness.close()
+    }
+
     @Test func historyReadLongAgo_isReadBeforeTheFirstCall() async throws {
         let harness = try await Self.approved(1)
         let history = ScriptedHistory()

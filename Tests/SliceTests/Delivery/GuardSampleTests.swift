@@ -1,0 +1,215 @@
+import Batches
+import Calls
+import Facts
+import PriceChanges
+import ServiceKit
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Pricing
+
+/// A guard that waits for fifty answers stops its batch close to fifty, whatever the rate and however many replicas claim;
+/// one that has seen them, and was content, costs nothing.
+@Suite(.database) struct GuardSampleTests {
+    private typealias Harness = DeliveryHarness
+
+    private static let rejected = ScriptedStore.Reply.refused(.reject, code: 4_030_010)
+
+    private static func approved(
+        _ count: Int, guards: [GuardRail] = GuardRail.byDefault
+    ) async throws -> (Harness, String) {
+        let harness = try await Harness.make()
+        var rows: [BatchRow] = []
+        for number in 1...count {
+            try await harness.subscribe("\(number)")
+            rows.append(Harness.row("\(number)", line: number + 1))
+        }
+        let batchID = try await harness.submitAndApprove(
+            rows, terms: BatchTerms(guards: guards))
+        return (harness, batchID)
+    }
+
+    private static func ids(_ count: Int, every step: Int) -> [String] {
+        stride(from: 1, through: count, by: step).map { "\($0)" }
+    }
+
+    private static func batch(_ harness: Harness) async throws -> (halted: String?, sampled: Bool) {
+        try await harness.service.withConnection { connection in
+            let row = try await connection.query(
+                "SELECT halted_by, is_sampled FROM repricer.batches"
+            ).one()
+            return (try row.textOrNil("halted_by"), try row.bool("is_sampled"))
+        }
+    }
+
+    /// A quarter is refused, among successes: no two alike in a row say anything of all.
+    @Test func refusalsAmongSuccesses_haltCloseToTheSample_overReplicas() async throws {
+        let (harness, _) = try await Self.approved(100)
+        harness.store.setAnswers(Self.ids(100, every: 4), Self.rejected)
+        let replicas = (0..<3).map { _ in harness.scheduler(perSecond: nil) }
+
+        await withTaskGroup(of: Void.self) { group in
+            for (place, replica) in replicas.enumerated() {
+                group.addTask {
+                    do {
+                        for _ in 0..<10 { _ = try await replica.round(place: place * 20) }
+                    } catch {
+                        Issue.record(error)
+                    }
+                }
+            }
+        }
+
+        #expect(harness.store.calls.count >= 50)
+        #expect(harness.store.calls.count <= 55)
+        #expect(try await Self.batch(harness).halted == "errors")
+        await harness.close()
+    }
+
+    @Test func healthyBatch_isCountedUntilItsSampleIsFull_andThenNoMore() async throws {
+        let (harness, _) = try await Self.approved(90)
+        let gate = GatedStore(harness.store)
+        let (first, second) = (
+            harness.scheduler(calls: gate, perSecond: nil),
+            harness.scheduler(calls: gate, perSecond: nil)
+        )
+
+        async let served = first.round()
+        await gate.isReached(55)
+        _ = try await second.round(place: 32)
+        #expect(gate.waiting == 55)
+        #expect(try await !Self.batch(harness).sampled)
+        gate.open()
+        _ = try await served
+        try await harness.deliver(second)
+
+        #expect(harness.store.calls.count == 90)
+        #expect(try await Self.batch(harness).sampled)
+        await harness.close()
+    }
+
+    /// What is refused later is judged with the answers that bring it, not at the next look.
+    @Test func refusalsAfterTheSample_haltAtOnce() async throws {
+        let (harness, _) = try await Self.approved(130)
+        let scheduler = harness.scheduler()
+        for _ in 0..<4 {
+            _ = try await scheduler.round()
+            harness.clock.advance(by: .seconds(1))
+        }
+        let healthy = harness.store.calls.count
+        #expect(try await Self.batch(harness).sampled)
+        harness.store.setAnswers(Self.ids(130, every: 2), Self.rejected)
+
+        for _ in 0..<6 {
+            harness.clock.advance(by: .seconds(1))
+            _ = try await scheduler.round()
+        }
+
+        // One claim of 25 was out when it came about.
+        #expect(harness.store.calls.count <= healthy + 25)
+        #expect(try await Self.batch(harness).halted == "errors")
+        await harness.close()
+    }
+
+    @Test func batchThatAPersonResumed_isCountedAnew() async throws {
+        let (harness, batchID) = try await Self.approved(130)
+        harness.store.setAnswers(Self.ids(130, every: 4), Self.rejected)
+        let scheduler = harness.scheduler(perSecond: nil)
+        try await harness.deliver(scheduler)
+        let first = harness.store.calls.count
+        harness.clock.advance(by: .seconds(1))
+        try await harness.setPause(batchID, false)
+
+        try await harness.deliver(scheduler)
+
+        #expect(harness.store.calls.count <= first + 55)
+        #expect(try await Self.batch(harness).halted == "errors")
+        await harness.close()
+    }
+
+    /// Nobody waits for an answer that does not come.
+    @Test func callsWithoutAnAnswer_keepNoOtherFromGoing() async throws {
+        let (harness, _) = try await Self.approved(70)
+        harness.store.setAnswers((1...6).map { "\($0)" }, .lost)
+
+        try await harness.deliver(harness.scheduler(perSecond: nil))
+
+        #expect(Set(harness.store.calls.map(\.transactionID)).count == 70)
+        await harness.close()
+    }
+
+    /// Fewer rows than the guard waits for are no measure, and none of them waits.
+    @Test(arguments: [[GuardRail(figure: .declined, over: 500)], []])
+    func batchWithoutAGuardOfErrors_isNotCounted(guards: [GuardRail]) async throws {
+        let (harness, _) = try await Self.approved(60, guards: guards)
+
+        _ = try await harness.scheduler(perSecond: nil).round()
+
+        #expect(harness.store.calls.count == 60)
+        await harness.close()
+    }
+
+    /// Only the batch that is counted waits.
+    @Test func anotherBatch_goesOnMeanwhile() async throws {
+        let (harness, _) = try await Self.approved(70)
+        for number in 101...120 { try await harness.subscribe("\(number)") }
+        let other = try await harness.submit(
+            (101...120).map { Harness.row("\($0)", line: $0) }, content: "other")
+        try await harness.approve(other)
+        let gate = GatedStore(harness.store)
+        let scheduler = harness.scheduler(calls: gate, perSecond: nil)
+
+        async let served = scheduler.round()
+
+        await gate.isReached(75)
+        gate.open()
+        _ = try await served
+        await harness.close()
+    }
+}
+
+/// Answers nothing until it is opened.
+private final class GatedStore: StoreCalls {
+    private let inner: ScriptedStore
+    private let state = Mutex((isOpen: false, waiting: [CheckedContinuation<Void, Never>]()))
+
+    init(_ inner: ScriptedStore) { self.inner = inner }
+
+    var waiting: Int { state.withLock { $0.waiting.count } }
+
+    /// Waits until so many calls are out; opens where they never are, so that nobody waits on.
+    func isReached(_ calls: Int) async {
+        do {
+            try await eventually("\(calls) calls out", within: .seconds(30)) { waiting == calls }
+        } catch {
+            Issue.record("\(waiting) calls are out: \(error)")
+            open()
+        }
+    }
+
+    func open() {
+        let waiting = state.withLock { state in
+            state.isOpen = true
+            return state.waiting
+        }
+        for one in waiting { one.resume() }
+    }
+
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
+        await withCheckedContinuation { continuation in
+            let isOpen = state.withLock { state in
+                if !state.isOpen { state.waiting.append(continuation) }
+                return state.isOpen
+            }
+            if isOpen { continuation.resume() }
+        }
+        return await inner.changePrice(intent, leavingBefore: leavingBefore)
+    }
+
+    func checkStatus(transactionID: String) async -> StoreAnswer {
+        await inner.checkStatus(transactionID: transactionID)
+    }
+}

@@ -1,0 +1,173 @@
+import Calls
+import Dependents
+import Extensions
+import HTTP
+import Postgres
+import ServiceKit
+import TestSupport
+import Testing
+
+@testable import AppStore
+@testable import Pricing
+
+/// "What a refusal of Apple means" for the kinds of call that belong to no batch: every documented code, and thirty that are
+/// not, each for one subscription while others succeed.
+@Suite(.database) struct KindConformanceTests {
+    private static let undocumented = (1...30).map { number in
+        [4_000_900, 4_030_900, 4_040_900, 4_090_900, 4_220_900][number % 5] + number
+    }
+
+    /// A silence and an error of Apple's own are no refusals.
+    private static let refusals =
+        (Set(APIErrorCode.documented.keys).union(APIErrorCode.ofOtherRequests).sorted()
+        + undocumented).filter { $0 / 10_000 != 429 && $0 / 10_000 != 500 }
+
+    /// In the order of their ids one that succeeds follows each that does not.
+    private static func other(_ code: Int) -> String { "\(code)5" }
+
+    fileprivate static func refusal(of id: String) -> Int? { id.utf8.count == 7 ? Int(id) : nil }
+
+    /// By the table of the contract: whether the code is about this customer or item, and final where others succeed.
+    private static func isFinal(_ code: Int) -> Bool {
+        switch APIErrorCode.documented[code]?.disposition {
+        case .reject: code / 10_000 != 404
+        case .checkStatus: true
+        case .refresh, .haltBatch, .haltStorefront, .haltService, .waitUntil, .retrySame, nil: false
+        }
+    }
+
+    private static func texts(_ harness: DeliveryHarness, _ sql: String) async throws -> [String:
+        String]
+    {
+        try await harness.service.withConnection { connection in
+            try await connection.query(SQL(unsafe: sql)).reduce(into: [:]) { found, row in
+                found[try row.text("id")] = try row.textOrNil("text") ?? ""
+            }
+        }
+    }
+
+    private static let halts = """
+        SELECT h.key AS id, h.value ->> 'reason' AS text
+        FROM repricer.service_controls, jsonb_each(halted_kinds) h
+        UNION ALL SELECT 'all', halted_reason FROM repricer.service_controls WHERE halted_at IS NOT NULL
+        """
+
+    @Test func oddRefusalOfEachCode_ofAnExtension_endsOrParksItAlone() async throws {
+        let harness = try await ExtensionHarness.make()
+        var number = 0
+        for code in Self.refusals {
+            for id in ["\(code)", Self.other(code)] {
+                number += 1
+                try await harness.subscribe(id)
+                try await harness.requestOne(id, number)
+            }
+        }
+        let extender = harness.extender(calls: CodedExtensions(harness.calls), perSecond: 1000)
+
+        for _ in 0..<4 { try await harness.work(extender) }
+        // A refusal that may mean "done already" is checked first.
+        try await harness.passUntilChecked(extender)
+
+        let states = try await Self.texts(
+            harness.delivery,
+            """
+            SELECT original_transaction_id AS id, concat_ws(' ', state, settled_by) AS text
+            FROM repricer.extension_requests
+            """)
+        for code in Self.refusals {
+            #expect(states[Self.other(code)] == "extended answer")
+            #expect(
+                states["\(code)"] == (Self.isFinal(code) ? "refused answer" : "queued"), "\(code)")
+        }
+        #expect(try await Self.texts(harness.delivery, Self.halts).isEmpty)
+        await harness.delivery.close()
+    }
+
+    /// Some thirty at a time: what one parent's end brings down.
+    @Test(arguments: 0..<6)
+    func oddRefusalOfEachCode_ofACancellation_endsOrParksItAlone(part: Int) async throws {
+        let codes = Self.refusals.enumerated().filter { $0.offset % 6 == part }.map(\.element)
+        let targets = codes.flatMap { ["\($0)", Self.other($0)] }
+        let harness = try await DeliveryHarness.make()
+        try await harness.subscribe("1", items: ["A", "B"])
+        for id in targets { try await harness.subscribe(id, items: ["FAR\(id)"]) }
+        try await harness.raise(dependents: targets.map { "\($0)/FAR\($0)" })
+        harness.run(to: 13)
+        try await harness.tellIncrease("PENDING", on: 13)
+        harness.run(to: 40)
+        try await harness.tellRenewal(items: ["B"])
+        harness.run(to: 41)
+        let store = harness.cancellingStore(
+            items: Dictionary(
+                uniqueKeysWithValues: [("1", ["B"])] + targets.map { ($0, ["FAR\($0)"]) }))
+        let canceller = harness.canceller(
+            store, cancels: CodedCancels(inner: store), perRound: 100)
+
+        for _ in 0..<8 { try await harness.run(canceller) }
+
+        let states = try await Self.texts(
+            harness,
+            """
+            SELECT split_part(dependent_sku, '/', 1) AS id, state AS text
+            FROM repricer.dependent_cancellations
+            """)
+        for code in codes {
+            #expect(states[Self.other(code)] == "confirmed")
+            #expect(
+                (states["\(code)"] == "discrepancy") == Self.isFinal(code),
+                "\(code) \(states["\(code)"] ?? "")")
+        }
+        #expect(try await Self.texts(harness, Self.halts).isEmpty)
+        await harness.close()
+    }
+}
+
+/// Refuses the extensions of subscriptions that are called as a code with that code.
+private struct CodedExtensions: ExtensionCalls {
+    let inner: ScriptedExtensions
+
+    init(_ inner: ScriptedExtensions) { self.inner = inner }
+
+    func extend(
+        originalTransactionID: String, _ request: ExtensionRequest,
+        leavingBefore: ContinuousClock.Instant?
+    ) async -> CallOutcome<ExtensionAnswer> {
+        guard let code = KindConformanceTests.refusal(of: originalTransactionID) else {
+            return await inner.extend(
+                originalTransactionID: originalTransactionID, request, leavingBefore: leavingBefore)
+        }
+        return .refused(
+            code: APIErrorCode(rawValue: code), message: "as scripted",
+            raw: RawAnswer(HTTPResponse(status: code / 10_000, body: [])))
+    }
+
+    func extendAll(
+        _ request: MassExtensionRequest, leavingBefore: ContinuousClock.Instant?
+    ) async -> CallOutcome<String> {
+        await inner.extendAll(request, leavingBefore: leavingBefore)
+    }
+
+    func extensionStatus(
+        productID: String, requestIdentifier: String
+    ) async -> CallOutcome<MassExtensionStatus> {
+        await inner.extensionStatus(productID: productID, requestIdentifier: requestIdentifier)
+    }
+}
+
+/// The same of cancellations.
+private struct CodedCancels: CancelCalls {
+    let inner: CancellingStore
+
+    func cancel(
+        _ intent: CancelIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
+        guard let code = KindConformanceTests.refusal(of: intent.transactionID) else {
+            return await inner.cancel(intent, leavingBefore: leavingBefore)
+        }
+        return StoreAnswer(
+            CallOutcome<Void>.refused(
+                code: APIErrorCode(rawValue: code), message: "as scripted",
+                raw: RawAnswer(HTTPResponse(status: code / 10_000, body: [])))
+        ) { StoreWords([]) }
+    }
+}
