@@ -1,0 +1,5 @@
+"""Worked cases."""
+
+
+def all_cases(surroundings, report, asked):
+    pass

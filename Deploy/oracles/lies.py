@@ -1,0 +1,5 @@
+"""Lies."""
+
+
+def check(surroundings, seed, asked):
+    return 0
