@@ -188,7 +188,7 @@ class Expectation:
 
     def __init__(self, world, rows, now, open_changes=(), environment="Production"):
         self.world, self.rows, self.now, self.environment = world, rows, now, environment
-        # Of other batches: (subscription, sku) -> when it takes effect, None for a decrease.
+        # Of other batches: (subscription, sku) -> (when it takes effect, None for a decrease; its dependents).
         self.open_changes = dict(open_changes)
         self.verdicts = {}
         self._of_the_file()
@@ -212,7 +212,9 @@ class Expectation:
         parents = defaultdict(list)
         for row in readable:
             for dependent in row.dependents:
-                parents[(row.group[0], dependent)].append(row)
+                # Who names itself shares nothing with others: it is told that alone.
+                if dependent != row.cells["sku"]:
+                    parents[(row.group[0], dependent)].append(row)
         for row in readable:
             if groups[row.group] > 1:
                 self._refuse(row, "duplicate_row")
@@ -228,11 +230,25 @@ class Expectation:
                     self._refuse(row, "dependent_chained")
                     self._refuse(parent, "dependent_chained")
         self.file_refused = set(self.verdicts)
+        for row in readable:
+            if row.line not in self.file_refused:
+                self._beside_open_changes(row)
+
+    def _beside_open_changes(self, row):
+        """The dependents of open changes are of the same household as those of the file."""
+        of_it = {sku: names for (id_, sku), (_, names) in self.open_changes.items() if id_ == row.group[0]}
+        others = {sku: names for sku, names in of_it.items() if sku != row.group[1]}
+        claimed = {name for names in others.values() for name in names}
+        if claimed & set(row.dependents):
+            self._refuse(row, "dependent_shared")
+        if any(others.get(each) for each in row.dependents) or (row.dependents and row.group[1] in claimed):
+            self._refuse(row, "dependent_chained")
 
     def _of_the_facts(self):
         for row in self.rows:
             if row.line in self.file_refused:
                 continue
+            # What other batches hold against its dependents stands behind conflicts, as in the order of the list.
             code = self._fact_code(row)
             if code:
                 self._refuse(row, code)
@@ -249,12 +265,13 @@ class Expectation:
         item, renewing = subscription.item(sku), subscription.renewing(sku)
         if item is None or renewing is None:
             return "unknown_item"
+        is_decreased = renewing.price < item.price and not renewing.increase and not item.offer
         if not item.offer:
-            if row.price == (renewing.increase[1] if renewing.increase else renewing.price):
+            # A decrease made elsewhere is a conflict at any price, its own too.
+            if not is_decreased and row.price == (renewing.increase[1] if renewing.increase else renewing.price):
                 return "no_change"
             if row.cells["expected_price"] not in ("", money(item.price)):
                 return "drifted"
-        is_decreased = renewing.price < item.price and not renewing.increase
         is_scheduled = renewing.increase and renewing.increase[0] == "SCHEDULED"
         if row.group in self.open_changes or is_scheduled or is_decreased:
             return "conflict_open_change"
@@ -287,7 +304,7 @@ class Expectation:
         if self.environment == "Sandbox":
             return self._settle_in_sandbox(subscription, rows)
         past = shown_increases(subscription, self.world.rulebook, self.now)
-        past += [Past(sku, at, "another batch") for (id_, sku), at in self.open_changes.items()
+        past += [Past(sku, at, "another batch") for (id_, sku), (at, _) in self.open_changes.items()
                  if id_ == subscription.id and at is not None]
         waiting = list(rows)
         while waiting:

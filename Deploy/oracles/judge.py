@@ -102,16 +102,20 @@ class Case:
         self.conversions = self._conversions() if storefront == "KOR" else set()
 
     def _conversions(self):
-        """The renewals, counted from the last known one, at which another item's offer ends."""
-        found = set()
+        """The renewals, counted from the next, at which another item's offer ends: the first after its periods are over."""
+        found, known = set(), self.renewals.known
         for item in self.subscription.newest.period.items:
             if not item.offer or item.sku == self.sku:
                 continue
             renewing = self.subscription.renewing(item.sku)
             if renewing is None:
                 continue
-            found.add(renewing.offer.count if renewing.offer else 0)
-        return {each - self.renewals.skip for each in found}
+            offer, count = renewing.offer, 0
+            over = step(known, offer.period, offer.count) if offer else known
+            while step(known, self.subscription.plan, count, self.renewals.anchor) < over:
+                count += 1
+            found.add(count - self.renewals.skip)
+        return found
 
     def book(self, at):
         edges = sorted(self.rulebook.instants())

@@ -146,7 +146,7 @@ class LifeMaker:
             status = 4
         elif draw < 9:
             auto_renews = False
-        period, renewal = self._offers(period)
+        period, renewal = self._offers(found, period)
         renewal = self._shown(renewal, period)
         type_, subtype = "DID_RENEW", None
         if period.purchased == found.bought:
@@ -167,7 +167,7 @@ class LifeMaker:
             type_, subtype = "REVOKE", None
         found.statements.append(Statement(type_, subtype, signed, status, period, renewal, auto_renews))
 
-    def _offers(self, period):
+    def _offers(self, found, period):
         """At times an item runs in an offer, which ends at the next renewal or at a later one."""
         chance = self.chance
         if not self.maybe(25 if period.storefront == "KOR" else 10):
@@ -176,7 +176,8 @@ class LifeMaker:
         item = period.items[at]
         price = chance.choice([0, item.price // 2 // grain(period.currency) * grain(period.currency)])
         left = chance.choice([0, 0, 0, 1, 2])
-        span = "P1M" if not left else {"P1W": "P1W", "P1M": "P1M", "P2M": "P2M", "P3M": "P3M"}.get("P1M")
+        # Mostly of the plan's own periods; a longer plan may have offers of months.
+        span = "P1W" if found.plan == "P1W" else chance.choice([found.plan, found.plan, "P1M"])
         running, coming = list(period.items), list(period.items)
         running[at] = Item(item.sku, item.price, Offer(price, span, left + 1))
         if left:

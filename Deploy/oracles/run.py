@@ -11,6 +11,7 @@ from collections import Counter
 
 import compare
 import lies
+import scenarios
 from batch import BatchMaker, Expectation, Row, csv_of
 from cases import all_cases
 from dates import DAY, HOUR, instant_of, text_of
@@ -151,11 +152,42 @@ def second_batch(product, world, chance, now, report):
         verdict = first.expectation.verdicts[row.line]
         if answer["code"] is None:
             is_increase = verdict.direction == "increase"
-            open_changes[row.group] = instant_of(answer["effective_at"]) if is_increase else None
+            at = instant_of(answer["effective_at"]) if is_increase else None
+            open_changes[row.group] = (at, tuple(row.dependents))
+    stored_forecast(product, first, report)
     later = now + HOUR // 60
     second = Asked(product, world, BatchMaker(chance, world, later).rows(), later, open_changes)
     second.judge(report, "rows beside an open batch")
     explained(second, report, chance, 3)
+
+
+def stored_forecast(product, plan, report):
+    """What `report forecast_accuracy` holds of a batch that nothing became of yet: its forecast, and no outcome."""
+    expected = Counter()
+    for each in plan.answers:
+        if each["code"] is None:
+            rules = {rule["rule"]: rule for rule in each["rules"]}
+            because = rules.get("increase_within_12_months", {"inputs": {}})["inputs"].get("because")
+            if "increase_within_12_months" not in each["reasons"]:
+                because = None
+            elif because is not None:
+                because = "earlier_increase" if because[:4].isdigit() and "T" in because else "sibling"
+            unknown = tuple(each["not_known"]) if each["consent"] == "not_known" else ()
+            expected[(each["direction"], each["consent"], each["threshold_source"], tuple(each["reasons"]), unknown,
+                      because)] += 1
+    answer = product.expect(0, "report", "forecast_accuracy", "--format", "json")
+    answered, outcomes = Counter(), 0
+    for each in json.loads(answer.out):
+        answered[(each["direction"], each["forecast_consent"], each["forecast_threshold_source"],
+                  tuple(each["forecast_reasons"]), tuple(each["forecast_not_known"]), each["forecast_because"])] += each[
+                      "changes"]
+        outcomes += sum(each[name] for name in ["effective", "slipped", "renewals_moved"])
+        outcomes += each["consent_outcome"] != "not_known"
+    found = compare.Differences()
+    found.check("only expected", {}, dict(expected - answered))
+    found.check("only answered", {}, dict(answered - expected))
+    found.check("outcomes", 0, outcomes)
+    report.add("stored forecasts", product.name, found)
 
 
 def one_world(surroundings, seed, options, report, environment="Production"):
@@ -174,6 +206,9 @@ def one_world(surroundings, seed, options, report, environment="Production"):
         asked.judge(report)
         explained(asked, report, chance, options.explain)
     if environment == "Production":
+        for sku in chance.sample(["FILM_1M", "SPORT_1Y", "NEWS_1W", "KIDS_1M", "FILM_6M", "NEWS_3M"], 2):
+            scenarios.highest_prices(product, world, sku, now, report)
+            scenarios.as_planned(product, sku, chance.choice(["+10%", "+55%", "+7.50"]), now, report)
         second_batch(product, world, chance, now, report)
     product.drop()
 
