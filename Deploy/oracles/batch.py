@@ -88,7 +88,7 @@ class BatchMaker:
         chance, unit = self.chance, grain(currency)
         amount = self.world.some_threshold(subscription, chance)
         draw = chance.random()
-        if draw < 0.15:
+        if draw < 0.15 and current:
             price = current - max(unit, current * chance.choice([1, 10, 50, 80]) // 100)
         elif draw < 0.45:
             price = current + max(unit, current * chance.choice([1, 6, 20, 49]) // 100)
@@ -226,7 +226,7 @@ class Expectation:
                     self._refuse(row, "dependent_shared")
         for row in readable:
             for parent in parents.get(row.group, []):
-                if parent.group != row.group and row.dependents:
+                if parent.group != row.group and set(row.dependents) - {row.cells["sku"]}:
                     self._refuse(row, "dependent_chained")
                     self._refuse(parent, "dependent_chained")
         self.file_refused = set(self.verdicts)

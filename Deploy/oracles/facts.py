@@ -101,7 +101,8 @@ class Subscription:
             prices = {each.sku: each.price for each in before.items}
             if any(each.price > prices.get(each.sku, each.price) for each in after.items):
                 found.append(after.purchased)
-        return found + [at for _, at, recorded in self.imported if recorded <= known_at]
+        return found + [at for _, at, recorded in self.imported
+                        if recorded is not None and recorded <= known_at]
 
     def story(self):
         """What decides about it, for who reads a difference."""

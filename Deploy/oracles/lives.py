@@ -103,6 +103,8 @@ class LifeMaker:
         at = self.chance.randrange(len(changed))
         step_size = grain(currency)
         share = self.chance.choice([5, 10, 30, 60, -10, -30])
+        if not changed[at].price:
+            share = abs(share)
         price = changed[at].price + max(step_size, abs(changed[at].price * share // 100)) * (1 if share > 0 else -1)
         changed[at] = Item(changed[at].sku, max(step_size, price // step_size * step_size))
         return changed
@@ -128,6 +130,9 @@ class LifeMaker:
             is_first = period.purchased == found.bought
             signed = period.purchased + chance.randint(1, 3600_000)
             if period is last:
+                # At times the newest is told long after the period began.
+                if self.maybe(40):
+                    signed = chance.randint(signed, max(signed, min(self.now, period.expires) - HOUR))
                 self._tell_newest(found, period, min(signed, self.now - 1))
             else:
                 found.statements.append(Statement(
@@ -165,6 +170,11 @@ class LifeMaker:
             type_, subtype = "EXPIRED", "VOLUNTARY"
         elif status == 5:
             type_, subtype = "REVOKE", None
+        asked = tuple(Item(each.sku, each.price, each.offer, each.increase and ("PENDING", each.increase[1]))
+                      for each in renewal)
+        if subtype == "ACCEPTED" and self.maybe(50) and signed - HOUR > period.purchased:
+            found.statements.append(Statement(
+                "PRICE_INCREASE", "PENDING", signed - HOUR, 1, period, asked))
         found.statements.append(Statement(type_, subtype, signed, status, period, renewal, auto_renews))
 
     def _offers(self, found, period):
@@ -177,7 +187,8 @@ class LifeMaker:
         price = chance.choice([0, item.price // 2 // grain(period.currency) * grain(period.currency)])
         left = chance.choice([0, 0, 0, 1, 2])
         # Mostly of the plan's own periods; a longer plan may have offers of months.
-        span = "P1W" if found.plan == "P1W" else chance.choice([found.plan, found.plan, "P1M"])
+        is_plain = found.plan == "P1W" or self.environment == "Sandbox"
+        span = found.plan if is_plain else chance.choice([found.plan, found.plan, "P1M"])
         running, coming = list(period.items), list(period.items)
         running[at] = Item(item.sku, item.price, Offer(price, span, left + 1))
         if left:

@@ -177,7 +177,7 @@ def stored_forecast(product, plan, report):
                       because)] += 1
     answer = product.expect(0, "report", "forecast_accuracy", "--format", "json")
     answered, outcomes = Counter(), 0
-    for each in json.loads(answer.out):
+    for each in json.loads(answer.out)["rows"]:
         answered[(each["direction"], each["forecast_consent"], each["forecast_threshold_source"],
                   tuple(each["forecast_reasons"]), tuple(each["forecast_not_known"]), each["forecast_because"])] += each[
                       "changes"]
@@ -197,10 +197,14 @@ def one_world(surroundings, seed, options, report, environment="Production"):
     product = surroundings.product(name, now - DAY, environment)
     world = World(chance, now, options.subscribers, environment)
     world.teach(product, surroundings.signer, now - DAY)
+    later = now + 3 * DAY
+    if environment == "Production":
+        product.set_clock(later)
+        world.teach_more(product, later)
     for turn in range(options.plans):
         at = now
-        if turn and environment == "Production":
-            at += chance.choice([chance.randint(0, DAY), chance.randint(0, 60 * DAY), chance.randint(0, 400 * DAY)])
+        if turn > 1 and environment == "Production":
+            at += chance.choice([chance.randint(0, 4 * DAY), chance.randint(0, 60 * DAY), chance.randint(0, 400 * DAY)])
         grouping = chance.choice(["announced", "item", "subscription"])
         asked = Asked(product, world, BatchMaker(chance, world, at).rows(), at, words=["--grouping", grouping])
         asked.judge(report)
@@ -209,7 +213,7 @@ def one_world(surroundings, seed, options, report, environment="Production"):
         for sku in chance.sample(["FILM_1M", "SPORT_1Y", "NEWS_1W", "KIDS_1M", "FILM_6M", "NEWS_3M"], 2):
             scenarios.highest_prices(product, world, sku, now, report)
             scenarios.as_planned(product, sku, chance.choice(["+10%", "+55%", "+7.50"]), now, report)
-        second_batch(product, world, chance, now, report)
+        second_batch(product, world, chance, later + HOUR, report)
     product.drop()
 
 
