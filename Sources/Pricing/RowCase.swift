@@ -71,9 +71,7 @@ extension SubscriptionFacts {
 extension RowCase {
     private var dateInSandbox: RowFault? {
         guard group.judge.environment == .sandbox, row.effectiveOnOrAfter != nil else { return nil }
-        return RowFault(
-            .malformedRow, "effective_on_or_after has no meaning in the Sandbox",
-            remedy: "leave it out; an increase takes effect at the renewal after the next one")
+        return .dateInSandbox
     }
 
     private var currencyMismatch: RowFault? {

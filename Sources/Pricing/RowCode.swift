@@ -43,6 +43,11 @@ package struct RowFault: Error, Hashable, Sendable {
         self.remedy = remedy
     }
 
+    /// Apple's Sandbox shortens the periods: no date can be met there.
+    package static let dateInSandbox = RowFault(
+        .malformedRow, "effective_on_or_after has no meaning in the Sandbox",
+        remedy: "leave it out; an increase takes effect at the renewal after the next one")
+
     /// The text `FILE:LINE: CODE: what is wrong; what to do`.
     package func text(file: String, line: Int) -> String {
         "\(file):\(line): \(code.rawValue): \(message); \(remedy)"

@@ -20,6 +20,17 @@ package struct SpoiledRow: Hashable, Sendable {
 
     package var faults: [RowFault] { [fault] + otherFaults }
 
+    /// The same row with what an environment holds against its cells as well.
+    package func judged(in environment: StoreEnvironment) -> SpoiledRow {
+        guard environment == .sandbox, fault.code != .malformedRow,
+            cells[.effectiveOnOrAfter]?.withoutBlanks.isEmpty == false
+        else { return self }
+        var row = self
+        // The code of a date is the first of all.
+        (row.fault, row.otherFaults) = (.dateInSandbox, faults)
+        return row
+    }
+
     /// The row of the plan that refuses it.
     package var plan: PlanRow {
         var plan = PlanRow(
@@ -43,6 +54,14 @@ package struct BatchItem: Hashable, Sendable {
 package enum BatchFileEntry: Hashable, Sendable {
     case row(BatchRow)
     case spoiled(SpoiledRow)
+
+    /// A spoiled row with what an environment holds against its cells as well.
+    func judged(in environment: StoreEnvironment) -> BatchFileEntry {
+        switch self {
+        case .row: self
+        case .spoiled(let row): .spoiled(row.judged(in: environment))
+        }
+    }
 }
 
 /// Reads a batch file, CSV or NDJSON, one row or one piece at a time and in bounded memory.

@@ -25,7 +25,9 @@ struct PieceJudge: Sendable {
         }
     }
 
-    func judge(_ entries: [BatchFileEntry]) async throws -> PlannedPiece {
+    func judge(_ read: [BatchFileEntry]) async throws -> PlannedPiece {
+        let entries =
+            judge.environment == .sandbox ? read.map { $0.judged(in: .sandbox) } : read
         var mentions: [Mention] = []
         mentions.reserveCapacity(entries.count)
         var rows: [PlanRow] = []

@@ -38,7 +38,7 @@ extension Commands {
                 pool: pool, rules: rules, environment: environment, knownAt: known)
             switch entry {
             case .row(let row): return try await planner.plan(rows: [row], asOf: asOf)
-            case .spoiled(let row): return [row.plan]
+            case .spoiled(let row): return [row.judged(in: environment).plan]
             case nil: return []
             }
         }

@@ -31,6 +31,19 @@ struct BatchFaultsTests {
     }
 
     @Test(arguments: [
+        ("1,A,0,USD,,,,2027-03-01", ["malformed_row", "bad_price"]),
+        ("1,A,0,USD,,,,soon", ["malformed_row", "bad_price"]), ("1,A,0,USD,,,, ", ["bad_price"]),
+    ])
+    func faults_ofARowInTheSandbox_nameItsDateToo(_ row: String, _ expected: [String]) throws {
+        let spoiled = try BatchText(Self.header + row).spoiled
+
+        let judged = spoiled.map { $0.judged(in: .sandbox) }
+
+        #expect(judged.map { $0.plan.cellFaults.map(\.rawValue) } == [expected])
+        #expect(spoiled.map { $0.judged(in: .production) } == spoiled)
+    }
+
+    @Test(arguments: [
         (",A,1.00,USD,,,,", "bad_transaction_id: original_transaction_id is empty"),
         ("1,,1.00,USD,,,,", "bad_sku: sku is empty"),
         ("1,A, ,USD,,,,", "bad_price: price is empty"),
