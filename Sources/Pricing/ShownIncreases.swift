@@ -52,7 +52,7 @@ extension RowGroup {
     /// An increase of a weekly plan that is only announced applies at the fourth renewal that a call was in time for.
     private func fourth(after announced: Instant, _ renewals: Renewals) -> Int {
         guard renewals.period == .week, !renewals.isSandbox else { return 0 }
-        let first = (-4...0).first {
+        let first = (-4...1).first {
             renewals.renewal($0).advanced(by: -Instant.millisecondsPerDay) >= announced
         }
         return max(0, (first ?? 0) + 3)
