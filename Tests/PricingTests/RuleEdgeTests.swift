@@ -70,6 +70,19 @@ struct RuleEdgeTests {
         #expect(shown.map(\.at) == [at("2026-12-31T00:00:00Z")])
     }
 
+    /// A row that takes effect before all that is known stands before it, too.
+    @Test func increase_thatIsAddedLast_standsWhereItTakesEffect() {
+        let known = ["2027-01-01T00:00:00Z", "2027-03-01T00:00:00Z"].map {
+            EarlierIncrease(sku: "ITEM", at: at($0), origin: .change("c9"))
+        }
+        var history = IncreaseHistory(known)
+        history.add(EarlierIncrease(sku: "ITEM", at: Self.renewal, origin: .line(2)))
+
+        #expect(history.latest(before: at("2027-01-01T00:00:00Z"))?.origin == .line(2))
+        #expect(history.latest(before: at("2027-02-01T00:00:00Z")) == known[0])
+        #expect(history.latest(before: .distantFuture) == known[1])
+    }
+
     /// Statements and a person tell of one increase: the verdict rests on what Apple signed.
     @Test(arguments: [false, true])
     func increase_thatIsSignedAndImported_isNamedAsSigned(importedFirst: Bool) {

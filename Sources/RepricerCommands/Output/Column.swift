@@ -39,12 +39,16 @@ struct Column<Row>: Sendable {
     }
 
     /// A number of rows, the thousands apart for people.
-    static func count<Count: BinaryInteger>(
-        _ heading: String, _ key: String, _ read: @escaping @Sendable (Row) -> Count
+    static func count(
+        _ heading: String, _ key: String, _ read: @escaping @Sendable (Row) -> Int64
     ) -> Column {
-        Column(
-            heading: .right(heading), key: key, cell: { counted(read($0)) },
-            value: { Int64(clamping: read($0)) })
+        Column(heading: .right(heading), key: key, cell: { counted(read($0)) }, value: read)
+    }
+
+    static func count(
+        _ heading: String, _ key: String, _ read: @escaping @Sendable (Row) -> Int
+    ) -> Column {
+        count(heading, key) { Int64(read($0)) }
     }
 
     static func shown(
