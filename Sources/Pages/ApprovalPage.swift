@@ -233,7 +233,7 @@ private struct ApprovalView {
         let reporting = facts.money.reportingCurrency
         let isAlone =
             facts.money.lines.count == 1 && facts.money.lines.first?.currency == reporting
-        let hasTotal = !isAlone && facts.money.withoutRate.count < facts.money.lines.count
+        let hasTotal = !isAlone && facts.money.hasTotal
         return HTMLTable(
             "Money a month by currency",
             [
@@ -241,7 +241,7 @@ private struct ApprovalView {
                 .number("Change"), .number("At risk"), .number("Perhaps at risk"),
             ], lines,
             totals: hasTotal
-                ? [moneyRow("All with a rate, in \(reporting)", reporting, facts.money.total)] : [])
+                ? [moneyRow(facts.money.totalName, reporting, facts.money.total)] : [])
     }
 
     private func moneyRow(
@@ -268,14 +268,7 @@ private struct ApprovalView {
 
                 """
         }
-        if !facts.money.withoutRate.isEmpty {
-            let rows = facts.money.withoutRate.reduce(0) { $0 + $1.money.rows }
-            notes += """
-                <p class="note">No exchange rate is known for \(facts.money.missingRates.joined(separator: ", ")): \
-                \(counted(Int64(rows), "row")) are not in the sum. <code>repricer rules import</code> takes rates.</p>
-
-                """
-        }
+        if let lack = facts.money.lack { notes += "<p class=\"note\">\(lack)</p>\n" }
         if facts.money.rowsWithoutMonth > 0 {
             notes += """
                 <p class="note">\(counted(Int64(facts.money.rowsWithoutMonth), "row")) of an unknown period are in no sum.</p>
@@ -409,15 +402,6 @@ private struct ApprovalView {
     }
 }
 
-extension PriceMove {
-    fileprivate var words: String {
-        guard let permille, permille.magnitude < 10_000_000 else {
-            return currentPrice <= 0 ? "from 0" : "beyond reason"
-        }
-        return "\(permille < 0 ? "-" : "+")\(permille.magnitude / 10).\(permille.magnitude % 10) %"
-    }
-}
-
 extension ConsentReason {
     var words: String {
         switch self {
@@ -434,29 +418,6 @@ extension ConsentReason {
         case .increaseWithin12Months:
             "<code>repricer reconcile --since</code> or <code>repricer ingest</code>, back to 12 months"
         case .koreaOfferConversion: "<code>repricer sync</code>"
-        }
-    }
-}
-
-extension BatchWarning {
-    fileprivate var noun: String {
-        switch self {
-        case .makesOthersAsk: "open change"
-        case .moreThanThreefold, .lessThanAThird, .farAhead, .idsEndInZero, .stale, .turns, .late:
-            "row"
-        }
-    }
-
-    fileprivate var words: String {
-        switch self {
-        case .moreThanThreefold: "more than 3 times today's price"
-        case .lessThanAThird: "less than a third of today's price"
-        case .farAhead: "in effect in more than two years only"
-        case .idsEndInZero: "every id ends in 0, as if a spreadsheet had rounded them"
-        case .stale: "judged on facts older than a renewal that is known; repricer sync reads them"
-        case .turns: "must agree or not, depending on the day they are sent"
-        case .late: "would miss their renewal at the allowed rate, other open batches counted"
-        case .makesOthersAsk: "open changes of other batches will need consent because of this one"
         }
     }
 }

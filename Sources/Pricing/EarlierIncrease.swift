@@ -22,6 +22,8 @@ package struct EarlierIncrease: Hashable, Sendable {
         }
     }
 
+    fileprivate var isSigned: Bool { source != .imported }
+
     /// Until when it counts: 12 calendar months.
     var countsUntil: Instant { at.advanced(byMonths: 12) }
 }
@@ -48,7 +50,8 @@ struct IncreaseHistory: Hashable, Sendable {
     /// The instants at which the increases stop counting.
     var ends: [Instant] { increases.map(\.countsUntil) }
 
+    /// Of two that tell the same, the one that nobody had to import is the later, and so the one that is named.
     private static func isEarlier(_ left: EarlierIncrease, _ right: EarlierIncrease) -> Bool {
-        (left.at, left.sku) < (right.at, right.sku)
+        (left.at, left.sku, left.isSigned ? 1 : 0) < (right.at, right.sku, right.isSigned ? 1 : 0)
     }
 }

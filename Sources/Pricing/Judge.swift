@@ -24,20 +24,33 @@ package struct Judge: Sendable {
         rows: [BatchRow], siblings: [BatchRow] = [], facts: SubscriptionFacts?,
         context: JudgeContext
     ) -> [PlanRow] {
-        let all = siblings.count > rows.count ? siblings : rows
-        guard let facts else {
-            let unknown = SubscriptionFacts(
-                originalTransactionID: rows.first?.originalTransactionID ?? "")
-            let lines = Set(rows.map(\.line))
-            return RowGroup(self, rows: all, facts: unknown, context: context)
-                .plansOfUnknown { lines.contains($0) }
+        var plans: [PlanRow] = []
+        judge(rows: rows, siblings: siblings, facts: facts, context: context) { plans.append($0) }
+        return plans
+    }
+
+    /// The same, each handed over as it is judged: a plan is large, and a batch has a million of them.
+    package func judge(
+        rows: [BatchRow], siblings: [BatchRow] = [], facts: SubscriptionFacts?,
+        context: JudgeContext, _ take: (consuming PlanRow) -> Void
+    ) {
+        let hasOthers = siblings.count > rows.count
+        let group = RowGroup(
+            self, rows: hasOthers ? siblings : rows,
+            facts: facts
+                ?? SubscriptionFacts(
+                    originalTransactionID: rows.first?.originalTransactionID ?? ""),
+            context: context)
+        let lines = hasOthers && rows.count > 8 ? Set(rows.map(\.line)) : []
+        let isWanted = { (line: Int) -> Bool in
+            if !hasOthers { return true }
+            return lines.isEmpty ? rows.contains { $0.line == line } : lines.contains(line)
         }
-        let group = RowGroup(self, rows: all, facts: facts, context: context)
-        guard siblings.count > rows.count else { return group.plans { _ in true } }
-        let lines = rows.map(\.line)
-        let isFew = lines.count <= 8
-        let set = isFew ? [] : Set(lines)
-        return group.plans { isFew ? lines.contains($0) : set.contains($0) }
+        if facts == nil {
+            group.planUnknown(at: isWanted, take)
+        } else {
+            group.plan(at: isWanted, take)
+        }
     }
 }
 

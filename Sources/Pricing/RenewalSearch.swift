@@ -115,18 +115,20 @@ struct RenewalSearch {
     /// The last call that reaches the same renewal, judged at its own instant.
     private func lastCall(reaching reached: Reached, from call: Instant) -> Instant {
         let end = renewals.renewal(reached.index)
-        let starts = [call] + turns.filter { $0 > call && $0 < end }
         var until = end
-        for start in starts.reversed() {
-            let candidate = judged(reached.index, at: start)
-            if let last = lastCall(for: candidate).map({ min($0, until) }), last >= start,
-                self.reached(by: last)?.index == reached.index
-            {
-                return last
-            }
-            until = start.advanced(by: -1)
+        for turn in turns.reversed() where turn > call && turn < end {
+            if let last = lastCall(reaching: reached.index, from: turn, to: until) { return last }
+            until = turn.advanced(by: -1)
         }
-        return call
+        return lastCall(reaching: reached.index, from: call, to: until) ?? call
+    }
+
+    /// The last call that reaches a renewal among those that are judged as the first of them is.
+    private func lastCall(reaching index: Int, from start: Instant, to until: Instant) -> Instant? {
+        guard let last = lastCall(for: judged(index, at: start)).map({ min($0, until) }),
+            last >= start, reached(by: last)?.index == index
+        else { return nil }
+        return last
     }
 
     /// The last instant of a call that is in time for this renewal; nil where none is.

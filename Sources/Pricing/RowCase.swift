@@ -106,9 +106,9 @@ extension RowCase {
     }
 
     private var duplicateRow: RowFault? {
-        let lines = group.lines(of: row)
-        guard lines.count > 1 else { return nil }
-        let others = lines.lazy.filter { $0 != row.line }.prefix(10).map(String.init)
+        let lines = group.otherLines(of: row)
+        guard !lines.isEmpty else { return nil }
+        let others = lines.prefix(10).map(String.init)
         return RowFault(
             .duplicateRow,
             "\(row.sku) of this subscription is also on line \(others.joined(separator: ", "))",
@@ -175,12 +175,12 @@ extension RowCase {
 
     private var dependentInFile: RowFault? {
         guard !row.dependentSKUs.isEmpty else { return nil }
-        return group.dependenciesInFile.faultOfFile(row, context)
+        return group.dependenciesInFile?.faultOfFile(row, context)
     }
 
     private var dependent: RowFault? {
         guard !row.dependentSKUs.isEmpty else { return nil }
-        return group.dependencies.fault(
+        return group.dependencies?.fault(
             of: row, known: facts.renewingSKUs.union(context.siblingSKUs), context: context)
     }
 

@@ -7,10 +7,10 @@ final class RowGroup: Sendable {
     let context: JudgeContext
     /// nil where Apple has not said when the subscription renews.
     let renewals: Renewals?
-    /// The dependencies of the batch alone, and of everything that is known.
-    let dependenciesInFile: DependencyRules
-    let dependencies: DependencyRules
-    /// All rows of the batch that name the subscription.
+    /// Of the batch alone, and of all that is known; nil where no row has dependents.
+    let dependenciesInFile: DependencyRules?
+    let dependencies: DependencyRules?
+    /// All of the batch that name the subscription.
     private let rows: [BatchRow]
     /// The lines that name each SKU, where there are many.
     private let linesBySKU: [String: [Int]]?
@@ -22,17 +22,21 @@ final class RowGroup: Sendable {
         self.context = context
         self.rows = rows
         renewals = Renewals(facts: facts, environment: judge.environment)
-        dependenciesInFile = DependencyRules(rows: rows, facts: nil, openChanges: [])
-        dependencies = DependencyRules(
-            rows: rows, facts: facts, openChanges: context.openChanges)
+        if rows.contains(where: { !$0.dependentSKUs.isEmpty }) {
+            dependenciesInFile = DependencyRules(rows: rows, facts: nil, openChanges: [])
+            dependencies = DependencyRules(
+                rows: rows, facts: facts, openChanges: context.openChanges)
+        } else {
+            (dependenciesInFile, dependencies) = (nil, nil)
+        }
         linesBySKU =
             rows.count <= 8
             ? nil : Dictionary(grouping: rows, by: \.sku).mapValues { $0.map(\.line) }
     }
 
-    /// The plans of the wanted rows, in their order, where nothing was ever received of the subscription.
-    func plansOfUnknown(at isWanted: (_ line: Int) -> Bool) -> [PlanRow] {
-        rows.filter { isWanted($0.line) }.map { row in
+    /// Refuses the rows at the lines that are wanted, in their order, where nothing was ever received of the subscription.
+    func planUnknown(at isWanted: (_ line: Int) -> Bool, _ take: (consuming PlanRow) -> Void) {
+        for row in rows where isWanted(row.line) {
             var plan = PlanRow(row)
             plan.fault =
                 RowCase(row, of: self).faultOfFile()
@@ -42,28 +46,35 @@ final class RowGroup: Sendable {
                     remedy:
                         "let repricer sync FILE read it from the App Store (this file will do), or correct the id"
                 )
-            return plan
+            take(plan)
         }
     }
 
-    /// Every line of the batch that names the row's SKU of this subscription.
-    func lines(of row: BatchRow) -> [Int] {
-        guard rows.count > 1 else { return [row.line] }
-        guard let linesBySKU else { return rows.filter { $0.sku == row.sku }.map(\.line) }
-        return linesBySKU[row.sku] ?? []
+    /// The other lines of the batch that name the row's SKU of this subscription.
+    func otherLines(of row: BatchRow) -> [Int] {
+        var others: [Int] = []
+        if let linesBySKU {
+            others = (linesBySKU[row.sku] ?? []).filter { $0 != row.line }
+        } else {
+            for other in rows where other.line != row.line && other.sku == row.sku {
+                others.append(other.line)
+            }
+        }
+        return others
     }
 
-    /// The plans of the wanted rows, in their order.
+    /// Judges the rows at the lines that are wanted, and hands them over in their order.
     ///
     /// Increases that can go count against those of later renewals, and so do open changes that wait. What takes effect
     /// earliest depends on no other, so they are settled renewal by renewal.
-    func plans(at isWanted: (_ line: Int) -> Bool) -> [PlanRow] {
+    func plan(at isWanted: (_ line: Int) -> Bool, _ take: (consuming PlanRow) -> Void) {
         var history = knownHistory
         var waiting = waitingIncreases
         guard rows.count > 1 || !waiting.isEmpty, !areAllOfOneRenewal else {
-            return rows.compactMap { row in
-                isWanted(row.line) ? plan(RowCase(row, of: self), history) : nil
+            for row in rows where isWanted(row.line) {
+                take(plan(RowCase(row, of: self), history))
             }
+            return
         }
         let cases = rows.map { RowCase($0, of: self) }
         var plans = cases.map { plan($0, history) }
@@ -86,7 +97,7 @@ final class RowGroup: Sendable {
         for index in plans.indices where plans[index].isIncreaseThatIsRefused {
             plans[index] = plan(cases[index], history)
         }
-        return plans.filter { isWanted($0.line) }
+        for plan in plans where isWanted(plan.line) { take(plan) }
     }
 
     /// Whether increases of the subscription take effect at one renewal, whatever their price: then none counts

@@ -53,7 +53,7 @@ extension RowGroup {
     /// there.
     private func fourth(after announced: Instant, _ renewals: Renewals) -> Int {
         guard renewals.period == .week, !renewals.isSandbox else { return 0 }
-        let first = (-4...0).first {
+        let first = (-4...1).first {
             renewals.renewal($0).advanced(by: -Instant.millisecondsPerDay) >= announced
         }
         return max(0, (first ?? 0) + 3)

@@ -120,12 +120,14 @@ package func readable(day: CivilDate) -> String {
 }
 
 /// `1,234,567`.
-package func counted(_ number: Int64) -> String {
-    (number < 0 ? "-" : "") + groupedByThousands(number.magnitude)
+package func counted(_ number: some BinaryInteger) -> String {
+    (number < 0 ? "-" : "") + groupedByThousands(UInt64(clamping: number.magnitude))
 }
 
 /// `1 row`, `1,200 rows`.
-package func counted(_ number: Int64, _ noun: String, plural: String? = nil) -> String {
+package func counted(
+    _ number: some BinaryInteger, _ noun: String, plural: String? = nil
+) -> String {
     "\(counted(number)) \(number == 1 ? noun : plural ?? noun + "s")"
 }
 

@@ -69,6 +69,13 @@ package func money(_ milliunits: Int64, currency: String?) -> String {
     return (milliunits < 0 && rounded > 0 ? "-" : "") + whole + (rest.isEmpty ? "" : "." + rest)
 }
 
+/// `1,290.50`: a price as it is, never rounded; with three decimals where it has more than its currency.
+package func price(_ milliunits: Int64, currency: String) -> String {
+    let text = PriceText.decimal(milliunits, decimals: appleDecimals[currency] ?? 2)
+    let decimals = text.firstIndex(of: ".").map { text[$0...] } ?? ""
+    return (milliunits < 0 ? "-" : "") + groupedByThousands(milliunits.magnitude / 1000) + decimals
+}
+
 func groupedByThousands(_ number: UInt64) -> String {
     let (rest, last) = number.quotientAndRemainder(dividingBy: 1000)
     guard rest > 0 else { return String(last) }

@@ -32,6 +32,16 @@ struct SiblingTests {
         #expect(because(plans[1]) == nil)
     }
 
+    @Test func rows_thatAreAllHeldBack_countAgainstEachOther() {
+        let plans = plans([
+            .make(4200, sku: "OTHER", line: 2, onOrAfter: "2027-06-01"),
+            .make(10_500, line: 3, onOrAfter: "2027-03-01"),
+        ])
+
+        #expect(plans.map(\.consent) == [.required, .notRequired])
+        #expect(because(plans[0]) == .text("line 3"))
+    }
+
     @Test func rows_ofTheSameRenewal_doNotCountAgainstEachOther() {
         let plans = plans([.make(4200, sku: "OTHER", line: 2), .make(10_500, line: 3)])
 
@@ -154,6 +164,9 @@ struct SiblingTests {
     @Test(arguments: [
         Shown(status: "PENDING", counts: [false, true, true, true, true]),
         Shown(status: "ACCEPTED", counts: [false, true, true, true, true]),
+        Shown(
+            status: "ACCEPTED", announcedAt: "2026-10-20T00:00:00Z",
+            counts: [false, true, true, true, true]),
         Shown(status: "SCHEDULED", counts: [false, true, true, true, true]),
         Shown(
             status: "SCHEDULED", signedAt: "2026-11-10T00:00:00Z",
@@ -162,6 +175,27 @@ struct SiblingTests {
         Shown(
             status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-15T00:00:00Z",
             counts: [false, false, true, true, true]),
+        // Told long ago: due at the next renewal.
+        Shown(
+            status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-09T00:00:00Z",
+            counts: [false, true, true, true, true]),
+        Shown(
+            status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-01T00:00:00Z",
+            counts: [false, true, true, true, true]),
+        // A call a day ahead of it is still in time; half a day later it is not.
+        Shown(
+            status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-16T00:00:00Z",
+            counts: [false, false, true, true, true]),
+        Shown(
+            status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-16T12:00:00Z",
+            counts: [false, false, false, true, true]),
+        Shown(
+            status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-30T00:00:00Z",
+            counts: [false, false, false, false, true]),
+        // No call was in time for the next renewal any more.
+        Shown(
+            status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-30T12:00:00Z",
+            counts: [false, false, false, false, false]),
         Shown(status: "PENDING", period: "P1W", counts: [false, true, true, true, true]),
     ])
     func increase_thatAppleShows_countsFromItsRenewalOn(_ item: Shown) {

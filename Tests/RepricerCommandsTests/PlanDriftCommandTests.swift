@@ -222,7 +222,7 @@ import Testing
         let lines = written.split(separator: "\n").map { $0.dropFirst(8).prefix { $0 != "," } }
         #expect(lines == (2...5003).map { Substring("\($0)") })
         // Two notices of subscription 2 share a call; the two refused rows need none.
-        #expect(first.output.contains("; 4999 calls at 50 a second: 1 min 40 s"))
+        #expect(first.output.contains("; 4,999 calls at 50 a second: 1 min 40 s"))
     }
 
     @Test func submit_ofSeveralPieces_storesEachRowOnceUnderItsBatch() async throws {
@@ -243,7 +243,7 @@ import Testing
         let outcome = await run("submit", file, "--name", "n", environment: desk.environment)
 
         #expect(outcome.code == .inputRejected)
-        #expect(outcome.messages.contains("nothing stored: 1 of 5001 rows is refused"))
+        #expect(outcome.messages.contains("nothing stored: 1 of 5,001 rows is refused"))
         #expect(try await desk.storedRows() == 0)
     }
 }

@@ -269,7 +269,7 @@ import Testing
             refused.messages == """
                 \(file):2: implausible_amount: 500000.00 EUR is more than ten times what Apple's other \
                 amounts suggest, 5.00 EUR; correct the amount
-                repricer: nothing imported: 1 rows of \(file) are wrong; correct them, or take them with \
+                repricer: nothing imported: 1 row of \(file) is wrong; correct them, or take them with \
                 --accept-implausible
 
                 """)
@@ -344,6 +344,20 @@ import Testing
             ))
     }
 
+    /// A picture or a program, dropped on the wrong command, is named for what it is.
+    @Test(arguments: [["rules", "import"], ["history", "import"], ["plan"]])
+    func binaryFile_isNoText(command: [String]) async throws {
+        let office = try await Office()
+        let file = try office.file("rule,\u{7F}ELF\u{1}\u{0}\u{0}\nthreshold\n")
+
+        let outcome = await run(command + [file], environment: office.ana)
+
+        #expect(outcome.code == .inputRejected)
+        #expect(
+            outcome.messages
+                == "\(file):1: bad_encoding: the file is no text; save it as CSV in UTF-8\n")
+    }
+
     @Test func show_ofWhatIsMissing_namesWhatToImport() async throws {
         let office = try await Office()
         _ = await run("rules", "import", try office.file(Self.daily), environment: office.ana)
@@ -352,13 +366,18 @@ import Testing
         let json = await run("rules", "show", "--missing", "--json", environment: office.ana)
 
         #expect(text.code == .done)
+        #expect(text.output.split(separator: "\n").allSatisfy { $0.count <= 80 })
+        let paragraphs = text.output.split(separator: "\n\n").map {
+            $0.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+        }
+        let without = try #require(
+            paragraphs.first { $0.hasPrefix("Without a row or an estimate (annual, nonannual):") })
+        #expect(without.contains(" TWD ") && !without.contains("JPY"))
+        let rates = try #require(paragraphs.first { $0.hasPrefix("Of these without") })
+        #expect(rates.contains(" TWD ") && !rates.contains("No exchange rate of USD"))
         #expect(
-            text.output.contains("TWD       annual, nonannual        exchange_rate TWD\n"))
-        #expect(!text.output.contains("\nJPY "))
-        #expect(
-            text.output.contains(
-                "JPN                     1  annual, nonannual       missing      threshold JPN annual, "
-                    + "threshold JPN nonannual, always_consent JPN\n"))
+            paragraphs.contains { $0.contains("JPN 1 annual, nonannual missing") })
+        #expect(paragraphs.contains { $0.hasSuffix("without open subscriptions: the same.") })
         #expect(
             json.output.contains(
                 #"{"currency":"TWD","missing_kinds":["annual","nonannual"],"import":["exchange_rate TWD"]}"#

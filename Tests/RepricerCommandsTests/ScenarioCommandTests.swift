@@ -97,7 +97,7 @@ import Testing
         let text = await run(["scenario"] + wish, environment: desk.environment)
         let json = await run(["scenario"] + wish + ["--json"], environment: desk.environment)
 
-        #expect(text.output.contains("too large: a sum of more than 9223372036854775.807"))
+        #expect(text.output.contains("too large: a sum of more than 9,223,372,036,854,775"))
         #expect(json.output.contains(#""then_per_month_milliunits":null"#))
         #expect(json.output.contains(#""effect_12_months_milliunits":null"#))
         #expect(json.output.contains(#""too_large":true"#))
@@ -145,6 +145,38 @@ import Testing
             text.split(separator: "\r\n").first
                 == "original_transaction_id,sku,price,currency,storefront,dependent_skus,expected_price"
         )
+    }
+
+    /// An item that is free, one that costs a cent, and one whose price no file could hold: all go into a batch, or are
+    /// counted as refused.
+    @Test(arguments: [
+        ["=10.40"], ["+0.90"], ["+7.5%"], ["max-without-consent"], ["=5"], ["+10%", "--round", ".99"],
+        ["+200%", "--round", ".00"],
+    ])
+    func batchOfAScenario_overOddPrices_isAcceptedByPlan(rule: [String]) async throws {
+        let desk = try await Desk(subscriptions: 9)
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            UPDATE repricer.subscriptions SET items = jsonb_build_array(jsonb_build_object('sku', 'A',
+                'renews', true, 'currentPrice', odd.price, 'renewalPrice', odd.price))
+            FROM (VALUES ('1', 0), ('2', 10), ('3', 12345), ('4', 1), ('5', 1000500)) odd (id, price)
+            WHERE original_transaction_id = odd.id
+            """)
+        await connection.close()
+        let file = "\(desk.folder)/batch.csv"
+
+        let asked = await run(
+            ["scenario", "--sku", "A", "--out", file, "--json", "--rule"] + rule,
+            environment: desk.environment)
+        let plan = await run("plan", file, "--json", environment: desk.environment)
+
+        #expect(asked.code == .done, "\(asked.messages)")
+        #expect(plan.code == .done, "\(plan.messages)")
+        let figures = [asked, plan].map { outcome in
+            outcome.output.firstMatch(of: /"can_go":(\d+)/).map { String($0.1) }
+        }
+        #expect(figures[0] != nil && figures[0] == figures[1], "\(figures)")
     }
 
     @Test func scenario_withoutADeclineRate_usesTheOneThatWasSeen() async throws {

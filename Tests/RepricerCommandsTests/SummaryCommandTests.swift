@@ -85,8 +85,9 @@ import Testing
         #expect(lines.allSatisfy { $0.count <= 80 || $0.hasPrefix("file") }, "\(outcome.output)")
         #expect((20...40).contains(lines.count), "\(lines.count) lines")
         let begins = [
-            "can go  yes: all of 6 rows", "CONSENT", "required", "A MONTH", "EUR", "USD", "in USD",
-            "no rate for USD: 1 row", "EFFECTIVE, WEEK OF", "late: 3 rows", "LARGEST", "+210.3 %",
+            "can go  yes: all of 6 rows", "CONSENT", "required", "A MONTH", "EUR", "USD",
+            "part, in USD",
+            "That part lacks 1 row in EUR: no exchange rate of USD is loaded", "EFFECTIVE, WEEK OF", "late: 3 rows", "LARGEST", "+210.3 %",
             "-66.7 %",
             "warning: more than 3 times", "warning: less than a third",
             "warning: effective in more than two years",
@@ -138,7 +139,7 @@ import Testing
             #expect(outcome.output.contains("too large"))
             #expect(
                 outcome.output.contains(
-                    "too large: a sum of more than 9223372036854775.807, which is not shown"))
+                    "too large: a sum of more than 9,223,372,036,854,775, which is not shown"))
         }
         for outcome in [json, shownJSON] {
             let money = try #require(try object(outcome.output)["money_a_month"] as? [String: Any])
@@ -148,6 +149,23 @@ import Testing
             #expect(sum["too_large"] as? Bool == true)
             #expect(outcome.output.contains(#""then_per_period_milliunits":null"#))
         }
+    }
+
+    /// A million rows bring sums that no screen is wide enough for.
+    @Test func sums_widerThanAScreen_areShownInWholeUnits() async throws {
+        try await rates()
+        let price = "99999999.99"
+        let rows = (1...5).map { "100000000000000\($0),PLAN,\(price),\($0 == 5 ? "EUR" : "USD"),," }
+        let outcome = await run("plan", try file(rows.joined(separator: "\n")), environment: ana)
+
+        let lines = outcome.output.split(separator: "\n")
+        #expect(lines.allSatisfy { $0.count <= 80 || $0.hasPrefix("file") }, "\(outcome.output)")
+        let dollars = try #require(lines.first { $0.hasPrefix("USD") })
+        #expect(
+            dollars.split(separator: " ").map(String.init)[..<5]
+                == ["USD", "4", "40", "400,000,000", "+399,999,960"])
+        #expect(lines.contains { $0.hasPrefix("all, in USD") })
+        #expect(lines.contains("sums in whole units: --details has them in full"))
     }
 
     @Test func plan_withDetails_endsWithEveryList() async throws {

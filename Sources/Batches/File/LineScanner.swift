@@ -13,6 +13,12 @@ struct PhysicalLine: Hashable {
                 code: .badEncoding, file: file, line: 1, message: "the file is UTF-16",
                 remedy: "save it as UTF-8")
         }
+        // No text has a zero byte, and what a program or a picture begins with makes no message.
+        guard !bytes.contains(0) else {
+            throw BatchFileError(
+                code: .badEncoding, file: file, line: 1, message: "the file is no text",
+                remedy: "save it as CSV in UTF-8")
+        }
     }
 }
 

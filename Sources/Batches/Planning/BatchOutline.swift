@@ -112,7 +112,8 @@ package struct BatchOutline: Sendable {
             Mention(
                 subscription: keys.add(row.originalTransactionID), line: row.line,
                 newPrice: row.newPrice, sku: skus.number(of: row.sku),
-                dependents: dependents.number(of: row.dependentSKUs),
+                dependents: row.dependentSKUs.isEmpty
+                    ? Self.noDependents : dependents.number(of: row.dependentSKUs),
                 terms: terms.number(
                     of: Terms(
                         currency: row.currency, storefront: row.storefront,

@@ -69,22 +69,19 @@ final class KeptFacts: Sendable {
         }
     }
 
-    /// Those of these subscriptions that are kept.
-    func found(_ ids: some Collection<String>) -> [String: PlanQueries.FactRows.Known] {
+    /// Of each subscription what is kept of it; nil where nothing is.
+    func found(_ ids: [String]) -> [PlanQueries.FactRows.Known?] {
         store.withLock { store in
-            var found: [String: PlanQueries.FactRows.Known] = [:]
-            guard !store.kept.isEmpty else { return found }
-            found.reserveCapacity(ids.count)
-            for id in ids {
+            guard !store.kept.isEmpty else { return ids.map { _ in nil } }
+            return ids.map { id in
                 guard let key = store.keys.key(of: id), let place = store.places[key] else {
-                    continue
+                    return nil
                 }
                 let kept = store.kept[Int(place)]
-                found[id] = PlanQueries.FactRows.Known(
+                return PlanQueries.FactRows.Known(
                     kept.facts(of: id, store.commons[kept.common]),
                     JudgeContext(increaseHistory: []))
             }
-            return found
         }
     }
 }

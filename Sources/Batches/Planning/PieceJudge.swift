@@ -49,25 +49,25 @@ struct PieceJudge: Sendable {
         // Rows of other pieces are among them, because what becomes of those counts for rows of this piece.
         let parents = siblings.joined().filter { !$0.dependentSKUs.isEmpty }
         let known = try await facts(of: ids, parents)
-        try await addDependents(to: known, parents)
+        let lastLine = rows.last?.line ?? 0
         var needed: [Known] = []
         var overtaken: [PlannedPiece.Overtaken] = []
-        for ((id, siblings), group) in zip(zip(ids, siblings), groups) {
+        for ((found, siblings), group) in zip(zip(known, siblings), groups) {
             let batchRows = group.compactMap { mention -> BatchRow? in
                 guard case .row(let row) = entries[mention.place] else { return nil }
                 return row
             }
-            let found = known[id]
-            let judged = judge.judge(
+            if let found, let last = siblings.last, last.line > lastLine { needed.append(found) }
+            var mentions = group.makeIterator()
+            judge.judge(
                 rows: batchRows, siblings: siblings, facts: found?.facts,
-                context: found?.context ?? JudgeContext(increaseHistory: []))
-            if let found, let last = siblings.last, let end = rows.last, last.line > end.line {
-                needed.append(found)
-            }
-            for (mention, row) in zip(group, judged) {
+                context: found?.context ?? JudgeContext(increaseHistory: [])
+            ) { row in
+                guard let mention = mentions.next() else { return }
+                if let found, !found.context.openChanges.isEmpty {
+                    overtaken += found.context.overtaken(by: row)
+                }
                 rows[mention.place] = row
-                guard let found, !found.context.openChanges.isEmpty else { continue }
-                overtaken += found.context.overtaken(by: row)
             }
         }
         kept.keep(needed)
@@ -75,21 +75,20 @@ struct PieceJudge: Sendable {
             entries: entries, rows: rows, overtaken: overtaken.sorted { $0.line < $1.line })
     }
 
-    /// What is known of these subscriptions. `parents` are their rows with dependents.
-    private func facts(
-        of ids: [String], _ parents: [BatchRow]
-    ) async throws -> [String: Known] {
-        // Beside a row with dependents, more of its subscription counts than is kept.
+    /// Of each of these subscriptions what is known of it. `parents` are their rows with dependents.
+    private func facts(of ids: [String], _ parents: [BatchRow]) async throws -> [Known?] {
+        var known = kept.found(ids)
+        // Beside a row with dependents more of its subscription counts than is kept.
         let whole = Set(parents.map(\.originalTransactionID))
-        var known = kept.found(ids.lazy.filter { !whole.contains($0) })
-        let others = known.isEmpty ? ids : ids.filter { known[$0] == nil }
-        guard !others.isEmpty else { return known }
+        let places = ids.indices.filter { known[$0] == nil || whole.contains(ids[$0]) }
+        guard !places.isEmpty else { return known }
+        let others = places.map { ids[$0] }
         let read = try await connection.read {
             try PlanQueries.facts(others, knownAt: self.known, on: $0)
         }
         let fresh = try read.decoded()
-        guard !known.isEmpty else { return fresh }
-        known.merge(fresh) { _, fresh in fresh }
+        for place in places { known[place] = fresh[ids[place]] }
+        try await addDependents(to: fresh.filter { whole.contains($0.key) }, parents)
         return known
     }
 }

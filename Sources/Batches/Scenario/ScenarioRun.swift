@@ -86,9 +86,12 @@ package struct ScenarioRun: Sendable {
     ) throws -> Judged {
         var judged = Judged(number: number, forecasts: judge.emptyForecasts, batch: "")
         var batch = ""
-        for known in try rows.decoded().values.sorted(by: {
-            $0.facts.originalTransactionID < $1.facts.originalTransactionID
-        }) {
+        var all = Array(try rows.decoded().values)
+        // Only a file has an order.
+        if chosen != nil {
+            all.sort { $0.facts.originalTransactionID < $1.facts.originalTransactionID }
+        }
+        for known in all {
             judged.subscriptions += 1
             judge.add(known.facts, known.context, to: &judged.forecasts) { place, row in
                 if place == chosen, row.fault == nil { batch += Self.line(row) }
@@ -102,7 +105,8 @@ package struct ScenarioRun: Sendable {
         CSVText.record([
             row.originalTransactionID, row.sku, row.newPrice.map(price) ?? "", row.currency ?? "",
             row.storefront ?? "", row.dependentSKUs.joined(separator: ";"),
-            row.expectedPrice.map(price) ?? "",
+            // What is free costs nothing that a file could expect.
+            row.expectedPrice.flatMap { $0 > 0 ? price($0) : nil } ?? "",
         ])
     }
 

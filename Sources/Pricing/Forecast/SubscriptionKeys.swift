@@ -46,18 +46,24 @@ package struct SubscriptionKeys: Sendable {
 package struct Interner<Value: Hashable & Sendable>: Sendable {
     private var values: [Value] = []
     private var numbers: [Value: UInt32] = [:]
+    /// The number that was asked for last: files are often in the order of a column.
+    private var latest: UInt32 = 0
 
     package init() {}
 
     package var count: Int { values.count }
 
     package mutating func number(of value: Value) -> UInt32 {
-        if let number = numbers[value] { return number }
-        let number = UInt32(truncatingIfNeeded: values.count)
+        if latest < values.count, values[Int(latest)] == value { return latest }
+        if let number = numbers[value] {
+            latest = number
+            return number
+        }
+        latest = UInt32(truncatingIfNeeded: values.count)
         precondition(values.count < UInt32.max, "a batch has fewer than 2^32 rows")
         values.append(value)
-        numbers[value] = number
-        return number
+        numbers[value] = latest
+        return latest
     }
 
     package func knownNumber(of value: Value) -> UInt32? { numbers[value] }

@@ -2,6 +2,7 @@ import Batches
 import Extensions
 import Postgres
 import Pricing
+import Reports
 
 extension Commands {
     private static let reason = ValueOption("reason", "TEXT", "why; kept with the batch")
@@ -59,7 +60,7 @@ extension Commands {
             try invocation.print(
                 json: ["batch_id": batch.batchID, "state": newState, "withdrawn": count]
                     + recall.json,
-                "\(newState) \(harmless(batch.name)): \(many(count, "change")) withdrawn\n" + undo
+                "\(newState) \(harmless(batch.name)): \(counted(count, "change")) withdrawn\n" + undo
                     + recall.beyondText)
             if recall.rows > 0 { invocation.suggest("undo \(batch.batchID) --dry-run") }
             return .done

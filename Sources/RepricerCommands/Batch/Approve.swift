@@ -1,6 +1,7 @@
 import Batches
 import Extensions
 import Postgres
+import Reports
 
 extension Commands {
     static let approve = Command(
@@ -103,7 +104,7 @@ extension Commands {
             let rows = try BatchQueries.approve(batch.batchID, at: now, on: connection)
             let name = harmless(batch.name)
             return Approval(
-                name: name, batchID: batch.batchID, done: "\(many(rows ?? 0, "change")) of \(name)",
+                name: name, batchID: batch.batchID, done: "\(counted(rows ?? 0, "change")) of \(name)",
                 facts: [
                     "batch_id": batch.batchID, "state": rows == nil ? batch.state : "approved",
                     "rows": rows,

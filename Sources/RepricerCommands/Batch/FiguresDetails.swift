@@ -1,4 +1,5 @@
 import Pricing
+import Reports
 
 /// The text of `--details`, with every list in full.
 extension BatchFigures {
@@ -21,14 +22,14 @@ extension BatchFigures {
 
     static let weekColumns: [Column<WeekLine>] = [
         .text("EFFECTIVE IN THE WEEK OF", "week_of") { $0.monday.text },
-        .number("ROWS", "rows") { $0.week.rows },
-        .number("INCREASES", "increases") { $0.week.increases },
-        .number("DECREASES", "decreases") { $0.week.decreases },
+        .count("ROWS", "rows") { $0.week.rows },
+        .count("INCREASES", "increases") { $0.week.increases },
+        .count("DECREASES", "decreases") { $0.week.decreases },
     ]
 
     static let notKnownColumns: [Column<NotKnownLine>] = [
         .text("CONSENT NOT KNOWN FOR", "rule") { $0.rule.rawValue },
-        .number("ROWS", "rows") { $0.rows.rows },
+        .count("ROWS", "rows") { $0.rows.rows },
         .shown(.left("STOREFRONTS")) { $0.rows.storefronts.sorted().joined(separator: " ") },
         .key("storefronts") { $0.rows.storefronts.sorted() },
         .text("WHAT HELPS", "remedy") { $0.rule.whenNotKnown },
@@ -57,7 +58,7 @@ struct MoneyLine {
     static let columns: [Column<MoneyLine>] = [
         .text("CURRENCY", "currency") { $0.key.currency },
         .text("STOREFRONT", "storefront") { $0.key.storefront },
-        .text("PERIOD", "period") { $0.key.period }, .number("ROWS", "rows") { $0.sum.rows },
+        .text("PERIOD", "period") { $0.key.period }, .count("ROWS", "rows") { $0.sum.rows },
         .shown(.right("NOW A PERIOD")) { $0.shown($0.sum.now) },
         .shown(.right("THEN")) { $0.shown($0.sum.then) },
         .shown(.right("NOW A MONTH")) { $0.shownMonth($0.sum.now) },
@@ -80,7 +81,7 @@ struct MoneyLine {
     }
 
     private func shown(_ sum: MoneySum) -> String {
-        sum.milliunits.map { shownPrice($0, currency: key.currency) } ?? "too large"
+        sum.milliunits.map { price($0, currency: key.currency) } ?? "too large"
     }
 
     private func shownMonth(_ ofPeriod: MoneySum) -> String {

@@ -1,6 +1,7 @@
 import Batches
 import Postgres
 import Pricing
+import Reports
 
 /// Rows of a stored batch that would miss their renewal at the allowed rate, the calls of other open batches counted.
 enum LateRows {
@@ -27,7 +28,7 @@ enum LateRows {
     }
 
     static func sentence(_ count: some BinaryInteger) -> String {
-        "\(many(count, "row")) would miss \(count == 1 ? "its" : "their") renewal at the allowed rate, "
+        "\(counted(count, "row")) would miss \(count == 1 ? "its" : "their") renewal at the allowed rate, "
             + "other open batches counted"
     }
 }

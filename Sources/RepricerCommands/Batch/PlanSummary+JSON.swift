@@ -3,7 +3,7 @@ import Pricing
 extension PlanSummary {
     static let planWaveColumns: [Column<(number: Int, label: String, rows: Int)>] = [
         .shown(.left("WAVE")) { "\($0.number)" }, .key("wave") { $0.number },
-        .text("ROWS OF", "label") { $0.label }, .number("ROWS", "rows") { $0.rows },
+        .text("ROWS OF", "label") { $0.label }, .count("ROWS", "rows") { $0.rows },
     ]
 
     static let lateColumns: [Column<CallList.LateRow>] = [
@@ -15,7 +15,7 @@ extension PlanSummary {
     /// Verdicts that would change with a figure that Apple has not published.
     static let uncertainColumns: [Column<(source: RuleSource, rows: BatchFigures.Uncertain)>] = [
         .text("THRESHOLD ABOVE 50 %", "threshold_source") { $0.source.rawValue },
-        .number("ROWS", "rows") { $0.rows.rows },
+        .count("ROWS", "rows") { $0.rows.rows },
         .shown(.left("FIRST LINES")) { $0.rows.lines.map(String.init).joined(separator: ", ") },
         .key("first_lines") { $0.rows.lines },
     ]

@@ -1,4 +1,5 @@
 import Pricing
+import Reports
 
 /// A plan for a person: one screen, and everything behind `--details`.
 extension PlanSummary {
@@ -19,9 +20,10 @@ extension PlanSummary {
             if refused == 0 {
                 "yes: all of \(counted(rows, "row"))"
             } else if forecast.canGoCount == 0 {
-                "no: of \(counted(rows, "row")) each is refused; mend the file"
+                "no: \(rows == 1 ? "its one row is" : "all \(counted(rows, "row")) are") refused (below)"
             } else {
-                "not all: \(forecast.canGoCount) of \(rows) rows, \(refused) refused (below)"
+                "not all: \(counted(forecast.canGoCount)) of \(counted(rows, "row")), "
+                    + "\(counted(refused)) refused (below)"
             }
         return definitionList([
             ("file", shownFile), ("as of", "\(asOf.text) (\(environment.rawValue))"),
@@ -59,7 +61,7 @@ extension PlanSummary {
     private var lateText: String {
         let others = quota.lateRowCount - quota.lateRows.count
         return quota.lateRows.table(Self.lateColumns)
-            + (others > 0 ? "and \(others) more\n" : "")
+            + (others > 0 ? "and \(counted(others)) more\n" : "")
     }
 
     /// `0.5`, `50`.

@@ -11,7 +11,7 @@ struct Recall: Sendable {
 
     static let itemColumns: [Column<UndoQueries.Takeable>] = [
         .text("ITEM", "sku") { $0.sku }, .text("CURRENCY", "currency") { $0.currency },
-        .number("ROWS", "rows") { $0.rows },
+        .count("ROWS", "rows") { $0.rows },
         .instant("ALL UNTIL", "first_until") { $0.firstUntil },
         .instant("THE LAST UNTIL", "last_until") { $0.lastUntil },
     ]

@@ -1,5 +1,6 @@
 import Batches
 import Pricing
+import Reports
 import ServiceKit
 
 /// A stored batch for a person, and for a program.
@@ -17,7 +18,7 @@ extension ShowFacts {
     private var overview: String {
         var lines = [
             (name: "batch", value: "\(batch.name), \(batch.batchID)"),
-            ("rows", "\(batch.rowCount) stored, \(batch.rejectedRowCount) refused"),
+            ("rows", "\(counted(batch.rowCount)) stored, \(counted(batch.rejectedRowCount)) refused"),
             (
                 "submitted",
                 "by \(batch.submittedBy) at \(batch.submittedAt.instantText)"
@@ -32,7 +33,7 @@ extension ShowFacts {
             lines.append(
                 (
                     "held out",
-                    "\(terms.heldOut) rows (\(WavePlan.percent(terms.holdout)) of the subscriptions): "
+                    "\(counted(terms.heldOut, "row")) (\(WavePlan.percent(terms.holdout)) of the subscriptions): "
                         + "never sent, and in no figure below"
                 ))
         }
@@ -48,12 +49,12 @@ extension ShowFacts {
     /// When what has not been sent may go, and by when it must.
     private var dueText: String {
         guard due.unsent > 0 else { return "due: nothing, all was sent or has ended\n" }
-        var said = ["due: \(due.ready) of \(due.unsent) rows may go at once"]
+        var said = ["due: \(counted(due.ready)) of \(counted(due.unsent, "row")) may go at once"]
         if let nextAt = due.nextAt { said.append("the next from \(nextAt.instantText) on") }
         if let first = due.firstSendBy {
             said.append(
-                "the first must go by \(first.instantText), \(due.withinADay) within a day, "
-                    + "\(due.withinAWeek) within a week")
+                "the first must go by \(first.instantText), \(counted(due.withinADay)) within a day, "
+                    + "\(counted(due.withinAWeek)) within a week")
         }
         return wrapped(said.joined(separator: "; "))
     }

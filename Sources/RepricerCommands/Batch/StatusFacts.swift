@@ -217,7 +217,7 @@ struct StatusText {
     private func whoAndWhy(_ batch: BatchQueries.Batch) -> String {
         guard batch.isPaused, batch.haltedBy != nil else { return batch.whoAndWhy }
         let refused = facts.haltRefused[batch.batchID].map {
-            "; \(many($0, "row")) \($0 == 1 ? "was" : "were") refused so far, and \($0 == 1 ? "waits" : "wait") until it ends"
+            "; \(counted($0, "row")) \($0 == 1 ? "was" : "were") refused so far, and \($0 == 1 ? "waits" : "wait") until it ends"
         }
         let name = harmless(batch.name)
         return batch.whoAndWhy + (refused ?? "")
@@ -251,7 +251,7 @@ struct StatusText {
         .shown(.left("STATE")) { $0.state + ($0.isPaused ? ", paused" : "") },
         .key("state") { $0.state }, .key("paused") { $0.isPaused }, .key("pause") { $0.pauseJSON },
         .key("wave_count") { $0.waveCount }, .key("released_wave") { $0.releasedWave },
-        .number("ROWS", "rows") { $0.rowCount },
+        .count("ROWS", "rows") { $0.rowCount },
         .number("REFUSED", "refused") { $0.rejectedRowCount },
         .key("submitted_by") { $0.submittedBy },
         .shown(.left("SUBMITTED")) {

@@ -1,6 +1,7 @@
 import Batches
 import Postgres
 import Pricing
+import Reports
 
 extension Commands {
     private static let batchName = ValueOption(
@@ -98,7 +99,7 @@ extension Commands {
         guard invocation.arguments[acceptValid] else {
             throw CommandFailure(
                 .inputRejected,
-                "nothing stored: \(refused) of \(many(rows, "row")) \(refused == 1 ? "is" : "are") refused; mend \(refused == 1 ? "it" : "them"), or "
+                "nothing stored: \(refused) of \(counted(rows, "row")) \(refused == 1 ? "is" : "are") refused; mend \(refused == 1 ? "it" : "them"), or "
                     + "give --accept-valid to store the others")
         }
     }
@@ -115,7 +116,7 @@ extension Commands {
             switch finished.driftCount {
             case nil: "; give --plan-rows with the file of plan --rows to see which rows differ"
             case 0: "; no row differs, so it is the rules or the environment"
-            case let count?: "; \(many(count, "row")) \(count == 1 ? "differs" : "differ")"
+            case let count?: "; \(counted(count, "row")) \(count == 1 ? "differs" : "differ")"
             }
         throw CommandFailure(
             .conflict,
@@ -150,7 +151,7 @@ extension Commands {
         let held = heldOut > 0 ? ", \(heldOut) of them held out" : ""
         invocation.note(
             forecast.map {
-                "stored \(many($0.canGoCount, "change"))\(held); "
+                "stored \(counted($0.canGoCount, "change"))\(held); "
                     + "\($0.canGoCount == 1 ? "it waits" : "they wait") for another user's approval"
             }
                 ?? "this file is a batch already: no new change")

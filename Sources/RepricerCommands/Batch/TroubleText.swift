@@ -1,4 +1,5 @@
 import Batches
+import Reports
 
 /// What a person should see, as `status` shows it.
 enum TroubleText {
@@ -22,13 +23,13 @@ enum TroubleText {
             let place = facts.batch == nil ? " of \(wave.batchName)" : ""
             return (
                 "WAITING",
-                "wave \(wave.number) (\(wave.label))\(place) waits for \(wave.waitsFor); \(many(wave.due, "row")) "
+                "wave \(wave.number) (\(wave.label))\(place) waits for \(wave.waitsFor); \(counted(wave.due, "row")) "
                     + "due within a day, \(wave.overdue) of them overdue, the first by "
                     + wave.firstSendBy.instantText
             )
         }
         let late = Int64(facts.lateRows ?? 0)
-        let counted: [(String, Int64, String)] = [
+        let troubles: [(String, Int64, String)] = [
             (
                 "moved", trouble.moved,
                 rows(
@@ -55,7 +56,7 @@ enum TroubleText {
                     "unsent, since the facts had changed; plan again")
             ),
         ]
-        return waves + counted.filter { $0.1 > 0 }.map { ($0.0, $0.2) }
+        return waves + troubles.filter { $0.1 > 0 }.map { ($0.0, $0.2) }
     }
 
     static func json(_ facts: StatusFacts) -> JSONValue {

@@ -1,6 +1,7 @@
 import Batches
 import Postgres
 import Pricing
+import Reports
 import ServiceKit
 
 extension Commands {
@@ -53,7 +54,7 @@ extension Commands {
                     "refused": byName(counts),
                 ], undoID + "\n")
             invocation.note(
-                "stored \(many(rows, "inverse change")); "
+                "stored \(counted(rows, "inverse change")); "
                     + "\(rows == 1 ? "it waits" : "they wait") for another user's approval")
             invocation.suggest("show \(undoID)")
             return .done
@@ -85,7 +86,7 @@ extension Commands {
                 "dry_run": true, "undoes_batch_id": scope.batchID, "rows": recall.rows,
                 "refused": byName(counts),
             ] + recall.json,
-            "\(recall.rows) of \(many(all, "change")) of \(harmless(batchName)) can be taken back, "
+            "\(recall.rows) of \(counted(all, "change")) of \(harmless(batchName)) can be taken back, "
                 + "\(recall.untilText)\n" + recall.takeable.table(Recall.itemColumns)
                 + recall.beyondText
                 + countTable("CAN'T BE TAKEN BACK", byName(counts).sorted { $0.key < $1.key }))
@@ -111,7 +112,7 @@ extension Commands {
             guard alike <= alikeMax else {
                 if told.insert(reason).inserted {
                     invocation.dependencies.sayPlainly(
-                        harmless("\(many(alike, "change")): \(reason)") + "\n")
+                        harmless("\(counted(alike, "change")): \(reason)") + "\n")
                 }
                 continue
             }

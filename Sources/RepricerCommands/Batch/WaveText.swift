@@ -6,8 +6,8 @@ import ServiceKit
 let waveColumns: [Column<ControlQueries.Wave>] = [
     .shown(.left("WAVE")) { "\($0.number)" }, .key("wave") { $0.number },
     .text("ROWS OF", "label") { $0.label },
-    .number("ROWS", "rows") { $0.states.values.reduce(0, +) },
-    .number("UNSENT", "unsent") { wave in
+    .count("ROWS", "rows") { $0.states.values.reduce(0, +) },
+    .count("UNSENT", "unsent") { wave in
         [ChangeState.awaitingApproval, .queued].reduce(0) {
             $0 + wave.states[$1.rawValue, default: 0]
         }

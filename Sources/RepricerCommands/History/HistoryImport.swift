@@ -1,6 +1,7 @@
 import Batches
 import Postgres
 import Pricing
+import Reports
 
 extension Commands {
     private static let increaseFile = Positional(
@@ -48,7 +49,7 @@ extension Commands {
                 faults.map { harmless($0.text(file: shownFile)) + "\n" }.joined())
             let rows = Set(faults.map(\.line)).count
             throw CommandFailure(
-                .inputRejected, "nothing imported: \(rows) rows of \(shownFile) are wrong")
+                .inputRejected, "nothing imported: \(counted(rows, "row")) of \(shownFile) \(rows == 1 ? "is" : "are") wrong")
         }
         try invocation.print(json: told.json, told.text)
         return .done

@@ -2,6 +2,7 @@ import Facts
 import Glibc
 import Notifications
 import Postgres
+import Reports
 import ServiceKit
 import Synchronization
 

@@ -1,3 +1,5 @@
+import Reports
+
 /// One column of a list of facts: what a person reads under its heading, and a program under its key.
 struct Column<Row>: Sendable {
     /// The heading; nil for a column that only programs read.
@@ -36,6 +38,19 @@ struct Column<Row>: Sendable {
         number(heading, key) { Int64(read($0)) }
     }
 
+    /// A number of rows, the thousands apart for people.
+    static func count(
+        _ heading: String, _ key: String, _ read: @escaping @Sendable (Row) -> Int64
+    ) -> Column {
+        Column(heading: .right(heading), key: key, cell: { counted(read($0)) }, value: read)
+    }
+
+    static func count(
+        _ heading: String, _ key: String, _ read: @escaping @Sendable (Row) -> Int
+    ) -> Column {
+        count(heading, key) { Int64(read($0)) }
+    }
+
     static func shown(
         _ heading: Table.Column, _ read: @escaping @Sendable (Row) -> String
     ) -> Column {
@@ -71,5 +86,5 @@ extension Sequence {
 
 /// Names with their numbers, under a heading; empty where there are none.
 func countTable(_ heading: String, _ counts: [(String, Int64)]) -> String {
-    counts.table([.shown(.left(heading)) { $0.0 }, .shown(.right("ROWS")) { "\($0.1)" }])
+    counts.table([.shown(.left(heading)) { $0.0 }, .shown(.right("ROWS")) { counted($0.1) }])
 }

@@ -1,6 +1,7 @@
 import Batches
 import Postgres
 import Pricing
+import Reports
 
 extension Commands {
     private static let ruleFile = Positional("FILE", "the rules as CSV; - is standard input")
@@ -74,7 +75,7 @@ extension Commands {
         let remedy =
             change.faults.isEmpty ? "; correct them, or take them with --accept-implausible" : ""
         throw CommandFailure(
-            .inputRejected, "nothing imported: \(rows) rows of \(file) are wrong\(remedy)")
+            .inputRejected, "nothing imported: \(counted(rows, "row")) of \(file) \(rows == 1 ? "is" : "are") wrong\(remedy)")
     }
 }
 

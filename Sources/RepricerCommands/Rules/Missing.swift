@@ -64,11 +64,7 @@ struct MissingRules {
 
     var text: String {
         var text = "What no row in force answers, as of \(asOf.text).\n"
-        if currencies.isEmpty {
-            text += "Each currency has a row or an estimate.\n"
-        } else {
-            text += "\n" + currencies.table(Self.currencyColumns)
-        }
+        text += currencies.isEmpty ? "Each currency has a row or an estimate.\n" : currencyText
         let open = storefronts.filter { $0.subscriptions > 0 && !$0.imports.isEmpty }
         text += "\n"
         text +=
@@ -76,32 +72,45 @@ struct MissingRules {
             ? "Each storefront with open subscriptions has Apple's amounts.\n"
             : open.table(Self.storefrontColumns)
         let others = storefronts.filter { $0.subscriptions == 0 }
+        let withoutAmount = others.filter { !$0.kinds.isEmpty }.map(\.code)
+        let unlisted = others.filter { $0.always == .missing }.map(\.code)
         text += Self.list(
-            "\nWithout an amount of Apple's, and without open subscriptions:",
-            others.filter { !$0.kinds.isEmpty })
+            "Without an amount of Apple's, and without open subscriptions:", withoutAmount)
+        let question =
+            "Not in the list of storefronts that always ask, and without open subscriptions:"
+        text +=
+            unlisted == withoutAmount && !unlisted.isEmpty
+            ? "\n" + wrapped("\(question) the same.") : Self.list(question, unlisted)
         text += Self.list(
-            "\nNot in the list of storefronts that always ask, and without open subscriptions:",
-            others.filter { $0.always == .missing })
-        text += Self.list(
-            "\nNot in that list, but Apple gives an amount, so that they do not always ask:",
-            storefronts.filter { $0.always == .inferred })
+            "Not in that list, but Apple gives an amount, so that they do not always ask:",
+            storefronts.filter { $0.always == .inferred }.map(\.code))
         guard !currencies.isEmpty || storefronts.contains(where: { !$0.imports.isEmpty }) else {
             return text
         }
-        return text
-            + "\nImport what Apple says with repricer rules import: rows of threshold and always_consent "
-            + "a storefront; a currency needs its exchange_rate (or the European Central Bank's file), or one threshold in it.\n"
+        return text + "\n"
+            + wrapped(
+                "Import what Apple says with repricer rules import: rows of threshold and always_consent "
+                    + "a storefront; a currency needs its exchange_rate (or the European Central Bank's "
+                    + "file), or one threshold in it.")
     }
 
-    private static func list(_ heading: String, _ storefronts: [MissingStorefront]) -> String {
-        guard !storefronts.isEmpty else { return "" }
-        var text = "\(heading)\n"
-        var rest = storefronts.map(\.code)[...]
-        while !rest.isEmpty {
-            text += "  \(rest.prefix(25).joined(separator: " "))\n"
-            rest = rest.dropFirst(25)
+    /// The currencies that lack the same, and what an estimate of theirs needs.
+    private var currencyText: String {
+        let alike = Dictionary(grouping: currencies) { Self.shown($0.kinds) }
+        let lists = alike.sorted { $0.key < $1.key }.map { kinds, currencies in
+            Self.list("Without a row or an estimate (\(kinds)):", currencies.map(\.code))
         }
-        return text
+        let rates = currencies.filter { $0.imports.contains("exchange_rate \($0.code)") }
+        let hasDollar = !currencies.contains { $0.imports.contains("exchange_rate USD") }
+        return lists.joined()
+            + (rates.isEmpty
+                ? "" : Self.list("Of these without an exchange rate:", rates.map(\.code)))
+            + (hasDollar ? "" : wrapped("No exchange rate of USD is loaded: every estimate needs it."))
+    }
+
+    private static func list(_ heading: String, _ codes: [String]) -> String {
+        guard !codes.isEmpty else { return "" }
+        return "\n" + wrapped("\(heading) \(codes.joined(separator: " "))")
     }
 
     var json: JSONValue {
@@ -112,20 +121,16 @@ struct MissingRules {
     }
 
     private static let currencyColumns: [Column<MissingCurrency>] = [
-        .text("CURRENCY", "currency") { $0.code },
-        .shown(.left("WITHOUT ROW OR ESTIMATE")) { shown($0.kinds) },
-        .key("missing_kinds") { $0.kinds.map(\.rawValue) },
-        .shown(.left("IMPORT")) { $0.imports.joined(separator: ", ") },
+        .key("currency") { $0.code }, .key("missing_kinds") { $0.kinds.map(\.rawValue) },
         .key("import") { $0.imports },
     ]
 
     private static let storefrontColumns: [Column<MissingStorefront>] = [
         .text("STOREFRONT", "storefront") { $0.code },
-        .number("SUBSCRIPTIONS", "subscriptions") { $0.subscriptions },
+        .count("SUBSCRIPTIONS", "subscriptions") { $0.subscriptions },
         .shown(.left("WITHOUT APPLE'S AMOUNT")) { shown($0.kinds) },
         .key("missing_kinds") { $0.kinds.map(\.rawValue) },
         .text("ALWAYS ASKS", "always_consent") { $0.always.rawValue },
-        .shown(.left("IMPORT")) { $0.imports.joined(separator: ", ") },
         .key("import") { $0.imports },
     ]
 

@@ -1,5 +1,6 @@
 import Batches
 import Pricing
+import Reports
 
 extension Commands {
     private static let missing = Flag(
@@ -54,19 +55,20 @@ struct RulesShown {
     var text: String {
         let storefronts = alwaysConsent.map(\.storefront).joined(separator: " ")
         let hasRates = !rules.exchangeRateRows.isEmpty
-        var text = "Consent is needed above 50 % and above the threshold, as of \(asOf.text).\n"
-        text +=
+        var text = wrapped(
+            "Consent is needed above 50 % and above the threshold, as of \(asOf.text).")
+        text += wrapped(
             "A storefront without a row is judged by the estimate of its currency: the median of Apple's "
-        text +=
-            "amounts, rounded down.\nCloser to it than its error, or without an estimate, it is not known "
-        text += "above 50 % whether consent is needed"
-        text += hasRates ? ".\n" : "; no exchange rates are loaded.\n"
-        text += "Storefronts that always need consent: "
-        text += "\(storefronts.isEmpty ? "none known" : storefronts)\n"
+                + "amounts, rounded down. Closer to it than its error, or without an estimate, it is not "
+                + "known above 50 % whether consent is needed"
+                + (hasRates ? "." : "; no exchange rates are loaded."))
+        text += wrapped(
+            "Storefronts that always need consent: "
+                + (storefronts.isEmpty ? "none known" : storefronts))
         if let latest {
-            text += "Version \(latest.revision) of the rules: \(harmless(latest.file)), "
-            text +=
-                "\(latest.importedAt?.text ?? "since ever"), by \(harmless(latest.importedBy)).\n"
+            text += wrapped(
+                "Version \(latest.revision) of the rules: \(harmless(latest.file)), "
+                    + "\(latest.importedAt?.text ?? "since ever"), by \(harmless(latest.importedBy)).")
         }
         let tables = [
             rules.thresholdRows.table(Self.thresholds, isShownEmpty: true),
@@ -95,7 +97,7 @@ struct RulesShown {
         .text("STOREFRONT", "storefront") { $0.storefront },
         .text("CURRENCY", "currency") { $0.currency },
         .text("PERIOD", "period_kind") { $0.kind.rawValue },
-        .shown(.right("THRESHOLD")) { shownPrice($0.amount, currency: $0.currency) },
+        .shown(.right("THRESHOLD")) { price($0.amount, currency: $0.currency) },
         .key("amount_milliunits") { $0.amount }, .text("SOURCE", "source") { $0.source.rawValue },
         .text("SINCE", "valid_from", none: "ever") { $0.validFrom?.text },
         .text("RECORDED", "recorded_at", none: "shipped") { $0.recordedAt?.text },
@@ -120,9 +122,9 @@ struct RulesShown {
     private static let estimates: [Column<RulesInForce.Estimate>] = [
         .text("CURRENCY", "currency") { $0.currency },
         .text("PERIOD", "period_kind") { $0.kind.rawValue },
-        .shown(.right("ESTIMATED THRESHOLD")) { shownPrice($0.amount, currency: $0.currency) },
+        .shown(.right("ESTIMATED THRESHOLD")) { price($0.amount, currency: $0.currency) },
         .key("amount_milliunits") { $0.amount },
-        .shown(.right("MAY BE OFF BY")) { shownPrice($0.error, currency: $0.currency) },
+        .shown(.right("MAY BE OFF BY")) { price($0.error, currency: $0.currency) },
         .key("error_milliunits") { $0.error },
         .number("OF APPLE'S AMOUNTS", "rows") { $0.rows },
         .text("IN", "basis") { $0.isConverted ? "all_currencies" : "same_currency" },

@@ -1,6 +1,7 @@
 import Batches
 import Postgres
 import Pricing
+import Reports
 
 extension Commands {
     private static let skus = ListOption(

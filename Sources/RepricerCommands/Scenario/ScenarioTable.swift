@@ -132,10 +132,10 @@ extension ScenarioTable {
             forecasts.contains { $0.withoutPrice[why] != nil }
         }
         return [
-            Line(label: "rows", cells: forecasts.map { "\($0.rows)" }, isHeading: true),
-            line("can go") { "\($0.canGo)" },
-        ] + codes.map { code in line(code.rawValue) { "\($0.codes[code] ?? 0)" } }
-            + withoutPrice.map { why in line(why.rawValue) { "\($0.withoutPrice[why] ?? 0)" } }
+            Line(label: "rows", cells: forecasts.map { counted($0.rows) }, isHeading: true),
+            line("can go") { counted($0.canGo) },
+        ] + codes.map { code in line(code.rawValue) { counted($0.codes[code] ?? 0) } }
+            + withoutPrice.map { why in line(why.rawValue) { counted($0.withoutPrice[why] ?? 0) } }
     }
 
     private var consent: [Line] {
@@ -145,7 +145,7 @@ extension ScenarioTable {
         return [heading("consent")]
             + seen.map { consent in
                 line(consent == .none ? "none (a decrease)" : consent.words) {
-                    "\($0.consents[consent] ?? 0)"
+                    counted($0.consents[consent] ?? 0)
                 }
             }
     }
@@ -156,12 +156,12 @@ extension ScenarioTable {
         let later = seen.dropFirst(Self.monthsShown)
         var lines = [heading("take effect in")]
         lines += shown.map { month in
-            line(Self.name(ofMonth: month)) { "\($0.months[month] ?? 0)" }
+            line(Self.name(ofMonth: month)) { counted($0.months[month] ?? 0) }
         }
         if !later.isEmpty {
             lines.append(
                 line("later") { forecast in
-                    "\(later.reduce(0) { $0 + (forecast.months[$1] ?? 0) })"
+                    counted(later.reduce(0) { $0 + (forecast.months[$1] ?? 0) })
                 })
         }
         return lines
@@ -175,7 +175,7 @@ extension ScenarioTable {
     private var waiting: [Line] {
         let shown = Self.waitingDaysShown.map { days in
             line("\(days) \(days == 1 ? "day" : "days")") {
-                "\($0.slips.prefix(days).reduce(0, +))"
+                counted($0.slips.prefix(days).reduce(0, +))
             }
         }
         return [heading("slip a renewal after")] + shown
@@ -188,12 +188,12 @@ extension ScenarioTable {
             lines.append(heading(label))
             for code in currencies {
                 lines.append(
-                    line(code) { $0.byCurrency[code].map { grouped(amount($0), code) } ?? "-" })
+                    line(code) { $0.byCurrency[code].map { shownSum(amount($0), currency: code) } ?? "-" })
             }
             guard several, withoutRate.isEmpty else { return }
             lines.append(
                 line("all, in \(wish.reportingCurrency)") {
-                    $0.total.map { grouped(amount($0), wish.reportingCurrency) } ?? "-"
+                    $0.total.map { shownSum(amount($0), currency: wish.reportingCurrency) } ?? "-"
                 })
         }
         let rate = percent(decline.basisPoints)
@@ -246,7 +246,7 @@ extension ScenarioTable {
             )
         case let asked?:
             notes.append(
-                "\(percent(decline.basisPoints)) declining: seen on \(asked) rows of your batches.")
+                "\(percent(decline.basisPoints)) declining: seen on \(counted(asked, "row")) of your batches.")
         }
         if !withoutRate.isEmpty {
             notes.append(
@@ -263,23 +263,6 @@ extension ScenarioTable {
     private func percent(_ basisPoints: Int64) -> String {
         "\(PriceText.decimal(basisPoints * 10, decimals: basisPoints % 100 == 0 ? 0 : 2)) %"
     }
-}
-
-/// An amount in its currency's decimals, the thousands apart.
-private func grouped(_ sum: MoneySum, _ currency: String) -> String {
-    guard let milliunits = sum.milliunits else { return "too large" }
-    let decimals = Currency.apple.first { $0.code == currency }?.decimals ?? 2
-    let step = Currency(code: currency, decimals: decimals).smallestStep
-    let text = PriceText.decimal(milliunits - milliunits % step, decimals: decimals)
-    let sign = text.hasPrefix("-") ? "-" : ""
-    let parts = text.dropFirst(sign.count).split(separator: ".", maxSplits: 1)
-    var digits = Array(String(parts.first ?? "0"))
-    var place = digits.count - 3
-    while place > 0 {
-        digits.insert(" ", at: place)
-        place -= 3
-    }
-    return sign + String(digits) + (parts.count > 1 ? ".\(parts[1])" : "")
 }
 
 extension Consent {

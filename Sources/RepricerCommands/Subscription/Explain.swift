@@ -1,6 +1,7 @@
 import Batches
 import Facts
 import Pricing
+import Reports
 
 extension Commands {
     private static let subscription = Positional(
@@ -72,7 +73,7 @@ extension Commands {
     private static func explanation(of row: PlanRow) -> String {
         let currency = row.currency ?? ""
         func price(_ milliunits: Int64?) -> String {
-            milliunits.map { "\(shownPrice($0, currency: currency)) \(currency)" } ?? "-"
+            milliunits.map { "\(Reports.price($0, currency: currency)) \(currency)" } ?? "-"
         }
         var text = definitionList([
             ("subscription", row.originalTransactionID), ("sku", row.sku),

@@ -1,4 +1,5 @@
 import Pricing
+import Reports
 
 /// A rule's inputs as a person reads them; `--json` has each one under its own name.
 struct RuleInWords {
@@ -92,7 +93,7 @@ struct RuleInWords {
     }
 
     private func price(_ milliunits: Int64?, _ currency: String) -> String {
-        milliunits.map { "\(shownPrice($0, currency: currency)) \(currency)" } ?? "?"
+        milliunits.map { "\(Reports.price($0, currency: currency)) \(currency)" } ?? "?"
     }
 
     private func flag(_ name: String) -> Bool? {

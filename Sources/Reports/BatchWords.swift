@@ -1,0 +1,60 @@
+package import Pricing
+
+// What the figures of a batch are called where people read them: on the screen and on the pages alike.
+
+extension BatchWarning {
+    /// What its number counts.
+    package var noun: String {
+        switch self {
+        case .makesOthersAsk: "open change"
+        case .moreThanThreefold, .lessThanAThird, .farAhead, .idsEndInZero, .stale, .turns, .late:
+            "row"
+        }
+    }
+
+    /// Short, for a line of the screen holds its number and the first lines of the file, too.
+    package var words: String {
+        switch self {
+        case .moreThanThreefold: "more than 3 times today's price"
+        case .lessThanAThird: "less than a third of today's price"
+        case .farAhead: "effective in more than two years"
+        case .idsEndInZero: "every id ends in 0, did a spreadsheet round them"
+        case .stale: "facts older than a known renewal, sync them"
+        case .turns: "consent turns before the last day to send"
+        case .late: "late at the allowed rate"
+        case .makesOthersAsk: "makes open changes of other batches need consent"
+        }
+    }
+}
+
+extension PriceMove {
+    /// `+25.0 %`, `-50.0 %`, `from 0`; no percentage where none says anything.
+    package var words: String {
+        guard let permille else { return currentPrice <= 0 ? "from 0" : "beyond reason" }
+        guard permille.magnitude < 10_000_000 else { return "beyond reason" }
+        return "\(permille < 0 ? "-" : "+")\(permille.magnitude / 10).\(permille.magnitude % 10) %"
+    }
+}
+
+extension MoneyAMonth {
+    /// Whether any line is in the sum of one currency.
+    package var hasTotal: Bool { withoutRate.count < lines.count }
+
+    /// `all, in USD`; `part, in USD` where lines are missing.
+    package var totalName: String {
+        "\(withoutRate.isEmpty ? "all" : "part"), in \(reportingCurrency)"
+    }
+
+    /// What that sum lacks, why, and what to do; nil where it is whole.
+    package var lack: String? {
+        guard !withoutRate.isEmpty else { return nil }
+        let rows = counted(withoutRate.reduce(0) { $0 + $1.money.rows }, "row")
+        let currencies = withoutRate.map(\.currency).joined(separator: ", ")
+        let what =
+            hasTotal
+            ? "That part lacks \(rows) in \(currencies)"
+            : "No sum in \(reportingCurrency) of \(rows) in \(currencies)"
+        return "\(what): no exchange rate of \(missingRates.joined(separator: ", ")) is loaded "
+            + "(repricer rules import FILE)."
+    }
+}
