@@ -191,7 +191,8 @@ CREATE TABLE repricer.change_figures (
 );
 CREATE INDEX change_figures_word_due ON repricer.change_figures (batch_id, word_due_at) WHERE word_due_at IS NOT NULL;
 COMMENT ON COLUMN repricer.change_figures.paid_until IS
-    'Of an effective one whose item is set to renew: until when its last charge is paid, with paid_sku and paid_quantity.';
+    'Of an effective one whose item is set to renew: until when its last charge is paid. The newest change of the item has '
+    'paid_sku and paid_quantity of it, too.';
 COMMENT ON COLUMN repricer.change_figures.word_due_at IS
     'Likewise: paid_until, or when the longest billing retry or extension that was told ends. Who is silent after it, is missing.';
 COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
@@ -352,6 +353,7 @@ CROSS JOIN LATERAL (
             WHEN NOT t.is_of_the_place THEN 'moved'
             WHEN t.is_in_effect AND h.price_milliunits = c.new_price_milliunits THEN 'new_price'
             WHEN t.is_in_effect AND u.is_undone THEN 'undone'
+            WHEN e.is_back THEN 'new_purchase'
             WHEN NOT t.is_in_effect AND h.price_milliunits = c.current_price_milliunits THEN 'old_price'
             WHEN h.is_purchase THEN 'new_purchase'
         END AS explained_as,
@@ -360,12 +362,14 @@ CROSS JOIN LATERAL (
                 THEN 'refunded'
             WHEN h.is_double THEN 'double'
             WHEN h.currency <> c.currency AND h.storefront = c.storefront THEN 'wrong_currency'
+            -- Who left may buy again. At the very price of the change it would be in effect, unless it was declined: that has to
+            -- be looked at.
             WHEN c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AND h.purchased_at > c.ended_at
-                AND NOT h.is_purchase THEN 'declined_yet_charged'
-            WHEN c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at AND NOT h.is_purchase
+                AND NOT e.is_back THEN 'declined_yet_charged'
+            WHEN c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at AND NOT e.is_back
                 THEN 'after_end'
             WHEN t.is_in_effect AND e.is_after_end THEN 'after_end'
-            WHEN h.is_offer OR NOT t.is_of_the_place OR h.is_purchase OR (t.is_in_effect AND u.is_undone) THEN NULL
+            WHEN h.is_offer OR NOT t.is_of_the_place OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone) THEN NULL
             WHEN h.price_milliunits <> CASE WHEN t.is_in_effect THEN c.new_price_milliunits
                 ELSE c.current_price_milliunits END THEN 'other_price'
             WHEN h.refunded_milliunits > 0 THEN 'refunded'
@@ -380,7 +384,14 @@ CROSS JOIN LATERAL (
         SELECT NOT h.is_purchase AND h.paid_before_until < h.purchased_at - interval '1 minute' AND EXISTS (
             SELECT FROM repricer.told_statements q
             WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'EXPIRED'
-                AND q.signed_at > h.paid_before_until - interval '1 day' AND q.signed_at < h.purchased_at) AS is_after_end) e
+                AND q.signed_at > h.paid_before_until - interval '1 day' AND q.signed_at < h.purchased_at) AS is_after_end,
+        -- The customer bought it again after the change had ended; or a renewal at that price.
+        c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at
+            AND h.price_milliunits <> c.new_price_milliunits AND (h.is_purchase OR EXISTS (
+                SELECT FROM repricer.charges b
+                WHERE b.original_transaction_id = c.original_transaction_id AND b.sku = h.sku AND b.is_purchase
+                    AND b.purchased_at > c.ended_at AND b.purchased_at < h.purchased_at AND b.currency = h.currency
+                    AND b.price_milliunits = h.price_milliunits)) AS is_back) e
 ) w
 WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
     AND (a.is_alone OR NOT EXISTS (
@@ -441,7 +452,9 @@ COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of effective changes that
 CREATE VIEW repricer.paid_changes AS
 SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, c.currency, c.storefront, c.new_price_milliunits, h.sku,
     h.quantity, h.expires_at AS paid_until, greatest(h.expires_at, e.until) AS word_due_at,
-    h.is_offer OR h.currency = c.currency AND h.price_milliunits = c.new_price_milliunits AS is_at_price
+    h.is_offer OR h.currency = c.currency AND (h.price_milliunits = c.new_price_milliunits
+        OR coalesce(h.price_milliunits = ANY (n.prices), false)) AS is_at_price,
+    n.prices IS NULL AS is_newest
 FROM repricer.price_changes c
 -- OFFSET 0: as explained_charges.
 CROSS JOIN LATERAL (
@@ -457,17 +470,18 @@ CROSS JOIN LATERAL (
     FROM repricer.told_statements t
     WHERE t.original_transaction_id = c.original_transaction_id AND t.signed_at > h.purchased_at
         AND t.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'RENEWAL_EXTENDED')) e
+-- The prices of changes that took effect after it: what it added stays in them.
+CROSS JOIN LATERAL (
+    SELECT array_agg(o.new_price_milliunits) AS prices FROM repricer.price_changes o
+    WHERE o.original_transaction_id = c.original_transaction_id AND o.change_id <> c.change_id
+        AND o.state = 'effective' AND o.undoes_change_id IS NULL
+        AND coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku)
+        AND (o.effective_at, o.change_id) > (c.effective_at, c.change_id)) n
 WHERE c.state = 'effective' AND NOT c.is_leaving AND c.undoes_change_id IS NULL AND NOT e.is_ended
-    AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)
-    AND NOT EXISTS (
-        SELECT FROM repricer.price_changes n
-        WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
-            AND n.state = 'effective' AND n.undoes_change_id IS NULL
-            AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
-            AND (n.effective_at, n.change_id) > (c.effective_at, c.change_id));
+    AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity);
 COMMENT ON VIEW repricer.paid_changes IS
-    'Effective changes whose item is set to renew: until when it is paid, whether at the new price, and by when something must '
-    'be told of it.';
+    'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when '
+    'something must be told of it.';
 
 -- Silence of one tells something only as far as others are heard: until the newest charge of anybody.
 CREATE VIEW repricer.heard_charges AS
@@ -487,7 +501,7 @@ UNION ALL
 SELECT p.batch_id, p.original_transaction_id, p.change_id, NULL, p.sku, 'missing', p.paid_until, 0,
     p.new_price_milliunits * p.quantity, 0, p.currency, p.storefront, p.bucket
 FROM repricer.paid_changes p
-WHERE p.word_due_at < (SELECT d.until FROM repricer.heard_charges d)
+WHERE p.is_newest AND p.word_due_at < (SELECT d.until FROM repricer.heard_charges d)
     AND NOT EXISTS (
         SELECT FROM repricer.missing_renewals r
         WHERE r.original_transaction_id = p.original_transaction_id AND r.change_id = p.change_id AND r.sku = p.sku
@@ -521,7 +535,8 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
 FROM repricer.price_changes c
 LEFT JOIN LATERAL (
     -- One at most. As a sum it is left out where nobody asks for it.
-    SELECT max(k.paid_until) AS paid_until, max(k.word_due_at) AS word_due_at, max(k.sku) AS sku, max(k.quantity) AS quantity,
+    SELECT max(k.paid_until) AS paid_until, max(k.word_due_at) AS word_due_at,
+        max(k.sku) FILTER (WHERE k.is_newest) AS sku, max(k.quantity) FILTER (WHERE k.is_newest) AS quantity,
         bool_and(k.is_at_price) AS is_at_price
     FROM repricer.paid_changes k
     WHERE c.state = 'effective' AND k.original_transaction_id = c.original_transaction_id AND k.change_id = c.change_id
@@ -691,7 +706,7 @@ UNION ALL
 SELECT k.batch_id, k.original_transaction_id, k.change_id, NULL, k.paid_sku, 'missing', k.paid_until, 0,
     k.new_price_milliunits * k.paid_quantity, 0, k.currency, k.storefront, k.bucket
 FROM repricer.change_figures k
-WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d)
+WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.paid_sku IS NOT NULL
     AND NOT EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
     AND NOT EXISTS (
         SELECT FROM repricer.kept_exceptions x
@@ -1861,7 +1876,26 @@ BEGIN
         -- Of the past nothing is kept: all is counted from the facts.
         v_text := replace(replace(v_text, 'repricer.unkept_change_figures', 'repricer.live_change_figures'),
             'repricer.charge_exceptions', 'repricer.live_charge_exceptions');
+        IF v.name = 'consent_funnel' THEN
+            -- It asks for no money, and the tallies of the past are all the figures of each change.
+            v_text := replace(v_text, 'repricer.change_tallies t', $funnel$(
+        SELECT c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction, c.forecast_consent, 1 AS changes,
+            (coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL)::integer AS sent,
+            (c.consent_asked_at IS NOT NULL)::integer AS asked_for_consent,
+            coalesce(c.acceptance = 'consented', false)::integer AS consented,
+            coalesce(c.acceptance = 'informed', false)::integer AS informed,
+            (c.state = 'effective')::integer AS effective,
+            (c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined')::integer AS declined,
+            (c.state = 'cancelled' AND c.reason IS DISTINCT FROM 'parent_declined')::integer AS cancelled,
+            (c.state = 'lapsed')::integer AS lapsed,
+            (c.state IN ('invalidated', 'rejected', 'ineligible', 'missed', 'aborted'))::integer AS other,
+            (c.state IN ('declined', 'cancelled') AND coalesce(c.reason = 'parent_declined', false))::integer AS fell_with_parent
+        FROM repricer.price_changes c) t$funnel$);
+        END IF;
         v_text := repricer.text_at(v.name, v_text);
+        IF v.name = 'consent_funnel' AND v_text ~ 'change_tallies' THEN
+            RAISE EXCEPTION 'the consent funnel of the past reads tallies';
+        END IF;
         v_text := replace(replace(replace(v_text, 'report.as_of()', 'p_at'), 'repricer.revenue_moves(', 'repricer.revenue_moves_at('),
             'report.revenue_bridge ', 'report.revenue_bridge_as_of(p_at, p_batch) ');
         IF NOT v.is_report THEN
@@ -2165,7 +2199,7 @@ BEGIN
         ('money', 'evidence_id', 'The signed statement that told it.'),
         ('money', 'explained_as',
             'Of a charge: new_price, old_price (the change had not taken effect), offer, undone, moved (another storefront), '
-            'new_purchase (the customer''s own doing); null: no change was called before, or charge_exception names it.'),
+            'new_purchase (the customer''s own doing, and renewals of it after the change had ended); null: no change was called before, or charge_exception names it.'),
         ('money', 'is_correction', 'Whether it is the difference that a later statement made.'),
         ('charge_exception', 'sku', 'The item that was charged, by its name then.'),
         ('charge_exception', 'change_id', 'The price change that the charge belongs to.'),

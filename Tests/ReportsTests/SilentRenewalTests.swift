@@ -122,6 +122,20 @@ import Testing
             ])
     }
 
+    /// A second increase of the item, in effect since 1 April: what the first one added stays in it, and both fall silent.
+    @Test func anItemThatTookASecondPrice_isMissingOnce() async throws {
+        let second = ReportFixture.Change(
+            subscription: "1", line: 3, old: 12990, new: 14990, consent: "required",
+            state: "effective", effective: "2026-05-01Z")
+        let more = second.sql + Self.charge("1", "2026-05-01Z", 14990, until: "2026-06-01Z")
+
+        #expect(try await read(Self.story(heard: "2026-05-20Z", more)) == ["5000 0 0"])
+        #expect(
+            try await read(Self.story(heard: "2026-06-20Z", more)) == [
+                "0 2 27980", "charges_missing 1", "missing 2026-06-01 0 14990",
+            ])
+    }
+
     @Test func aRenewalAfterTheSubscriptionEnded_isNamed_unlessThereWasNoGap() async throws {
         let ended = Self.told("EXPIRED", "2026-05-01Z")
         let later = Self.charge("1", "2026-05-08Z", 12990, until: "2026-06-08Z")
