@@ -483,10 +483,11 @@ COMMENT ON VIEW repricer.paid_changes IS
     'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when '
     'something must be told of it.';
 
--- Silence of one tells something only as far as others are heard: until the newest charge of anybody.
+-- Silence of one tells something only as far as others are heard: until the newest charge of anybody. A notification may
+-- come days late.
 CREATE VIEW repricer.heard_charges AS
-SELECT max(e.occurred_at) - interval '1 day' AS until FROM repricer.money_entries e WHERE e.occurred_at <= report.as_of();
-COMMENT ON VIEW repricer.heard_charges IS 'Whose next word was due before it is silent: a day before the newest charge of anybody.';
+SELECT max(e.occurred_at) - interval '3 days' AS until FROM repricer.money_entries e WHERE e.occurred_at <= report.as_of();
+COMMENT ON VIEW repricer.heard_charges IS 'Whose next word was due before it is silent: three days before the newest charge of anybody.';
 
 CREATE VIEW repricer.live_charge_exceptions AS
 SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception,
@@ -2115,7 +2116,7 @@ BEGIN
         ('revenue_impact', 'lapsed_lost_per_period_milliunits',
             'Sum of the old prices of lapsed increases whose customers had been asked or told.'),
         ('revenue_impact', 'silent',
-            'Of charged_changes set to renew: paid until more than a day before the newest charge of anybody, and nothing was '
+            'Of charged_changes set to renew: paid until more than three days before the newest charge of anybody, and nothing was '
             'told since. Whether they go on is not known: they are in no figure of a further period, and charge_exception '
             'names them as missing.'),
         ('revenue_impact', 'silent_per_period_milliunits', 'Sum of the new prices of silent.'),

@@ -13,14 +13,14 @@ import Testing
             TRUNCATE repricer.batches, repricer.price_changes, repricer.charges, repricer.money_entries,
                 repricer.subscriptions, repricer.subscription_events CASCADE;
             """
-            + ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 1) + change.sql
-            + """
-            INSERT INTO repricer.subscriptions (original_transaction_id, bucket, purchased_at)
-            VALUES ('1', repricer.bucket_of('1'), '2026-04-01Z');
-            """
-            + charge("1", "2026-03-01Z", 12990, until: "2026-04-01Z")
-            + charge("1", "2026-04-01Z", 12990, until: "2026-05-01Z")
-            + charge("2", heard, 990, until: "2027-01-01Z") + more
+                + ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 1) + change.sql
+                    + """
+                    INSERT INTO repricer.subscriptions (original_transaction_id, bucket, purchased_at)
+                    VALUES ('1', repricer.bucket_of('1'), '2026-04-01Z');
+                    """
+                + charge("1", "2026-03-01Z", 12990, until: "2026-04-01Z")
+                + charge("1", "2026-04-01Z", 12990, until: "2026-05-01Z")
+                + charge("2", heard, 990, until: "2027-01-01Z") + more
     }
 
     private static func charge(_ id: String, _ day: String, _ price: Int, until: String) -> String {
@@ -88,16 +88,16 @@ import Testing
 
     @Test(arguments: [
         ("2026-04-30Z", "", goesOn),
-        ("2026-05-01T23:00:00Z", "", goesOn),
-        ("2026-05-03Z", "", isSilent),
+        ("2026-05-03T23:00:00Z", "", goesOn),
+        ("2026-05-05Z", "", isSilent),
         // A failed charge is tried again for 60 days, and a renewal may be put off.
-        ("2026-05-03Z", told("DID_FAIL_TO_RENEW", "2026-05-01Z"), goesOn),
+        ("2026-05-05Z", told("DID_FAIL_TO_RENEW", "2026-05-01Z"), goesOn),
         ("2026-07-10Z", told("DID_FAIL_TO_RENEW", "2026-05-01Z"), isSilent),
         ("2026-07-10Z", told("RENEWAL_EXTENDED", "2026-04-20Z"), goesOn),
         ("2026-08-10Z", told("RENEWAL_EXTENDED", "2026-04-20Z"), isSilent),
-        ("2026-05-03Z", told("PRICE_INCREASE", "2026-05-01Z"), isSilent),
-        ("2026-05-03Z", told("EXPIRED", "2026-05-01Z"), goesOn),
-        ("2026-05-03Z", "UPDATE repricer.price_changes SET is_leaving = true;", ["0 0 0"]),
+        ("2026-05-05Z", told("PRICE_INCREASE", "2026-05-01Z"), isSilent),
+        ("2026-05-05Z", told("EXPIRED", "2026-05-01Z"), goesOn),
+        ("2026-05-05Z", "UPDATE repricer.price_changes SET is_leaving = true;", ["0 0 0"]),
     ])
     func renewals_thatStopWithoutAWord_areMissing_asFarAsOthersAreHeard(
         heard: String, more: String, lines: [String]
@@ -140,7 +140,8 @@ import Testing
         let ended = Self.told("EXPIRED", "2026-05-01Z")
         let later = Self.charge("1", "2026-05-08Z", 12990, until: "2026-06-08Z")
         let atOnce = Self.charge("1", "2026-05-01Z", 12990, until: "2026-06-01Z")
-        let bought = "UPDATE repricer.charges SET is_purchase = true WHERE transaction_id = '1-2026-05-08Z';"
+        let bought =
+            "UPDATE repricer.charges SET is_purchase = true WHERE transaction_id = '1-2026-05-08Z';"
 
         let named = try await read(Self.story(heard: "2026-05-20Z", ended + later))
         let withoutEnd = try await read(Self.story(heard: "2026-05-20Z", later))

@@ -11,7 +11,7 @@ import Testing
 @Suite(.database) struct RetainedPastTests {
     private static let subscriptions = 24
 
-    /// Everything that a report says as of the instant, and until when each subscription was paid then.
+    /// Everything that the reports say as of the instant, and the latest period of each subscription.
     private static func known(
         at instant: String, on owner: PostgresConnection
     ) async throws -> [String] {
@@ -95,7 +95,8 @@ import Testing
             for (index, instant) in instants.enumerated() {
                 let now = try await Self.known(at: instant, on: owner)
                 #expect(
-                    Set(now).symmetricDifference(before[index]).sorted() == [], "\(months) \(instant)"
+                    Set(now).symmetricDifference(before[index]).sorted() == [],
+                    "\(months) \(instant)"
                 )
             }
         }

@@ -139,7 +139,7 @@ enum FormerViews {
                 AND d.change_id = c.change_id
             LEFT JOIN repricer.live_change_figures x
                 ON x.original_transaction_id = c.original_transaction_id AND x.change_id = c.change_id
-            CROSS JOIN LATERAL (SELECT coalesce(x.word_due_at + interval '1 day' < (
+            CROSS JOIN LATERAL (SELECT coalesce(x.word_due_at + interval '3 days' < (
                 SELECT max(m.occurred_at) FROM repricer.money_entries m WHERE m.occurred_at <= report.as_of()), false)
                 AND NOT x.is_leaving AS is_silent) w
             WHERE c.undoes_change_id IS NULL
@@ -210,7 +210,7 @@ enum FormerViews {
             SELECT p.batch_id, p.original_transaction_id, p.change_id, NULL::text, p.sku, 'missing', p.paid_until, 0::bigint,
                 p.new_price_milliunits * p.quantity, 0::bigint, p.currency, p.storefront
             FROM repricer.paid_changes p
-            WHERE p.word_due_at + interval '1 day' < (
+            WHERE p.word_due_at + interval '3 days' < (
                     SELECT max(m.occurred_at) FROM repricer.money_entries m WHERE m.occurred_at <= report.as_of())
                 AND NOT EXISTS (
                     SELECT FROM found f WHERE f.change_id = p.change_id AND f.exception = 'missing' AND f.occurred_at = p.paid_until)
