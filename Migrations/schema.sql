@@ -589,7 +589,7 @@ COMMENT ON COLUMN repricer.change_figures.others_lost_milliunits IS 'Of a declin
 
 COMMENT ON COLUMN repricer.change_figures.taxed_renewals IS 'Renewals of which the tax is signed; taxed_uplift_milliunits is theirs, without it.';
 
-COMMENT ON COLUMN repricer.change_figures.paid_until IS 'Of an effective one whose item is set to renew: until when its last charge is paid, with paid_sku and paid_quantity.';
+COMMENT ON COLUMN repricer.change_figures.paid_until IS 'Of an effective one whose item is set to renew: until when its last charge is paid. The newest change of the item has paid_sku and paid_quantity of it, too.';
 
 COMMENT ON COLUMN repricer.change_figures.word_due_at IS 'Likewise: paid_until, or when the longest billing retry or extension that was told ends. Who is silent after it, is missing.';
 
@@ -738,6 +738,7 @@ CREATE VIEW repricer.explained_charges AS
                     WHEN (NOT t.is_of_the_place) THEN 'moved'::text
                     WHEN (t.is_in_effect AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
                     WHEN (t.is_in_effect AND u.is_undone) THEN 'undone'::text
+                    WHEN e.is_back THEN 'new_purchase'::text
                     WHEN ((NOT t.is_in_effect) AND (h.price_milliunits = c.current_price_milliunits)) THEN 'old_price'::text
                     WHEN h.is_purchase THEN 'new_purchase'::text
                     ELSE NULL::text
@@ -746,10 +747,10 @@ CREATE VIEW repricer.explained_charges AS
                     WHEN (((h.price_milliunits * h.quantity) > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) THEN 'refunded'::text
                     WHEN h.is_double THEN 'double'::text
                     WHEN ((h.currency <> c.currency) AND (h.storefront = c.storefront)) THEN 'wrong_currency'::text
-                    WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT h.is_purchase)) THEN 'declined_yet_charged'::text
-                    WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT h.is_purchase)) THEN 'after_end'::text
+                    WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
+                    WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'after_end'::text
                     WHEN (t.is_in_effect AND e.is_after_end) THEN 'after_end'::text
-                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR (t.is_in_effect AND u.is_undone)) THEN NULL::text
+                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN NULL::text
                     WHEN (h.price_milliunits <>
                     CASE
                         WHEN t.is_in_effect THEN c.new_price_milliunits
@@ -763,7 +764,10 @@ CREATE VIEW repricer.explained_charges AS
                           WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits))))) AS is_undone) u
              CROSS JOIN ( SELECT ((NOT h.is_purchase) AND (h.paid_before_until < (h.purchased_at - '00:01:00'::interval)) AND (EXISTS ( SELECT
                            FROM repricer.told_statements q
-                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - '1 day'::interval)) AND (q.signed_at < h.purchased_at))))) AS is_after_end) e)) w)
+                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - '1 day'::interval)) AND (q.signed_at < h.purchased_at))))) AS is_after_end,
+                    ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (h.price_milliunits <> c.new_price_milliunits) AND (h.is_purchase OR (EXISTS ( SELECT
+                           FROM repricer.charges b
+                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND (b.sku = h.sku) AND b.is_purchase AND (b.purchased_at > c.ended_at) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
   WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
@@ -802,11 +806,11 @@ COMMENT ON COLUMN repricer.money_entries.correction IS '0: as it was first told.
 COMMENT ON COLUMN repricer.money_entries.explained_as IS 'Why the charge is as it is; null: it has an exception, or no change of ours is about it.';
 
 CREATE VIEW repricer.heard_charges AS
- SELECT (max(e.occurred_at) - '1 day'::interval) AS until
+ SELECT (max(e.occurred_at) - '3 days'::interval) AS until
    FROM repricer.money_entries e
   WHERE (e.occurred_at <= report.as_of());
 
-COMMENT ON VIEW repricer.heard_charges IS 'Whose next word was due before it is silent: a day before the newest charge of anybody.';
+COMMENT ON VIEW repricer.heard_charges IS 'Whose next word was due before it is silent: three days before the newest charge of anybody.';
 
 CREATE TABLE repricer.kept_exceptions (
     original_transaction_id text NOT NULL,
@@ -955,8 +959,9 @@ CREATE VIEW repricer.paid_changes AS
     h.quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
-    (h.is_offer OR ((h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits))) AS is_at_price
-   FROM ((repricer.price_changes c
+    (h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
+    (n.prices IS NULL) AS is_newest
+   FROM (((repricer.price_changes c
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -983,11 +988,12 @@ CREATE VIEW repricer.paid_changes AS
                 END)) FILTER (WHERE (t.type <> ALL (ARRAY['EXPIRED'::text, 'REVOKE'::text]))) AS until
            FROM repricer.told_statements t
           WHERE ((t.original_transaction_id = c.original_transaction_id) AND (t.signed_at > h.purchased_at) AND (t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text, 'DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'RENEWAL_EXTENDED'::text])))) e)
-  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND (NOT (EXISTS ( SELECT
-           FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
+     CROSS JOIN LATERAL ( SELECT array_agg(o.new_price_milliunits) AS prices
+           FROM repricer.price_changes o
+          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (ROW(o.effective_at, o.change_id) > ROW(c.effective_at, c.change_id)))) n)
+  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))));
 
-COMMENT ON VIEW repricer.paid_changes IS 'Effective changes whose item is set to renew: until when it is paid, whether at the new price, and by when something must be told of it.';
+COMMENT ON VIEW repricer.paid_changes IS 'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when something must be told of it.';
 
 CREATE VIEW repricer.live_charge_exceptions AS
  SELECT x.batch_id,
@@ -1035,7 +1041,7 @@ UNION ALL
     p.storefront,
     p.bucket
    FROM repricer.paid_changes p
-  WHERE ((p.word_due_at < ( SELECT d.until
+  WHERE (p.is_newest AND (p.word_due_at < ( SELECT d.until
            FROM repricer.heard_charges d)) AND (NOT (EXISTS ( SELECT
            FROM repricer.missing_renewals r
           WHERE ((r.original_transaction_id = p.original_transaction_id) AND (r.change_id = p.change_id) AND (r.sku = p.sku) AND (r.occurred_at = p.paid_until))))));
@@ -1116,7 +1122,7 @@ UNION ALL
     k.bucket
    FROM repricer.change_figures k
   WHERE ((k.word_due_at < ( SELECT d.until
-           FROM repricer.heard_charges d)) AND (NOT (EXISTS ( SELECT
+           FROM repricer.heard_charges d)) AND (k.paid_sku IS NOT NULL) AND (NOT (EXISTS ( SELECT
            FROM repricer.stale_figures s
           WHERE (s.original_transaction_id = k.original_transaction_id)))) AND (NOT (EXISTS ( SELECT
            FROM repricer.kept_exceptions x
@@ -1350,14 +1356,13 @@ CREATE VIEW repricer.live_change_figures AS
     p.sku AS paid_sku,
     p.quantity AS paid_quantity
    FROM (((repricer.price_changes c
-     LEFT JOIN LATERAL ( SELECT k.paid_until,
-            k.word_due_at,
-            k.sku,
-            k.quantity,
-            k.is_at_price
+     LEFT JOIN LATERAL ( SELECT max(k.paid_until) AS paid_until,
+            max(k.word_due_at) AS word_due_at,
+            max(k.sku) FILTER (WHERE k.is_newest) AS sku,
+            max(k.quantity) FILTER (WHERE k.is_newest) AS quantity,
+            bool_and(k.is_at_price) AS is_at_price
            FROM repricer.paid_changes k
-          WHERE ((c.state = 'effective'::text) AND (k.original_transaction_id = c.original_transaction_id) AND (k.change_id = c.change_id))
-         OFFSET 0) p ON (true))
+          WHERE ((c.state = 'effective'::text) AND (k.original_transaction_id = c.original_transaction_id) AND (k.change_id = c.change_id))) p ON (true))
      LEFT JOIN LATERAL ( SELECT (sum((l.price_milliunits * l.quantity)))::bigint AS lost_milliunits
            FROM ( SELECT DISTINCT ON (h.sku) h.sku,
                     h.price_milliunits,
@@ -1893,7 +1898,19 @@ BEGIN
             (sum(t.lapsed))::bigint AS lapsed,
             (sum(t.other))::bigint AS other,
             (sum(t.fell_with_parent))::bigint AS fell_with_parent
-           FROM repricer.change_tallies_at(p_at) t
+           FROM (
+        SELECT c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction, c.forecast_consent, 1 AS changes,
+            (coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL)::integer AS sent,
+            (c.consent_asked_at IS NOT NULL)::integer AS asked_for_consent,
+            coalesce(c.acceptance = 'consented', false)::integer AS consented,
+            coalesce(c.acceptance = 'informed', false)::integer AS informed,
+            (c.state = 'effective')::integer AS effective,
+            (c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined')::integer AS declined,
+            (c.state = 'cancelled' AND c.reason IS DISTINCT FROM 'parent_declined')::integer AS cancelled,
+            (c.state = 'lapsed')::integer AS lapsed,
+            (c.state IN ('invalidated', 'rejected', 'ineligible', 'missed', 'aborted'))::integer AS other,
+            (c.state IN ('declined', 'cancelled') AND coalesce(c.reason = 'parent_declined', false))::integer AS fell_with_parent
+        FROM repricer.price_changes_at(p_at) c) t
           WHERE (NOT t.is_undo)
           GROUP BY t.batch_id, t.direction, t.forecast_consent
          HAVING (sum(t.changes) > (0)::numeric)
@@ -2712,7 +2729,7 @@ COMMENT ON COLUMN report.money.batch_id IS 'The batch; null where the row is abo
 
 COMMENT ON COLUMN report.money.batch_name IS 'The name that the submitter gave to the batch.';
 
-COMMENT ON COLUMN report.money.explained_as IS 'Of a charge: new_price, old_price (the change had not taken effect), offer, undone, moved (another storefront), new_purchase (the customer''s own doing); null: no change was called before, or charge_exception names it.';
+COMMENT ON COLUMN report.money.explained_as IS 'Of a charge: new_price, old_price (the change had not taken effect), offer, undone, moved (another storefront), new_purchase (the customer''s own doing, and renewals of it after the change had ended); null: no change was called before, or charge_exception names it.';
 
 COMMENT ON COLUMN report.money.is_correction IS 'Whether it is the difference that a later statement made.';
 
@@ -3948,7 +3965,7 @@ COMMENT ON COLUMN report.revenue_impact.charged_renewals_with_tax IS 'Charged re
 
 COMMENT ON COLUMN report.revenue_impact.uplift_without_tax_milliunits IS 'Their uplift without tax: what was kept of each without it, less the same share of the old price.';
 
-COMMENT ON COLUMN report.revenue_impact.silent IS 'Of charged_changes set to renew: paid until more than a day before the newest charge of anybody, and nothing was told since. Whether they go on is not known: they are in no figure of a further period, and charge_exception names them as missing.';
+COMMENT ON COLUMN report.revenue_impact.silent IS 'Of charged_changes set to renew: paid until more than three days before the newest charge of anybody, and nothing was told since. Whether they go on is not known: they are in no figure of a further period, and charge_exception names them as missing.';
 
 COMMENT ON COLUMN report.revenue_impact.silent_per_period_milliunits IS 'Sum of the new prices of silent.';
 
@@ -5062,6 +5079,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                     WHEN (NOT t.is_of_the_place) THEN 'moved'::text
                     WHEN (t.is_in_effect AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
                     WHEN (t.is_in_effect AND u.is_undone) THEN 'undone'::text
+                    WHEN e.is_back THEN 'new_purchase'::text
                     WHEN ((NOT t.is_in_effect) AND (h.price_milliunits = c.current_price_milliunits)) THEN 'old_price'::text
                     WHEN h.is_purchase THEN 'new_purchase'::text
                     ELSE NULL::text
@@ -5070,10 +5088,10 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                     WHEN (((h.price_milliunits * h.quantity) > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) THEN 'refunded'::text
                     WHEN h.is_double THEN 'double'::text
                     WHEN ((h.currency <> c.currency) AND (h.storefront = c.storefront)) THEN 'wrong_currency'::text
-                    WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT h.is_purchase)) THEN 'declined_yet_charged'::text
-                    WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT h.is_purchase)) THEN 'after_end'::text
+                    WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
+                    WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'after_end'::text
                     WHEN (t.is_in_effect AND e.is_after_end) THEN 'after_end'::text
-                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR (t.is_in_effect AND u.is_undone)) THEN NULL::text
+                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN NULL::text
                     WHEN (h.price_milliunits <>
                     CASE
                         WHEN t.is_in_effect THEN c.new_price_milliunits
@@ -5087,7 +5105,10 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                           WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits))))) AS is_undone) u
              CROSS JOIN ( SELECT ((NOT h.is_purchase) AND (h.paid_before_until < (h.purchased_at - 'PT1M'::interval)) AND (EXISTS ( SELECT
                            FROM repricer.told_statements_at(p_at) q
-                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - 'P1D'::interval)) AND (q.signed_at < h.purchased_at))))) AS is_after_end) e)) w)
+                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - 'P1D'::interval)) AND (q.signed_at < h.purchased_at))))) AS is_after_end,
+                    ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (h.price_milliunits <> c.new_price_milliunits) AND (h.is_purchase OR (EXISTS ( SELECT
+                           FROM repricer.charges_at(p_at) b
+                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND (b.sku = h.sku) AND b.is_purchase AND (b.purchased_at > c.ended_at) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
   WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
@@ -5309,7 +5330,7 @@ $$;
 CREATE FUNCTION repricer.heard_charges_at(p_at timestamp with time zone) RETURNS SETOF repricer.heard_charges
     LANGUAGE sql STABLE
     AS $$
- SELECT (max(e.occurred_at) - 'P1D'::interval) AS until
+ SELECT (max(e.occurred_at) - 'P3D'::interval) AS until
    FROM repricer.money_entries_at(p_at) e
   WHERE (e.occurred_at <= p_at)
 $$;
@@ -5558,14 +5579,13 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
     p.sku AS paid_sku,
     p.quantity AS paid_quantity
    FROM (((repricer.price_changes_at(p_at) c
-     LEFT JOIN LATERAL ( SELECT k.paid_until,
-            k.word_due_at,
-            k.sku,
-            k.quantity,
-            k.is_at_price
+     LEFT JOIN LATERAL ( SELECT max(k.paid_until) AS paid_until,
+            max(k.word_due_at) AS word_due_at,
+            max(k.sku) FILTER (WHERE k.is_newest) AS sku,
+            max(k.quantity) FILTER (WHERE k.is_newest) AS quantity,
+            bool_and(k.is_at_price) AS is_at_price
            FROM repricer.paid_changes_at(p_at) k
-          WHERE ((c.state = 'effective'::text) AND (k.original_transaction_id = c.original_transaction_id) AND (k.change_id = c.change_id))
-         OFFSET 0) p ON (true))
+          WHERE ((c.state = 'effective'::text) AND (k.original_transaction_id = c.original_transaction_id) AND (k.change_id = c.change_id))) p ON (true))
      LEFT JOIN LATERAL ( SELECT (sum((l.price_milliunits * l.quantity)))::bigint AS lost_milliunits
            FROM ( SELECT DISTINCT ON (h.sku) h.sku,
                     h.price_milliunits,
@@ -5638,7 +5658,7 @@ UNION ALL
     p.storefront,
     p.bucket
    FROM repricer.paid_changes_at(p_at) p
-  WHERE ((p.word_due_at < ( SELECT d.until
+  WHERE (p.is_newest AND (p.word_due_at < ( SELECT d.until
            FROM repricer.heard_charges_at(p_at) d)) AND (NOT (EXISTS ( SELECT
            FROM repricer.missing_renewals_at(p_at) r
           WHERE ((r.original_transaction_id = p.original_transaction_id) AND (r.change_id = p.change_id) AND (r.sku = p.sku) AND (r.occurred_at = p.paid_until))))))
@@ -5872,8 +5892,9 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
     h.quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
-    (h.is_offer OR ((h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits))) AS is_at_price
-   FROM ((repricer.price_changes_at(p_at) c
+    (h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
+    (n.prices IS NULL) AS is_newest
+   FROM (((repricer.price_changes_at(p_at) c
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -5900,9 +5921,10 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
                 END)) FILTER (WHERE (t.type <> ALL (ARRAY['EXPIRED'::text, 'REVOKE'::text]))) AS until
            FROM repricer.told_statements_at(p_at) t
           WHERE ((t.original_transaction_id = c.original_transaction_id) AND (t.signed_at > h.purchased_at) AND (t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text, 'DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'RENEWAL_EXTENDED'::text])))) e)
-  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND (NOT (EXISTS ( SELECT
-           FROM repricer.price_changes_at(p_at) n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))
+     CROSS JOIN LATERAL ( SELECT array_agg(o.new_price_milliunits) AS prices
+           FROM repricer.price_changes_at(p_at) o
+          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (ROW(o.effective_at, o.change_id) > ROW(c.effective_at, c.change_id)))) n)
+  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))
 $$;
 
 CREATE FUNCTION repricer.park_halted(p_limit integer) RETURNS bigint
