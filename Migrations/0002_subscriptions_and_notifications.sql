@@ -130,8 +130,9 @@ CREATE TABLE repricer.subscription_checkpoints (
 COMMENT ON TABLE repricer.subscription_checkpoints IS
     'The state that all statements signed before covers_before end in. One a subscription, replaced by the next one.';
 
--- What is kept of dropped months: the whole statements of subscriptions that have no checkpoint yet, and that there
--- was a statement of an ending, a failure or a refund, which reports ask for (statement is null then).
+-- Of dropped months: whole statements of subscriptions that have no checkpoint yet, and what reports ask for of others
+-- (statement is null then): that a statement of an ending, a failure or a refund came, and of which paid period it told
+-- where no charge does.
 CREATE TABLE repricer.kept_statements (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -142,6 +143,7 @@ CREATE TABLE repricer.kept_statements (
     subtype text,
     statement jsonb,
     recorded_at timestamptz NOT NULL,
+    told_period_at timestamptz,
     CONSTRAINT kept_statements_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket),
     CONSTRAINT kept_statements_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
@@ -149,6 +151,9 @@ CREATE INDEX kept_statements_whole ON repricer.kept_statements (original_transac
 COMMENT ON TABLE repricer.kept_statements IS
     'What is left of dropped months of subscription_events: statements that a fold still needs, and the names of those that '
     'reports ask for.';
+
+COMMENT ON COLUMN repricer.kept_statements.told_period_at IS
+    'Start of the paid period that it told of before any charge did; null: a charge tells it, or statement does.';
 
 CREATE VIEW repricer.told_statements AS
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at

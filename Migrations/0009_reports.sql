@@ -182,11 +182,23 @@ CREATE TABLE repricer.change_figures (
     others_lost_milliunits bigint NOT NULL,
     taxed_renewals bigint NOT NULL,
     taxed_uplift_milliunits bigint NOT NULL,
+    paid_until timestamptz,
+    word_due_at timestamptz,
+    paid_sku text,
+    paid_quantity bigint,
     CONSTRAINT change_figures_pkey PRIMARY KEY (original_transaction_id, change_id, bucket),
     CONSTRAINT change_figures_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
+CREATE INDEX change_figures_word_due ON repricer.change_figures (batch_id, word_due_at) WHERE word_due_at IS NOT NULL;
+COMMENT ON COLUMN repricer.change_figures.paid_until IS
+    'Of an effective one whose item is set to renew: until when its last charge is paid. The newest change of the item has '
+    'paid_sku and paid_quantity of it, too.';
+COMMENT ON COLUMN repricer.change_figures.word_due_at IS
+    'Likewise: paid_until, or when the longest billing retry or extension that was told ends. Who is silent after it, is missing.';
 COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
 COMMENT ON COLUMN repricer.change_figures.is_uncharged IS 'Effective, without a charge at the new price.';
+COMMENT ON COLUMN repricer.change_figures.is_leaving IS
+    'It took effect, and its item is not set to renew any more, or was charged at another price last.';
 COMMENT ON COLUMN repricer.change_figures.is_told IS 'The customer was asked, or told.';
 COMMENT ON COLUMN repricer.change_figures.taxed_renewals IS 'Renewals of which the tax is signed; taxed_uplift_milliunits is theirs, without it.';
 COMMENT ON COLUMN repricer.change_figures.others_lost_milliunits IS
@@ -323,7 +335,9 @@ CROSS JOIN LATERAL (
         -- Two renewals were charged for one time. What a customer buys, an added seat too, does not count as one.
         NOT k.is_purchase AND coalesce(max(k.expires_at) FILTER (WHERE NOT k.is_purchase) OVER (
             PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > k.purchased_at + interval '1 minute', false) AS is_double
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > k.purchased_at + interval '1 minute', false) AS is_double,
+        max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until
     FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
         AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
@@ -339,6 +353,7 @@ CROSS JOIN LATERAL (
             WHEN NOT t.is_of_the_place THEN 'moved'
             WHEN t.is_in_effect AND h.price_milliunits = c.new_price_milliunits THEN 'new_price'
             WHEN t.is_in_effect AND u.is_undone THEN 'undone'
+            WHEN e.is_back THEN 'new_purchase'
             WHEN NOT t.is_in_effect AND h.price_milliunits = c.current_price_milliunits THEN 'old_price'
             WHEN h.is_purchase THEN 'new_purchase'
         END AS explained_as,
@@ -347,11 +362,14 @@ CROSS JOIN LATERAL (
                 THEN 'refunded'
             WHEN h.is_double THEN 'double'
             WHEN h.currency <> c.currency AND h.storefront = c.storefront THEN 'wrong_currency'
+            -- Who left may buy again. At the very price of the change it would be in effect, unless it was declined: that has to
+            -- be looked at.
             WHEN c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AND h.purchased_at > c.ended_at
-                AND NOT h.is_purchase THEN 'declined_yet_charged'
-            WHEN c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at AND NOT h.is_purchase
+                AND NOT e.is_back THEN 'declined_yet_charged'
+            WHEN c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at AND NOT e.is_back
                 THEN 'after_end'
-            WHEN h.is_offer OR NOT t.is_of_the_place OR h.is_purchase OR (t.is_in_effect AND u.is_undone) THEN NULL
+            WHEN t.is_in_effect AND e.is_after_end THEN 'after_end'
+            WHEN h.is_offer OR NOT t.is_of_the_place OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone) THEN NULL
             WHEN h.price_milliunits <> CASE WHEN t.is_in_effect THEN c.new_price_milliunits
                 ELSE c.current_price_milliunits END THEN 'other_price'
             WHEN h.refunded_milliunits > 0 THEN 'refunded'
@@ -360,6 +378,20 @@ CROSS JOIN LATERAL (
             SELECT FROM repricer.price_changes u
             WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
                 AND u.scheduled_at IS NOT NULL AND h.price_milliunits = u.new_price_milliunits) AS is_undone) u
+    CROSS JOIN (
+        -- A renewal after a time that nobody paid for, though the subscription was told to have ended: who comes back buys
+        -- it again.
+        SELECT NOT h.is_purchase AND h.paid_before_until < h.purchased_at - interval '1 minute' AND EXISTS (
+            SELECT FROM repricer.told_statements q
+            WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'EXPIRED'
+                AND q.signed_at > h.paid_before_until - interval '1 day' AND q.signed_at < h.purchased_at) AS is_after_end,
+        -- The customer bought it again after the change had ended; or a renewal at that price.
+        c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at
+            AND h.price_milliunits <> c.new_price_milliunits AND (h.is_purchase OR EXISTS (
+                SELECT FROM repricer.charges b
+                WHERE b.original_transaction_id = c.original_transaction_id AND b.sku = h.sku AND b.is_purchase
+                    AND b.purchased_at > c.ended_at AND b.purchased_at < h.purchased_at AND b.currency = h.currency
+                    AND b.price_milliunits = h.price_milliunits)) AS is_back) e
 ) w
 WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
     AND (a.is_alone OR NOT EXISTS (
@@ -414,6 +446,49 @@ WHERE c.state = 'effective' AND c.undoes_change_id IS NULL
             AND n.effective_at <= h.purchased_at AND (n.effective_at, n.change_id) > (c.effective_at, c.change_id));
 COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of effective changes that no charge tells of.';
 
+-- Until when an item is paid that took a new price and is set to renew. Where nothing is told after that, its renewals have
+-- stopped silently: whether the customer still pays is not known. A failed charge may be tried again for 60 days, and a
+-- renewal be put off by 90.
+CREATE VIEW repricer.paid_changes AS
+SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, c.currency, c.storefront, c.new_price_milliunits, h.sku,
+    h.quantity, h.expires_at AS paid_until, greatest(h.expires_at, e.until) AS word_due_at,
+    h.is_offer OR h.currency = c.currency AND (h.price_milliunits = c.new_price_milliunits
+        OR coalesce(h.price_milliunits = ANY (n.prices), false)) AS is_at_price,
+    n.prices IS NULL AS is_newest
+FROM repricer.price_changes c
+-- OFFSET 0: as explained_charges.
+CROSS JOIN LATERAL (
+    SELECT k.* FROM repricer.charges k
+    WHERE k.original_transaction_id = c.original_transaction_id
+        AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
+        AND k.purchased_at >= c.effective_at AND k.expires_at IS NOT NULL
+    ORDER BY k.expires_at DESC, k.purchased_at DESC, k.transaction_id LIMIT 1) h
+CROSS JOIN LATERAL (
+    SELECT coalesce(bool_or(t.type IN ('EXPIRED', 'REVOKE')), false) AS is_ended,
+        max(t.signed_at + CASE t.type WHEN 'RENEWAL_EXTENDED' THEN interval '90 days' ELSE interval '61 days' END)
+            FILTER (WHERE t.type NOT IN ('EXPIRED', 'REVOKE')) AS until
+    FROM repricer.told_statements t
+    WHERE t.original_transaction_id = c.original_transaction_id AND t.signed_at > h.purchased_at
+        AND t.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'RENEWAL_EXTENDED')) e
+-- The prices of changes that took effect after it: what it added stays in them.
+CROSS JOIN LATERAL (
+    SELECT array_agg(o.new_price_milliunits) AS prices FROM repricer.price_changes o
+    WHERE o.original_transaction_id = c.original_transaction_id AND o.change_id <> c.change_id
+        AND o.state = 'effective' AND o.undoes_change_id IS NULL
+        AND coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku)
+        AND (o.effective_at, o.change_id) > (c.effective_at, c.change_id)) n
+WHERE c.state = 'effective' AND NOT c.is_leaving AND c.undoes_change_id IS NULL AND NOT e.is_ended
+    AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity);
+COMMENT ON VIEW repricer.paid_changes IS
+    'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when '
+    'something must be told of it.';
+
+-- Silence of one tells something only as far as others are heard: until the newest charge of anybody. A notification may
+-- come days late.
+CREATE VIEW repricer.heard_charges AS
+SELECT max(e.occurred_at) - interval '3 days' AS until FROM repricer.money_entries e WHERE e.occurred_at <= report.as_of();
+COMMENT ON VIEW repricer.heard_charges IS 'Whose next word was due before it is silent: three days before the newest charge of anybody.';
+
 CREATE VIEW repricer.live_charge_exceptions AS
 SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception,
     x.purchased_at AS occurred_at, x.price_milliunits * x.quantity AS amount_milliunits,
@@ -422,8 +497,18 @@ FROM repricer.explained_charges x WHERE x.exception IS NOT NULL
 UNION ALL
 SELECT r.batch_id, r.original_transaction_id, r.change_id, NULL, r.sku, 'missing', r.occurred_at, 0,
     r.expected_milliunits, 0, r.currency, r.storefront, r.bucket
-FROM repricer.missing_renewals r;
-COMMENT ON VIEW repricer.live_charge_exceptions IS 'What kept_exceptions keeps, computed from the facts.';
+FROM repricer.missing_renewals r
+UNION ALL
+SELECT p.batch_id, p.original_transaction_id, p.change_id, NULL, p.sku, 'missing', p.paid_until, 0,
+    p.new_price_milliunits * p.quantity, 0, p.currency, p.storefront, p.bucket
+FROM repricer.paid_changes p
+WHERE p.is_newest AND p.word_due_at < (SELECT d.until FROM repricer.heard_charges d)
+    AND NOT EXISTS (
+        SELECT FROM repricer.missing_renewals r
+        WHERE r.original_transaction_id = p.original_transaction_id AND r.change_id = p.change_id AND r.sku = p.sku
+            AND r.occurred_at = p.paid_until);
+COMMENT ON VIEW repricer.live_charge_exceptions IS
+    'What kept_exceptions keeps, computed from the facts, and who is silent.';
 
 -- The figures of a change, from the facts ---------------------------------------------------------------------------------
 
@@ -441,11 +526,22 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
     coalesce(r.old_total_milliunits, 0) AS old_total_milliunits, coalesce(r.new_total_milliunits, 0) AS new_total_milliunits,
     c.stage,
     c.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted') AS is_final,
-    c.is_leaving, coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL AS is_told,
+    -- Who is charged at another price by now brings no more of this one.
+    c.is_leaving OR NOT coalesce(p.is_at_price, true) AS is_leaving,
+    coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL AS is_told,
     c.state IN ('declined', 'cancelled') AND coalesce(c.reason = 'parent_declined', false) AS fell_with_parent,
     coalesce(o.lost_milliunits, 0) AS others_lost_milliunits, coalesce(r.taxed_renewals, 0) AS taxed_renewals,
-    coalesce(r.taxed_uplift_milliunits, 0) AS taxed_uplift_milliunits
+    coalesce(r.taxed_uplift_milliunits, 0) AS taxed_uplift_milliunits, p.paid_until, p.word_due_at, p.sku AS paid_sku,
+    p.quantity AS paid_quantity
 FROM repricer.price_changes c
+LEFT JOIN LATERAL (
+    -- One at most. As a sum it is left out where nobody asks for it.
+    SELECT max(k.paid_until) AS paid_until, max(k.word_due_at) AS word_due_at,
+        max(k.sku) FILTER (WHERE k.is_newest) AS sku, max(k.quantity) FILTER (WHERE k.is_newest) AS quantity,
+        bool_and(k.is_at_price) AS is_at_price
+    FROM repricer.paid_changes k
+    WHERE c.state = 'effective' AND k.original_transaction_id = c.original_transaction_id AND k.change_id = c.change_id
+) p ON true
 LEFT JOIN LATERAL (
     -- The last charge of each other item, where the period that it paid for was the last one.
     SELECT sum(l.price_milliunits * l.quantity)::bigint AS lost_milliunits
@@ -494,7 +590,8 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
     c.new_price_milliunits, 0::bigint AS renewals, NULL::timestamptz AS first_at, 0::bigint AS old_total_milliunits,
     0::bigint AS new_total_milliunits, c.stage, false AS is_final, c.is_leaving,
     coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL AS is_told, false AS fell_with_parent,
-    0::bigint AS others_lost_milliunits, 0::bigint AS taxed_renewals, 0::bigint AS taxed_uplift_milliunits
+    0::bigint AS others_lost_milliunits, 0::bigint AS taxed_renewals, 0::bigint AS taxed_uplift_milliunits,
+    NULL::timestamptz AS paid_until, NULL::timestamptz AS word_due_at, NULL::text AS paid_sku, NULL::bigint AS paid_quantity
 FROM repricer.price_changes c
 WHERE c.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
 UNION ALL
@@ -503,7 +600,8 @@ UNION ALL
 SELECT m.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent, f.currency,
     f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged, f.current_price_milliunits,
     f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits, f.new_total_milliunits, f.stage, f.is_final,
-    f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits, f.taxed_renewals, f.taxed_uplift_milliunits
+    f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits, f.taxed_renewals, f.taxed_uplift_milliunits,
+    f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity
 FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
 CROSS JOIN LATERAL (
     SELECT l.* FROM repricer.live_change_figures l
@@ -540,7 +638,11 @@ SELECT
     CASE WHEN f.state = 'lapsed' AND f.is_told AND f.direction = 'increase' THEN f.weight * f.current_price_milliunits
         ELSE 0 END AS lapsed_lost,
     f.weight * f.others_lost_milliunits AS others_lost, f.weight * f.taxed_renewals AS taxed_renewals,
-    f.weight * f.taxed_uplift_milliunits AS taxed_uplift, f.original_transaction_id, f.is_final
+    f.weight * f.taxed_uplift_milliunits AS taxed_uplift,
+    CASE WHEN f.is_silent THEN f.weight ELSE 0 END AS silent,
+    CASE WHEN f.is_silent THEN f.weight * f.current_price_milliunits ELSE 0 END AS silent_old,
+    CASE WHEN f.is_silent THEN f.weight * f.new_price_milliunits ELSE 0 END AS silent_new,
+    f.original_transaction_id, f.is_final
 FROM (
     SELECT
         k.original_transaction_id, k.bucket, k.change_id, k.batch_id, k.is_undo, k.direction, k.forecast_consent,
@@ -548,6 +650,7 @@ FROM (
         k.current_price_milliunits, k.new_price_milliunits, k.renewals, k.first_at, k.old_total_milliunits,
         k.new_total_milliunits, k.is_leaving, k.is_told, k.fell_with_parent, k.others_lost_milliunits,
         k.taxed_renewals, k.taxed_uplift_milliunits,
+        coalesce(k.renewals > 0 AND k.word_due_at < (SELECT d.until FROM repricer.heard_charges d), false) AS is_silent,
         (-1)::bigint AS weight, true AS is_final
     FROM repricer.change_figures k
     WHERE EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
@@ -557,21 +660,29 @@ FROM (
         l.currency, l.storefront, l.period, l.state, l.is_sent, l.is_asked, l.acceptance, l.is_uncharged,
         l.current_price_milliunits, l.new_price_milliunits, l.renewals, l.first_at, l.old_total_milliunits,
         l.new_total_milliunits, l.is_leaving, l.is_told, l.fell_with_parent, l.others_lost_milliunits,
-        l.taxed_renewals, l.taxed_uplift_milliunits, 1, l.is_final
+        l.taxed_renewals, l.taxed_uplift_milliunits,
+        coalesce(l.renewals > 0 AND l.word_due_at < (SELECT d.until FROM repricer.heard_charges d), false), 1, l.is_final
     FROM repricer.unkept_change_figures l
 ) f;
 COMMENT ON VIEW repricer.untallied_changes IS
     'One row a change that is open or marked, by how much it alters the tallies; to be added to them.';
 
 CREATE VIEW repricer.change_tallies AS
-SELECT t.* FROM repricer.figure_tallies t
+SELECT t.*, 0::bigint AS silent, 0::bigint AS silent_old, 0::bigint AS silent_new FROM repricer.figure_tallies t
+UNION ALL
+-- Of these the tallies count what a further period brings, and it is not known whether there will be one.
+SELECT
+    k.batch_id, k.is_undo, k.direction, k.forecast_consent, k.currency, k.storefront, k.period, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, k.current_price_milliunits, k.new_price_milliunits
+FROM repricer.change_figures k
+WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.renewals > 0
 UNION ALL
 SELECT
     u.batch_id, u.is_undo, u.direction, u.forecast_consent, u.currency, u.storefront, u.period, u.changes, u.sent,
     u.asked_for_consent, u.consented, u.informed, u.effective, u.declined, u.cancelled, u.lapsed, u.other, u.uncharged,
     u.charged_changes, u.charged_renewals, u.old_total, u.new_total, u.old_per_period, u.new_per_period,
     u.declined_lost, u.cancelled_lost, u.fell_with_parent, u.fell_lost, u.lapsed_lost, u.others_lost,
-    u.taxed_renewals, u.taxed_uplift
+    u.taxed_renewals, u.taxed_uplift, u.silent, u.silent_old, u.silent_new
 FROM repricer.untallied_changes u;
 COMMENT ON VIEW repricer.change_tallies IS 'Of all changes, exact at any moment. Its rows are to be added up.';
 
@@ -590,7 +701,18 @@ FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
 CROSS JOIN LATERAL (
     SELECT l.* FROM repricer.live_charge_exceptions l
     WHERE l.original_transaction_id = m.original_transaction_id
-    OFFSET 0) x;
+    OFFSET 0) x
+UNION ALL
+-- Time alone makes these, and no fact marks their subscription.
+SELECT k.batch_id, k.original_transaction_id, k.change_id, NULL, k.paid_sku, 'missing', k.paid_until, 0,
+    k.new_price_milliunits * k.paid_quantity, 0, k.currency, k.storefront, k.bucket
+FROM repricer.change_figures k
+WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.paid_sku IS NOT NULL
+    AND NOT EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
+    AND NOT EXISTS (
+        SELECT FROM repricer.kept_exceptions x
+        WHERE x.original_transaction_id = k.original_transaction_id AND x.change_id = k.change_id
+            AND x.exception = 'missing' AND x.occurred_at = k.paid_until);
 COMMENT ON VIEW repricer.charge_exceptions IS 'Charges that are not as they should be, and renewals that were not charged.';
 
 -- Computes anew the figures of up to p_limit marks; returns how many subscriptions. All of it is seen in one snapshot, so
@@ -647,7 +769,7 @@ BEGIN
             f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
             f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
             f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits,
-            f.taxed_renewals, f.taxed_uplift_milliunits
+            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity
         FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
     WITH charged AS MATERIALIZED (
         SELECT x.* FROM explained_charges x WHERE x.original_transaction_id = ANY (v_ids)
@@ -845,7 +967,9 @@ WITH factors (period, numerator, denominator) AS (
         sum(t.changes)::bigint AS changes, sum(t.effective)::bigint AS effective,
         sum(t.charged_changes)::bigint AS charged_changes, sum(t.charged_renewals)::bigint AS charged_renewals,
         sum(t.old_total)::bigint AS old_total, sum(t.new_total)::bigint AS new_total,
-        sum(t.old_per_period)::bigint AS old_per_period, sum(t.new_per_period)::bigint AS new_per_period,
+        sum(t.old_per_period - t.silent_old)::bigint AS old_per_period,
+        sum(t.new_per_period - t.silent_new)::bigint AS new_per_period,
+        sum(t.silent)::bigint AS silent, sum(t.silent_new)::bigint AS silent_new,
         sum(t.declined)::bigint AS declined, sum(t.declined_lost)::bigint AS declined_lost,
         sum(t.cancelled)::bigint AS cancelled, sum(t.cancelled_lost)::bigint AS cancelled_lost,
         sum(t.lapsed)::bigint AS lapsed, sum(t.lapsed_lost)::bigint AS lapsed_lost,
@@ -877,7 +1001,8 @@ SELECT g.batch_id, b.name AS batch_name, g.currency, g.storefront, g.period, g.c
     g.all_lost AS lost_per_period_milliunits,
     round(g.all_lost::numeric * f.numerator / f.denominator)::bigint AS lost_per_month_milliunits,
     g.lapsed, g.lapsed_lost AS lapsed_lost_per_period_milliunits, g.others_lost AS other_items_lost_per_period_milliunits,
-    g.taxed_renewals AS charged_renewals_with_tax, g.taxed_uplift AS uplift_without_tax_milliunits
+    g.taxed_renewals AS charged_renewals_with_tax, g.taxed_uplift AS uplift_without_tax_milliunits, g.silent,
+    g.silent_new AS silent_per_period_milliunits
 FROM groups g
 JOIN repricer.batches b ON b.batch_id = g.batch_id
 LEFT JOIN factors f ON f.period = g.period;
@@ -1047,9 +1172,9 @@ CREATE VIEW repricer.reconciliation_checks (check_name, is_per_batch, is_of_mone
     ('effective_without_charge', true, true, 'effective changes without a charge at the new price'),
     ('ended_yet_applied', true, false, 'changes that ended here as not applied, while the App Store has their price'),
     ('charges_other_price', true, true, 'charges since a call that are neither at the old price nor at the new one'),
-    ('charges_after_end', true, true, 'renewals charged after the change had ended'),
+    ('charges_after_end', true, true, 'renewals charged after the change, or the subscription, had ended'),
     ('charges_declined', true, true, 'renewals charged after the increase was declined'),
-    ('charges_missing', true, true, 'renewals of effective changes that no charge tells of'),
+    ('charges_missing', true, true, 'renewals of effective changes that no charge tells of, and nothing tells why'),
     ('charges_double', true, true, 'renewals charged for a time that another one was charged for'),
     ('charges_wrong_currency', true, true, 'charges in another currency than the change, in the same storefront'),
     ('charges_refunded', true, true, 'charges since a call that were refunded, in part or in full'),
@@ -1646,14 +1771,19 @@ COMMENT ON VIEW report.holdout IS
 
 -- Each view as of an instant: itself, over the tables as they were recorded then. So a figure of the past is counted as
 -- one of today is, and a report that says nothing of the past has a comment that says why.
+-- A checkpoint has the latest period that it stands for, and not when that was told: so the period is read from what bears
+-- the instant of its recording, and retention keeps that (kept_statements, charges).
 CREATE FUNCTION repricer.subscriptions_at(p_at timestamptz)
     RETURNS TABLE (original_transaction_id text, period text, purchased_at timestamptz) LANGUAGE sql STABLE AS $$
-SELECT s.original_transaction_id, s.period, (
-    SELECT greatest(
-        timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond',
-        (SELECT c.purchased_at FROM repricer.subscription_checkpoints c
-            WHERE c.original_transaction_id = s.original_transaction_id))
-    FROM repricer.subscription_events_at(p_at) e WHERE e.original_transaction_id = s.original_transaction_id)
+SELECT s.original_transaction_id, s.period, greatest(
+    (SELECT max(h.purchased_at) FROM repricer.charges_at(p_at) h
+        WHERE h.original_transaction_id = s.original_transaction_id),
+    (SELECT timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond'
+        FROM repricer.subscription_events_at(p_at) e WHERE e.original_transaction_id = s.original_transaction_id),
+    (SELECT max(coalesce(k.told_period_at,
+            timestamptz 'epoch' + (k.statement #>> '{transaction,purchasedAt}')::bigint * interval '1 millisecond'))
+        FROM repricer.kept_statements k
+        WHERE k.original_transaction_id = s.original_transaction_id AND k.recorded_at <= p_at))
 FROM repricer.subscriptions s
 $$;
 COMMENT ON FUNCTION repricer.subscriptions_at(timestamptz) IS
@@ -1712,7 +1842,7 @@ CREATE FUNCTION repricer.text_at(p_name text, p_text text) RETURNS text LANGUAGE
 BEGIN
     p_text := regexp_replace(p_text, '\mrepricer\.(price_changes|batches|charges|money_entries|told_statements|'
         'subscriptions|dependent_cancellations|dependent_claims|missing_renewals|charged_renewals|explained_charges|'
-        'live_change_figures|live_charge_exceptions|untallied_changes|change_tallies|change_figures|figure_tallies)\M',
+        'paid_changes|heard_charges|live_change_figures|live_charge_exceptions|untallied_changes|change_tallies|change_figures|figure_tallies)\M',
         'repricer.\1_at(p_at)', 'g');
     IF p_text ~ '_at\(p_at\)(\s*(,|\)|WHERE|GROUP|JOIN|LEFT|CROSS)|\s*$)' THEN
         RAISE EXCEPTION '% reads a table without an alias', p_name;
@@ -1734,7 +1864,8 @@ BEGIN
         'price_effect numeric) LANGUAGE sql STABLE SET search_path = repricer, pg_temp SET jit = off AS $body$%s$body$', v_text);
     SET LOCAL search_path = '';
     FOR v IN SELECT name, is_report FROM (VALUES
-            (1, 'charged_renewals', false), (2, 'explained_charges', false), (3, 'live_change_figures', false),
+            (1, 'charged_renewals', false), (2, 'explained_charges', false), (2, 'heard_charges', false), (2, 'paid_changes', false),
+            (3, 'live_change_figures', false),
             (4, 'missing_renewals', false), (4, 'live_charge_exceptions', false), (5, 'untallied_changes', false), (6, 'change_tallies', false),
             (7, 'price_change', true), (8, 'consent_funnel', true), (9, 'revenue_impact', true), (10, 'pending_consent', true),
             (11, 'upcoming_effective', true), (12, 'dependent_cancellation', true), (13, 'forecast_accuracy', true),
@@ -1747,7 +1878,26 @@ BEGIN
         -- Figures of the past are not kept, so all is counted from the facts.
         v_text := replace(replace(v_text, 'repricer.unkept_change_figures', 'repricer.live_change_figures'),
             'repricer.charge_exceptions', 'repricer.live_charge_exceptions');
+        IF v.name = 'consent_funnel' THEN
+            -- It asks for no money, and the tallies of the past are all the figures of each change.
+            v_text := replace(v_text, 'repricer.change_tallies t', $funnel$(
+        SELECT c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction, c.forecast_consent, 1 AS changes,
+            (coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL)::integer AS sent,
+            (c.consent_asked_at IS NOT NULL)::integer AS asked_for_consent,
+            coalesce(c.acceptance = 'consented', false)::integer AS consented,
+            coalesce(c.acceptance = 'informed', false)::integer AS informed,
+            (c.state = 'effective')::integer AS effective,
+            (c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined')::integer AS declined,
+            (c.state = 'cancelled' AND c.reason IS DISTINCT FROM 'parent_declined')::integer AS cancelled,
+            (c.state = 'lapsed')::integer AS lapsed,
+            (c.state IN ('invalidated', 'rejected', 'ineligible', 'missed', 'aborted'))::integer AS other,
+            (c.state IN ('declined', 'cancelled') AND coalesce(c.reason = 'parent_declined', false))::integer AS fell_with_parent
+        FROM repricer.price_changes c) t$funnel$);
+        END IF;
         v_text := repricer.text_at(v.name, v_text);
+        IF v.name = 'consent_funnel' AND v_text ~ 'change_tallies' THEN
+            RAISE EXCEPTION 'the consent funnel of the past reads tallies';
+        END IF;
         v_text := replace(replace(replace(v_text, 'report.as_of()', 'p_at'), 'repricer.revenue_moves(', 'repricer.revenue_moves_at('),
             'report.revenue_bridge ', 'report.revenue_bridge_as_of(p_at, p_batch) ');
         IF NOT v.is_report THEN
@@ -1951,9 +2101,11 @@ BEGIN
         ('revenue_impact', 'uplift_milliunits',
             'new_total less old_total: collected so far, tax included; negative for decreases.'),
         ('revenue_impact', 'old_per_period_milliunits',
-            'Sum of the old prices of those of charged_changes whose items are set to renew: each change once.'),
+            'Sum of the old prices of those of charged_changes whose items are set to renew and were last charged at them, '
+            'but for silent: each change once.'),
         ('revenue_impact', 'new_per_period_milliunits',
-            'Sum of the new prices of those of charged_changes whose items are set to renew: each change once.'),
+            'Sum of the new prices of those of charged_changes whose items are set to renew and were last charged at them, '
+            'but for silent: each change once.'),
         ('revenue_impact', 'uplift_per_period_milliunits',
             'new_per_period less old_per_period: what every further period adds, tax included.'),
         ('revenue_impact', 'uplift_per_month_milliunits',
@@ -1964,6 +2116,11 @@ BEGIN
             'Sum of the old prices of cancelled increases whose customers had been asked or told.'),
         ('revenue_impact', 'lapsed_lost_per_period_milliunits',
             'Sum of the old prices of lapsed increases whose customers had been asked or told.'),
+        ('revenue_impact', 'silent',
+            'Of charged_changes set to renew: paid until more than three days before the newest charge of anybody, and nothing was '
+            'told since. Whether they go on is not known: they are in no figure of a further period, and charge_exception '
+            'names them as missing.'),
+        ('revenue_impact', 'silent_per_period_milliunits', 'Sum of the new prices of silent.'),
         ('revenue_impact', 'charged_renewals_with_tax', 'Charged renewals of which the App Store has signed the tax.'),
         ('revenue_impact', 'uplift_without_tax_milliunits',
             'Their uplift without tax: what was kept of each without it, less the same share of the old price.'),
@@ -2044,7 +2201,7 @@ BEGIN
         ('money', 'evidence_id', 'The signed statement that told it.'),
         ('money', 'explained_as',
             'Of a charge: new_price, old_price (the change had not taken effect), offer, undone, moved (another storefront), '
-            'new_purchase (the customer''s own doing); null: no change was called before, or charge_exception names it.'),
+            'new_purchase (the customer''s own doing, and renewals of it after the change had ended); null: no change was called before, or charge_exception names it.'),
         ('money', 'is_correction', 'Whether it is the difference that a later statement made.'),
         ('charge_exception', 'sku', 'The item that was charged, by its name then.'),
         ('charge_exception', 'change_id', 'The price change that the charge belongs to.'),

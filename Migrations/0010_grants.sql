@@ -24,6 +24,20 @@ GRANT USAGE ON SCHEMA repricer TO repricer_pricing, repricer_service;
 GRANT SELECT ON ALL TABLES IN SCHEMA report TO repricer_finance, repricer_pricing, repricer_service;
 GRANT repricer_finance TO repricer_finance_lead;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA report TO repricer_finance, repricer_pricing, repricer_service;
+-- A login of the role itself; who is a member has settings of their own, which `repricer init` writes and `config check`
+-- asks for. Who may not alter the role leaves it as it is.
+DO $limits$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM pg_roles WHERE rolname = 'repricer_finance' AND rolconnlimit >= 0 AND rolconfig IS NOT NULL)
+    THEN
+        ALTER ROLE repricer_finance CONNECTION LIMIT 10;
+        ALTER ROLE repricer_finance SET statement_timeout = '5min';
+    END IF;
+EXCEPTION WHEN insufficient_privilege THEN
+    RAISE NOTICE 'repricer_finance keeps its limits: %', SQLERRM;
+END
+$limits$;
 -- PostgreSQL asks the reader of a view for the right to what the view calls. Finance cannot name the functions of
 -- schema repricer.
 GRANT EXECUTE ON FUNCTION repricer.twelfths(text), repricer.wilson_bound(numeric, numeric, integer),

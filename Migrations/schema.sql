@@ -545,6 +545,57 @@ BEGIN
 END
 $$;
 
+CREATE TABLE repricer.change_figures (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    batch_id uuid NOT NULL,
+    is_undo boolean NOT NULL,
+    direction text NOT NULL,
+    forecast_consent text NOT NULL,
+    currency text NOT NULL,
+    storefront text NOT NULL,
+    period text NOT NULL,
+    state text NOT NULL,
+    is_sent boolean NOT NULL,
+    is_asked boolean NOT NULL,
+    acceptance text,
+    is_uncharged boolean NOT NULL,
+    current_price_milliunits bigint NOT NULL,
+    new_price_milliunits bigint NOT NULL,
+    renewals bigint NOT NULL,
+    first_at timestamp with time zone,
+    old_total_milliunits bigint NOT NULL,
+    new_total_milliunits bigint NOT NULL,
+    is_leaving boolean NOT NULL,
+    is_told boolean NOT NULL,
+    fell_with_parent boolean NOT NULL,
+    others_lost_milliunits bigint NOT NULL,
+    taxed_renewals bigint NOT NULL,
+    taxed_uplift_milliunits bigint NOT NULL,
+    paid_until timestamp with time zone,
+    word_due_at timestamp with time zone,
+    paid_sku text,
+    paid_quantity bigint,
+    CONSTRAINT change_figures_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
+
+COMMENT ON COLUMN repricer.change_figures.is_uncharged IS 'Effective, without a charge at the new price.';
+
+COMMENT ON COLUMN repricer.change_figures.is_leaving IS 'It took effect, and its item is not set to renew any more, or was charged at another price last.';
+
+COMMENT ON COLUMN repricer.change_figures.is_told IS 'The customer was asked, or told.';
+
+COMMENT ON COLUMN repricer.change_figures.others_lost_milliunits IS 'Of a declined one for which the whole subscription ended: what its other items cost a period. Counted once.';
+
+COMMENT ON COLUMN repricer.change_figures.taxed_renewals IS 'Renewals of which the tax is signed; taxed_uplift_milliunits is theirs, without it.';
+
+COMMENT ON COLUMN repricer.change_figures.paid_until IS 'Of an effective one whose item is set to renew: until when its last charge is paid. The newest change of the item has paid_sku and paid_quantity of it, too.';
+
+COMMENT ON COLUMN repricer.change_figures.word_due_at IS 'Likewise: paid_until, or when the longest billing retry or extension that was told ends. Who is silent after it, is missing.';
+
 CREATE TABLE repricer.charges (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -575,6 +626,66 @@ COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as
 COMMENT ON COLUMN repricer.charges.refunded_milliunits IS 'What money_entries say was given back and not taken back again.';
 
 COMMENT ON COLUMN repricer.charges.recorded_at IS 'Since when it is known as it stands here; what was known before is in charge_versions.';
+
+CREATE TABLE repricer.kept_statements (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb,
+    recorded_at timestamp with time zone NOT NULL,
+    told_period_at timestamp with time zone,
+    CONSTRAINT kept_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.kept_statements IS 'What is left of dropped months of subscription_events: statements that a fold still needs, and the names of those that reports ask for.';
+
+COMMENT ON COLUMN repricer.kept_statements.told_period_at IS 'Start of the paid period that it told of before any charge did; null: a charge tells it, or statement does.';
+
+CREATE TABLE repricer.subscription_events (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+)
+PARTITION BY RANGE (signed_at);
+
+COMMENT ON TABLE repricer.subscription_events IS 'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status. Old months are dropped by retention, once subscription_checkpoints stands for them.';
+
+CREATE VIEW repricer.told_statements AS
+ SELECT subscription_events.original_transaction_id,
+    subscription_events.bucket,
+    subscription_events.signed_at,
+    subscription_events.evidence_id,
+    subscription_events.source,
+    subscription_events.type,
+    subscription_events.subtype,
+    subscription_events.statement,
+    subscription_events.recorded_at
+   FROM repricer.subscription_events
+UNION ALL
+ SELECT kept_statements.original_transaction_id,
+    kept_statements.bucket,
+    kept_statements.signed_at,
+    kept_statements.evidence_id,
+    kept_statements.source,
+    kept_statements.type,
+    kept_statements.subtype,
+    kept_statements.statement,
+    kept_statements.recorded_at
+   FROM repricer.kept_statements;
+
+COMMENT ON VIEW repricer.told_statements IS 'Statements with what retention kept of dropped months. One may stand in both until its month is dropped.';
 
 CREATE VIEW repricer.explained_charges AS
  SELECT c.original_transaction_id,
@@ -617,7 +728,8 @@ CREATE VIEW repricer.explained_charges AS
             k.is_purchase,
             k.refunded_milliunits,
             k.recorded_at,
-            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE (NOT k.is_purchase)) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + '00:01:00'::interval)), false)) AS is_double
+            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE (NOT k.is_purchase)) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + '00:01:00'::interval)), false)) AS is_double,
+            max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
          OFFSET 0) h)
@@ -629,6 +741,7 @@ CREATE VIEW repricer.explained_charges AS
                     WHEN (NOT t.is_of_the_place) THEN 'moved'::text
                     WHEN (t.is_in_effect AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
                     WHEN (t.is_in_effect AND u.is_undone) THEN 'undone'::text
+                    WHEN e.is_back THEN 'new_purchase'::text
                     WHEN ((NOT t.is_in_effect) AND (h.price_milliunits = c.current_price_milliunits)) THEN 'old_price'::text
                     WHEN h.is_purchase THEN 'new_purchase'::text
                     ELSE NULL::text
@@ -637,9 +750,10 @@ CREATE VIEW repricer.explained_charges AS
                     WHEN (((h.price_milliunits * h.quantity) > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) THEN 'refunded'::text
                     WHEN h.is_double THEN 'double'::text
                     WHEN ((h.currency <> c.currency) AND (h.storefront = c.storefront)) THEN 'wrong_currency'::text
-                    WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT h.is_purchase)) THEN 'declined_yet_charged'::text
-                    WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT h.is_purchase)) THEN 'after_end'::text
-                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR (t.is_in_effect AND u.is_undone)) THEN NULL::text
+                    WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
+                    WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'after_end'::text
+                    WHEN (t.is_in_effect AND e.is_after_end) THEN 'after_end'::text
+                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN NULL::text
                     WHEN (h.price_milliunits <>
                     CASE
                         WHEN t.is_in_effect THEN c.new_price_milliunits
@@ -648,15 +762,58 @@ CREATE VIEW repricer.explained_charges AS
                     WHEN (h.refunded_milliunits > 0) THEN 'refunded'::text
                     ELSE NULL::text
                 END AS exception
-           FROM ( SELECT ((NOT a.is_alone) AND (EXISTS ( SELECT
+           FROM (( SELECT ((NOT a.is_alone) AND (EXISTS ( SELECT
                            FROM repricer.price_changes u_1
-                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits))))) AS is_undone) u) w)
+                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits))))) AS is_undone) u
+             CROSS JOIN ( SELECT ((NOT h.is_purchase) AND (h.paid_before_until < (h.purchased_at - '00:01:00'::interval)) AND (EXISTS ( SELECT
+                           FROM repricer.told_statements q
+                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - '1 day'::interval)) AND (q.signed_at < h.purchased_at))))) AS is_after_end,
+                    ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (h.price_milliunits <> c.new_price_milliunits) AND (h.is_purchase OR (EXISTS ( SELECT
+                           FROM repricer.charges b
+                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND (b.sku = h.sku) AND b.is_purchase AND (b.purchased_at > c.ended_at) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
   WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
          OFFSET 0)))));
 
 COMMENT ON VIEW repricer.explained_charges IS 'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
+
+CREATE TABLE repricer.money_entries (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    kind text NOT NULL,
+    occurred_at timestamp with time zone NOT NULL,
+    number integer NOT NULL,
+    correction integer NOT NULL,
+    amount_milliunits bigint NOT NULL,
+    tax_exclusive_milliunits bigint,
+    currency text NOT NULL,
+    storefront text,
+    evidence_id text NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    change_id uuid,
+    batch_id uuid,
+    explained_as text,
+    CONSTRAINT money_entries_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT money_entries_kind CHECK ((kind = ANY (ARRAY['charge'::text, 'refund'::text, 'reversal'::text])))
+);
+
+COMMENT ON TABLE repricer.money_entries IS 'Append-only, but for what explains a line. What the App Store signed as charged, refunded and taken back, each item of a transaction by itself.';
+
+COMMENT ON COLUMN repricer.money_entries.number IS 'Tells refunds of one item and one instant apart, from 0 on.';
+
+COMMENT ON COLUMN repricer.money_entries.correction IS '0: as it was first told. Later ones are differences: all of a line add up to what is known.';
+
+COMMENT ON COLUMN repricer.money_entries.explained_as IS 'Why the charge is as it is; null: it has an exception, or no change of ours is about it.';
+
+CREATE VIEW repricer.heard_charges AS
+ SELECT (max(e.occurred_at) - '3 days'::interval) AS until
+   FROM repricer.money_entries e
+  WHERE (e.occurred_at <= report.as_of());
+
+COMMENT ON VIEW repricer.heard_charges IS 'Whose next word was due before it is silent: three days before the newest charge of anybody.';
 
 CREATE TABLE repricer.kept_exceptions (
     original_transaction_id text NOT NULL,
@@ -676,38 +833,6 @@ CREATE TABLE repricer.kept_exceptions (
 );
 
 COMMENT ON TABLE repricer.kept_exceptions IS 'Charge exceptions of called changes. Only summarise_figures writes it.';
-
-CREATE TABLE repricer.kept_statements (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb,
-    recorded_at timestamp with time zone NOT NULL,
-    CONSTRAINT kept_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-COMMENT ON TABLE repricer.kept_statements IS 'What is left of dropped months of subscription_events: statements that a fold still needs, and the names of those that reports ask for.';
-
-CREATE TABLE repricer.subscription_events (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
-)
-PARTITION BY RANGE (signed_at);
-
-COMMENT ON TABLE repricer.subscription_events IS 'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status. Old months are dropped by retention, once subscription_checkpoints stands for them.';
 
 CREATE TABLE repricer.subscriptions (
     original_transaction_id text NOT NULL,
@@ -781,31 +906,6 @@ COMMENT ON COLUMN repricer.subscriptions.known_since IS 'Start of the earliest p
 
 COMMENT ON COLUMN repricer.subscriptions.checkpoint_at IS 'Statements signed before it stand in subscription_checkpoints; one that comes later is in overdue_statements. Null: all statements are kept.';
 
-CREATE VIEW repricer.told_statements AS
- SELECT subscription_events.original_transaction_id,
-    subscription_events.bucket,
-    subscription_events.signed_at,
-    subscription_events.evidence_id,
-    subscription_events.source,
-    subscription_events.type,
-    subscription_events.subtype,
-    subscription_events.statement,
-    subscription_events.recorded_at
-   FROM repricer.subscription_events
-UNION ALL
- SELECT kept_statements.original_transaction_id,
-    kept_statements.bucket,
-    kept_statements.signed_at,
-    kept_statements.evidence_id,
-    kept_statements.source,
-    kept_statements.type,
-    kept_statements.subtype,
-    kept_statements.statement,
-    kept_statements.recorded_at
-   FROM repricer.kept_statements;
-
-COMMENT ON VIEW repricer.told_statements IS 'Statements with what retention kept of dropped months. One may stand in both until its month is dropped.';
-
 CREATE VIEW repricer.missing_renewals AS
  SELECT c.batch_id,
     c.original_transaction_id,
@@ -850,6 +950,54 @@ CREATE VIEW repricer.missing_renewals AS
 
 COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of effective changes that no charge tells of.';
 
+CREATE VIEW repricer.paid_changes AS
+ SELECT c.batch_id,
+    c.original_transaction_id,
+    c.bucket,
+    c.change_id,
+    c.currency,
+    c.storefront,
+    c.new_price_milliunits,
+    h.sku,
+    h.quantity,
+    h.expires_at AS paid_until,
+    GREATEST(h.expires_at, e.until) AS word_due_at,
+    (h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
+    (n.prices IS NULL) AS is_newest
+   FROM (((repricer.price_changes c
+     CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
+            k.bucket,
+            k.transaction_id,
+            k.sku,
+            k.purchased_at,
+            k.expires_at,
+            k.price_milliunits,
+            k.quantity,
+            k.currency,
+            k.storefront,
+            k.is_offer,
+            k.is_purchase,
+            k.refunded_milliunits,
+            k.recorded_at
+           FROM repricer.charges k
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
+          ORDER BY k.expires_at DESC, k.purchased_at DESC, k.transaction_id
+         LIMIT 1) h)
+     CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
+            max((t.signed_at +
+                CASE t.type
+                    WHEN 'RENEWAL_EXTENDED'::text THEN '90 days'::interval
+                    ELSE '61 days'::interval
+                END)) FILTER (WHERE (t.type <> ALL (ARRAY['EXPIRED'::text, 'REVOKE'::text]))) AS until
+           FROM repricer.told_statements t
+          WHERE ((t.original_transaction_id = c.original_transaction_id) AND (t.signed_at > h.purchased_at) AND (t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text, 'DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'RENEWAL_EXTENDED'::text])))) e)
+     CROSS JOIN LATERAL ( SELECT array_agg(o.new_price_milliunits) AS prices
+           FROM repricer.price_changes o
+          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (ROW(o.effective_at, o.change_id) > ROW(c.effective_at, c.change_id)))) n)
+  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))));
+
+COMMENT ON VIEW repricer.paid_changes IS 'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when something must be told of it.';
+
 CREATE VIEW repricer.live_charge_exceptions AS
  SELECT x.batch_id,
     x.original_transaction_id,
@@ -880,9 +1028,28 @@ UNION ALL
     r.currency,
     r.storefront,
     r.bucket
-   FROM repricer.missing_renewals r;
+   FROM repricer.missing_renewals r
+UNION ALL
+ SELECT p.batch_id,
+    p.original_transaction_id,
+    p.change_id,
+    NULL::text AS transaction_id,
+    p.sku,
+    'missing'::text AS exception,
+    p.paid_until AS occurred_at,
+    0 AS amount_milliunits,
+    (p.new_price_milliunits * p.quantity) AS expected_milliunits,
+    0 AS refunded_milliunits,
+    p.currency,
+    p.storefront,
+    p.bucket
+   FROM repricer.paid_changes p
+  WHERE (p.is_newest AND (p.word_due_at < ( SELECT d.until
+           FROM repricer.heard_charges d)) AND (NOT (EXISTS ( SELECT
+           FROM repricer.missing_renewals r
+          WHERE ((r.original_transaction_id = p.original_transaction_id) AND (r.change_id = p.change_id) AND (r.sku = p.sku) AND (r.occurred_at = p.paid_until))))));
 
-COMMENT ON VIEW repricer.live_charge_exceptions IS 'What kept_exceptions keeps, computed from the facts.';
+COMMENT ON VIEW repricer.live_charge_exceptions IS 'What kept_exceptions keeps, computed from the facts, and who is silent.';
 
 CREATE TABLE repricer.stale_figures (
     original_transaction_id text NOT NULL,
@@ -941,7 +1108,28 @@ UNION ALL
             l.bucket
            FROM repricer.live_charge_exceptions l
           WHERE (l.original_transaction_id = m.original_transaction_id)
-         OFFSET 0) x);
+         OFFSET 0) x)
+UNION ALL
+ SELECT k.batch_id,
+    k.original_transaction_id,
+    k.change_id,
+    NULL::text AS transaction_id,
+    k.paid_sku AS sku,
+    'missing'::text AS exception,
+    k.paid_until AS occurred_at,
+    0 AS amount_milliunits,
+    (k.new_price_milliunits * k.paid_quantity) AS expected_milliunits,
+    0 AS refunded_milliunits,
+    k.currency,
+    k.storefront,
+    k.bucket
+   FROM repricer.change_figures k
+  WHERE ((k.word_due_at < ( SELECT d.until
+           FROM repricer.heard_charges d)) AND (k.paid_sku IS NOT NULL) AND (NOT (EXISTS ( SELECT
+           FROM repricer.stale_figures s
+          WHERE (s.original_transaction_id = k.original_transaction_id)))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.kept_exceptions x
+          WHERE ((x.original_transaction_id = k.original_transaction_id) AND (x.change_id = k.change_id) AND (x.exception = 'missing'::text) AND (x.occurred_at = k.paid_until))))));
 
 COMMENT ON VIEW repricer.charge_exceptions IS 'Charges that are not as they should be, and renewals that were not charged.';
 
@@ -1071,77 +1259,6 @@ $_$;
 
 COMMENT ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) IS 'Closes a month, written as 2026-10, on the server''s clock; returns how many figures it has. In a rehearsal the instant given is the clock.';
 
-CREATE TABLE repricer.change_figures (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    change_id uuid NOT NULL,
-    batch_id uuid NOT NULL,
-    is_undo boolean NOT NULL,
-    direction text NOT NULL,
-    forecast_consent text NOT NULL,
-    currency text NOT NULL,
-    storefront text NOT NULL,
-    period text NOT NULL,
-    state text NOT NULL,
-    is_sent boolean NOT NULL,
-    is_asked boolean NOT NULL,
-    acceptance text,
-    is_uncharged boolean NOT NULL,
-    current_price_milliunits bigint NOT NULL,
-    new_price_milliunits bigint NOT NULL,
-    renewals bigint NOT NULL,
-    first_at timestamp with time zone,
-    old_total_milliunits bigint NOT NULL,
-    new_total_milliunits bigint NOT NULL,
-    is_leaving boolean NOT NULL,
-    is_told boolean NOT NULL,
-    fell_with_parent boolean NOT NULL,
-    others_lost_milliunits bigint NOT NULL,
-    taxed_renewals bigint NOT NULL,
-    taxed_uplift_milliunits bigint NOT NULL,
-    CONSTRAINT change_figures_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
-
-COMMENT ON COLUMN repricer.change_figures.is_uncharged IS 'Effective, without a charge at the new price.';
-
-COMMENT ON COLUMN repricer.change_figures.is_told IS 'The customer was asked, or told.';
-
-COMMENT ON COLUMN repricer.change_figures.others_lost_milliunits IS 'Of a declined one for which the whole subscription ended: what its other items cost a period. Counted once.';
-
-COMMENT ON COLUMN repricer.change_figures.taxed_renewals IS 'Renewals of which the tax is signed; taxed_uplift_milliunits is theirs, without it.';
-
-CREATE TABLE repricer.money_entries (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    transaction_id text NOT NULL,
-    sku text NOT NULL,
-    kind text NOT NULL,
-    occurred_at timestamp with time zone NOT NULL,
-    number integer NOT NULL,
-    correction integer NOT NULL,
-    amount_milliunits bigint NOT NULL,
-    tax_exclusive_milliunits bigint,
-    currency text NOT NULL,
-    storefront text,
-    evidence_id text NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    change_id uuid,
-    batch_id uuid,
-    explained_as text,
-    CONSTRAINT money_entries_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT money_entries_kind CHECK ((kind = ANY (ARRAY['charge'::text, 'refund'::text, 'reversal'::text])))
-);
-
-COMMENT ON TABLE repricer.money_entries IS 'Append-only, but for what explains a line. What the App Store signed as charged, refunded and taken back, each item of a transaction by itself.';
-
-COMMENT ON COLUMN repricer.money_entries.number IS 'Tells refunds of one item and one instant apart, from 0 on.';
-
-COMMENT ON COLUMN repricer.money_entries.correction IS '0: as it was first told. Later ones are differences: all of a line add up to what is known.';
-
-COMMENT ON COLUMN repricer.money_entries.explained_as IS 'Why the charge is as it is; null: it has an exception, or no change of ours is about it.';
-
 CREATE VIEW repricer.charged_renewals AS
  SELECT c.batch_id,
     c.original_transaction_id,
@@ -1231,13 +1348,24 @@ CREATE VIEW repricer.live_change_figures AS
     COALESCE(r.new_total_milliunits, (0)::bigint) AS new_total_milliunits,
     c.stage,
     (c.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AS is_final,
-    c.is_leaving,
+    (c.is_leaving OR (NOT COALESCE(p.is_at_price, true))) AS is_leaving,
     (COALESCE(c.consent_asked_at, c.accepted_at) IS NOT NULL) AS is_told,
     ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text])) AND COALESCE((c.reason = 'parent_declined'::text), false)) AS fell_with_parent,
     COALESCE(o.lost_milliunits, (0)::bigint) AS others_lost_milliunits,
     COALESCE(r.taxed_renewals, (0)::bigint) AS taxed_renewals,
-    COALESCE(r.taxed_uplift_milliunits, (0)::bigint) AS taxed_uplift_milliunits
-   FROM ((repricer.price_changes c
+    COALESCE(r.taxed_uplift_milliunits, (0)::bigint) AS taxed_uplift_milliunits,
+    p.paid_until,
+    p.word_due_at,
+    p.sku AS paid_sku,
+    p.quantity AS paid_quantity
+   FROM (((repricer.price_changes c
+     LEFT JOIN LATERAL ( SELECT max(k.paid_until) AS paid_until,
+            max(k.word_due_at) AS word_due_at,
+            max(k.sku) FILTER (WHERE k.is_newest) AS sku,
+            max(k.quantity) FILTER (WHERE k.is_newest) AS quantity,
+            bool_and(k.is_at_price) AS is_at_price
+           FROM repricer.paid_changes k
+          WHERE ((c.state = 'effective'::text) AND (k.original_transaction_id = c.original_transaction_id) AND (k.change_id = c.change_id))) p ON (true))
      LEFT JOIN LATERAL ( SELECT (sum((l.price_milliunits * l.quantity)))::bigint AS lost_milliunits
            FROM ( SELECT DISTINCT ON (h.sku) h.sku,
                     h.price_milliunits,
@@ -1292,7 +1420,11 @@ CREATE VIEW repricer.unkept_change_figures AS
     false AS fell_with_parent,
     (0)::bigint AS others_lost_milliunits,
     (0)::bigint AS taxed_renewals,
-    (0)::bigint AS taxed_uplift_milliunits
+    (0)::bigint AS taxed_uplift_milliunits,
+    NULL::timestamp with time zone AS paid_until,
+    NULL::timestamp with time zone AS word_due_at,
+    NULL::text AS paid_sku,
+    NULL::bigint AS paid_quantity
    FROM repricer.price_changes c
   WHERE (c.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]))
 UNION ALL
@@ -1324,7 +1456,11 @@ UNION ALL
     f.fell_with_parent,
     f.others_lost_milliunits,
     f.taxed_renewals,
-    f.taxed_uplift_milliunits
+    f.taxed_uplift_milliunits,
+    f.paid_until,
+    f.word_due_at,
+    f.paid_sku,
+    f.paid_quantity
    FROM (( SELECT DISTINCT s.original_transaction_id
            FROM repricer.stale_figures s) m
      CROSS JOIN LATERAL ( SELECT l.original_transaction_id,
@@ -1355,7 +1491,11 @@ UNION ALL
             l.fell_with_parent,
             l.others_lost_milliunits,
             l.taxed_renewals,
-            l.taxed_uplift_milliunits
+            l.taxed_uplift_milliunits,
+            l.paid_until,
+            l.word_due_at,
+            l.paid_sku,
+            l.paid_quantity
            FROM repricer.live_change_figures l
           WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
          OFFSET 0) f);
@@ -1449,6 +1589,18 @@ CREATE VIEW repricer.untallied_changes AS
     (f.weight * f.others_lost_milliunits) AS others_lost,
     (f.weight * f.taxed_renewals) AS taxed_renewals,
     (f.weight * f.taxed_uplift_milliunits) AS taxed_uplift,
+        CASE
+            WHEN f.is_silent THEN f.weight
+            ELSE (0)::bigint
+        END AS silent,
+        CASE
+            WHEN f.is_silent THEN (f.weight * f.current_price_milliunits)
+            ELSE (0)::bigint
+        END AS silent_old,
+        CASE
+            WHEN f.is_silent THEN (f.weight * f.new_price_milliunits)
+            ELSE (0)::bigint
+        END AS silent_new,
     f.original_transaction_id,
     f.is_final
    FROM ( SELECT k.original_transaction_id,
@@ -1478,6 +1630,8 @@ CREATE VIEW repricer.untallied_changes AS
             k.others_lost_milliunits,
             k.taxed_renewals,
             k.taxed_uplift_milliunits,
+            COALESCE(((k.renewals > 0) AND (k.word_due_at < ( SELECT d.until
+                   FROM repricer.heard_charges d))), false) AS is_silent,
             ('-1'::integer)::bigint AS weight,
             true AS is_final
            FROM repricer.change_figures k
@@ -1512,6 +1666,8 @@ CREATE VIEW repricer.untallied_changes AS
             l.others_lost_milliunits,
             l.taxed_renewals,
             l.taxed_uplift_milliunits,
+            COALESCE(((l.renewals > 0) AND (l.word_due_at < ( SELECT d.until
+                   FROM repricer.heard_charges d))), false) AS "coalesce",
             1,
             l.is_final
            FROM repricer.unkept_change_figures l) f;
@@ -1550,8 +1706,50 @@ CREATE VIEW repricer.change_tallies AS
     t.lapsed_lost,
     t.others_lost,
     t.taxed_renewals,
-    t.taxed_uplift
+    t.taxed_uplift,
+    (0)::bigint AS silent,
+    (0)::bigint AS silent_old,
+    (0)::bigint AS silent_new
    FROM repricer.figure_tallies t
+UNION ALL
+ SELECT k.batch_id,
+    k.is_undo,
+    k.direction,
+    k.forecast_consent,
+    k.currency,
+    k.storefront,
+    k.period,
+    0 AS changes,
+    0 AS sent,
+    0 AS asked_for_consent,
+    0 AS consented,
+    0 AS informed,
+    0 AS effective,
+    0 AS declined,
+    0 AS cancelled,
+    0 AS lapsed,
+    0 AS other,
+    0 AS uncharged,
+    0 AS charged_changes,
+    0 AS charged_renewals,
+    0 AS old_total,
+    0 AS new_total,
+    0 AS old_per_period,
+    0 AS new_per_period,
+    0 AS declined_lost,
+    0 AS cancelled_lost,
+    0 AS fell_with_parent,
+    0 AS fell_lost,
+    0 AS lapsed_lost,
+    0 AS others_lost,
+    0 AS taxed_renewals,
+    0 AS taxed_uplift,
+    1 AS silent,
+    k.current_price_milliunits AS silent_old,
+    k.new_price_milliunits AS silent_new
+   FROM repricer.change_figures k
+  WHERE ((k.word_due_at < ( SELECT d.until
+           FROM repricer.heard_charges d)) AND (k.renewals > 0))
 UNION ALL
  SELECT u.batch_id,
     u.is_undo,
@@ -1584,7 +1782,10 @@ UNION ALL
     u.lapsed_lost,
     u.others_lost,
     u.taxed_renewals,
-    u.taxed_uplift
+    u.taxed_uplift,
+    u.silent,
+    u.silent_old,
+    u.silent_new
    FROM repricer.untallied_changes u;
 
 COMMENT ON VIEW repricer.change_tallies IS 'Of all changes, exact at any moment. Its rows are to be added up.';
@@ -1700,7 +1901,19 @@ BEGIN
             (sum(t.lapsed))::bigint AS lapsed,
             (sum(t.other))::bigint AS other,
             (sum(t.fell_with_parent))::bigint AS fell_with_parent
-           FROM repricer.change_tallies_at(p_at) t
+           FROM (
+        SELECT c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction, c.forecast_consent, 1 AS changes,
+            (coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL)::integer AS sent,
+            (c.consent_asked_at IS NOT NULL)::integer AS asked_for_consent,
+            coalesce(c.acceptance = 'consented', false)::integer AS consented,
+            coalesce(c.acceptance = 'informed', false)::integer AS informed,
+            (c.state = 'effective')::integer AS effective,
+            (c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined')::integer AS declined,
+            (c.state = 'cancelled' AND c.reason IS DISTINCT FROM 'parent_declined')::integer AS cancelled,
+            (c.state = 'lapsed')::integer AS lapsed,
+            (c.state IN ('invalidated', 'rejected', 'ineligible', 'missed', 'aborted'))::integer AS other,
+            (c.state IN ('declined', 'cancelled') AND coalesce(c.reason = 'parent_declined', false))::integer AS fell_with_parent
+        FROM repricer.price_changes_at(p_at) c) t
           WHERE (NOT t.is_undo)
           GROUP BY t.batch_id, t.direction, t.forecast_consent
          HAVING (sum(t.changes) > (0)::numeric)
@@ -2519,7 +2732,7 @@ COMMENT ON COLUMN report.money.batch_id IS 'The batch; null where the row is abo
 
 COMMENT ON COLUMN report.money.batch_name IS 'The name that the submitter gave to the batch.';
 
-COMMENT ON COLUMN report.money.explained_as IS 'Of a charge: new_price, old_price (the change had not taken effect), offer, undone, moved (another storefront), new_purchase (the customer''s own doing); null: no change was called before, or charge_exception names it.';
+COMMENT ON COLUMN report.money.explained_as IS 'Of a charge: new_price, old_price (the change had not taken effect), offer, undone, moved (another storefront), new_purchase (the customer''s own doing, and renewals of it after the change had ended); null: no change was called before, or charge_exception names it.';
 
 COMMENT ON COLUMN report.money.is_correction IS 'Whether it is the difference that a later statement made.';
 
@@ -2796,7 +3009,7 @@ CREATE VIEW repricer.reconciliation_checks AS
     "*VALUES*".column2 AS is_per_batch,
     "*VALUES*".column3 AS is_of_money,
     "*VALUES*".column4 AS meaning
-   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals of effective changes that no charge tells of'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refunds of seats that say nothing of how much was given back'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
+   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals of effective changes that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refunds of seats that say nothing of how much was given back'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
 
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
 
@@ -3609,8 +3822,10 @@ CREATE VIEW report.revenue_impact AS
             (sum(t.charged_renewals))::bigint AS charged_renewals,
             (sum(t.old_total))::bigint AS old_total,
             (sum(t.new_total))::bigint AS new_total,
-            (sum(t.old_per_period))::bigint AS old_per_period,
-            (sum(t.new_per_period))::bigint AS new_per_period,
+            (sum((t.old_per_period - t.silent_old)))::bigint AS old_per_period,
+            (sum((t.new_per_period - t.silent_new)))::bigint AS new_per_period,
+            (sum(t.silent))::bigint AS silent,
+            (sum(t.silent_new))::bigint AS silent_new,
             (sum(t.declined))::bigint AS declined,
             (sum(t.declined_lost))::bigint AS declined_lost,
             (sum(t.cancelled))::bigint AS cancelled,
@@ -3639,6 +3854,8 @@ CREATE VIEW report.revenue_impact AS
             s.new_total,
             s.old_per_period,
             s.new_per_period,
+            s.silent,
+            s.silent_new,
             s.declined,
             s.declined_lost,
             s.cancelled,
@@ -3684,7 +3901,9 @@ CREATE VIEW report.revenue_impact AS
     g.lapsed_lost AS lapsed_lost_per_period_milliunits,
     g.others_lost AS other_items_lost_per_period_milliunits,
     g.taxed_renewals AS charged_renewals_with_tax,
-    g.taxed_uplift AS uplift_without_tax_milliunits
+    g.taxed_uplift AS uplift_without_tax_milliunits,
+    g.silent,
+    g.silent_new AS silent_per_period_milliunits
    FROM ((groups g
      JOIN repricer.batches b ON ((b.batch_id = g.batch_id)))
      LEFT JOIN factors f ON ((f.period = g.period)));
@@ -3715,9 +3934,9 @@ COMMENT ON COLUMN report.revenue_impact.new_total_milliunits IS 'What these rene
 
 COMMENT ON COLUMN report.revenue_impact.uplift_milliunits IS 'new_total less old_total: collected so far, tax included; negative for decreases.';
 
-COMMENT ON COLUMN report.revenue_impact.old_per_period_milliunits IS 'Sum of the old prices of those of charged_changes whose items are set to renew: each change once.';
+COMMENT ON COLUMN report.revenue_impact.old_per_period_milliunits IS 'Sum of the old prices of those of charged_changes whose items are set to renew and were last charged at them, but for silent: each change once.';
 
-COMMENT ON COLUMN report.revenue_impact.new_per_period_milliunits IS 'Sum of the new prices of those of charged_changes whose items are set to renew: each change once.';
+COMMENT ON COLUMN report.revenue_impact.new_per_period_milliunits IS 'Sum of the new prices of those of charged_changes whose items are set to renew and were last charged at them, but for silent: each change once.';
 
 COMMENT ON COLUMN report.revenue_impact.uplift_per_period_milliunits IS 'new_per_period less old_per_period: what every further period adds, tax included.';
 
@@ -3748,6 +3967,10 @@ COMMENT ON COLUMN report.revenue_impact.other_items_lost_per_period_milliunits I
 COMMENT ON COLUMN report.revenue_impact.charged_renewals_with_tax IS 'Charged renewals of which the App Store has signed the tax.';
 
 COMMENT ON COLUMN report.revenue_impact.uplift_without_tax_milliunits IS 'Their uplift without tax: what was kept of each without it, less the same share of the old price.';
+
+COMMENT ON COLUMN report.revenue_impact.silent IS 'Of charged_changes set to renew: paid until more than three days before the newest charge of anybody, and nothing was told since. Whether they go on is not known: they are in no figure of a further period, and charge_exception names them as missing.';
+
+COMMENT ON COLUMN report.revenue_impact.silent_per_period_milliunits IS 'Sum of the new prices of silent.';
 
 CREATE FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_impact
     LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -3802,8 +4025,10 @@ BEGIN
             (sum(t.charged_renewals))::bigint AS charged_renewals,
             (sum(t.old_total))::bigint AS old_total,
             (sum(t.new_total))::bigint AS new_total,
-            (sum(t.old_per_period))::bigint AS old_per_period,
-            (sum(t.new_per_period))::bigint AS new_per_period,
+            (sum((t.old_per_period - t.silent_old)))::bigint AS old_per_period,
+            (sum((t.new_per_period - t.silent_new)))::bigint AS new_per_period,
+            (sum(t.silent))::bigint AS silent,
+            (sum(t.silent_new))::bigint AS silent_new,
             (sum(t.declined))::bigint AS declined,
             (sum(t.declined_lost))::bigint AS declined_lost,
             (sum(t.cancelled))::bigint AS cancelled,
@@ -3832,6 +4057,8 @@ BEGIN
             s.new_total,
             s.old_per_period,
             s.new_per_period,
+            s.silent,
+            s.silent_new,
             s.declined,
             s.declined_lost,
             s.cancelled,
@@ -3877,7 +4104,9 @@ BEGIN
     g.lapsed_lost AS lapsed_lost_per_period_milliunits,
     g.others_lost AS other_items_lost_per_period_milliunits,
     g.taxed_renewals AS charged_renewals_with_tax,
-    g.taxed_uplift AS uplift_without_tax_milliunits
+    g.taxed_uplift AS uplift_without_tax_milliunits,
+    g.silent,
+    g.silent_new AS silent_per_period_milliunits
    FROM ((groups g
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = g.batch_id)))
      LEFT JOIN factors f ON ((f.period = g.period)))
@@ -4491,8 +4720,50 @@ CREATE FUNCTION repricer.change_tallies_at(p_at timestamp with time zone) RETURN
     t.lapsed_lost,
     t.others_lost,
     t.taxed_renewals,
-    t.taxed_uplift
+    t.taxed_uplift,
+    (0)::bigint AS silent,
+    (0)::bigint AS silent_old,
+    (0)::bigint AS silent_new
    FROM repricer.figure_tallies_at(p_at) t
+UNION ALL
+ SELECT k.batch_id,
+    k.is_undo,
+    k.direction,
+    k.forecast_consent,
+    k.currency,
+    k.storefront,
+    k.period,
+    0 AS changes,
+    0 AS sent,
+    0 AS asked_for_consent,
+    0 AS consented,
+    0 AS informed,
+    0 AS effective,
+    0 AS declined,
+    0 AS cancelled,
+    0 AS lapsed,
+    0 AS other,
+    0 AS uncharged,
+    0 AS charged_changes,
+    0 AS charged_renewals,
+    0 AS old_total,
+    0 AS new_total,
+    0 AS old_per_period,
+    0 AS new_per_period,
+    0 AS declined_lost,
+    0 AS cancelled_lost,
+    0 AS fell_with_parent,
+    0 AS fell_lost,
+    0 AS lapsed_lost,
+    0 AS others_lost,
+    0 AS taxed_renewals,
+    0 AS taxed_uplift,
+    1 AS silent,
+    k.current_price_milliunits AS silent_old,
+    k.new_price_milliunits AS silent_new
+   FROM repricer.change_figures_at(p_at) k
+  WHERE ((k.word_due_at < ( SELECT d.until
+           FROM repricer.heard_charges_at(p_at) d)) AND (k.renewals > 0))
 UNION ALL
  SELECT u.batch_id,
     u.is_undo,
@@ -4525,7 +4796,10 @@ UNION ALL
     u.lapsed_lost,
     u.others_lost,
     u.taxed_renewals,
-    u.taxed_uplift
+    u.taxed_uplift,
+    u.silent,
+    u.silent_old,
+    u.silent_new
    FROM repricer.untallied_changes_at(p_at) u
 $$;
 
@@ -4806,7 +5080,8 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             k.is_purchase,
             k.refunded_milliunits,
             k.recorded_at,
-            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE (NOT k.is_purchase)) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + 'PT1M'::interval)), false)) AS is_double
+            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE (NOT k.is_purchase)) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + 'PT1M'::interval)), false)) AS is_double,
+            max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
          OFFSET 0) h)
@@ -4818,6 +5093,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                     WHEN (NOT t.is_of_the_place) THEN 'moved'::text
                     WHEN (t.is_in_effect AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
                     WHEN (t.is_in_effect AND u.is_undone) THEN 'undone'::text
+                    WHEN e.is_back THEN 'new_purchase'::text
                     WHEN ((NOT t.is_in_effect) AND (h.price_milliunits = c.current_price_milliunits)) THEN 'old_price'::text
                     WHEN h.is_purchase THEN 'new_purchase'::text
                     ELSE NULL::text
@@ -4826,9 +5102,10 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                     WHEN (((h.price_milliunits * h.quantity) > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) THEN 'refunded'::text
                     WHEN h.is_double THEN 'double'::text
                     WHEN ((h.currency <> c.currency) AND (h.storefront = c.storefront)) THEN 'wrong_currency'::text
-                    WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT h.is_purchase)) THEN 'declined_yet_charged'::text
-                    WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT h.is_purchase)) THEN 'after_end'::text
-                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR (t.is_in_effect AND u.is_undone)) THEN NULL::text
+                    WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
+                    WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'after_end'::text
+                    WHEN (t.is_in_effect AND e.is_after_end) THEN 'after_end'::text
+                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN NULL::text
                     WHEN (h.price_milliunits <>
                     CASE
                         WHEN t.is_in_effect THEN c.new_price_milliunits
@@ -4837,9 +5114,15 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                     WHEN (h.refunded_milliunits > 0) THEN 'refunded'::text
                     ELSE NULL::text
                 END AS exception
-           FROM ( SELECT ((NOT a.is_alone) AND (EXISTS ( SELECT
+           FROM (( SELECT ((NOT a.is_alone) AND (EXISTS ( SELECT
                            FROM repricer.price_changes_at(p_at) u_1
-                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits))))) AS is_undone) u) w)
+                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits))))) AS is_undone) u
+             CROSS JOIN ( SELECT ((NOT h.is_purchase) AND (h.paid_before_until < (h.purchased_at - 'PT1M'::interval)) AND (EXISTS ( SELECT
+                           FROM repricer.told_statements_at(p_at) q
+                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - 'P1D'::interval)) AND (q.signed_at < h.purchased_at))))) AS is_after_end,
+                    ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (h.price_milliunits <> c.new_price_milliunits) AND (h.is_purchase OR (EXISTS ( SELECT
+                           FROM repricer.charges_at(p_at) b
+                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND (b.sku = h.sku) AND b.is_purchase AND (b.purchased_at > c.ended_at) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
   WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
@@ -5056,6 +5339,14 @@ BEGIN
         json_build_object('storefront', p_storefront, 'by', p_by, 'reason', p_reason));
     RETURN true;
 END
+$$;
+
+CREATE FUNCTION repricer.heard_charges_at(p_at timestamp with time zone) RETURNS SETOF repricer.heard_charges
+    LANGUAGE sql STABLE
+    AS $$
+ SELECT (max(e.occurred_at) - 'P3D'::interval) AS until
+   FROM repricer.money_entries_at(p_at) e
+  WHERE (e.occurred_at <= p_at)
 $$;
 
 CREATE FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) RETURNS integer
@@ -5291,13 +5582,24 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
     COALESCE(r.new_total_milliunits, (0)::bigint) AS new_total_milliunits,
     c.stage,
     (c.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AS is_final,
-    c.is_leaving,
+    (c.is_leaving OR (NOT COALESCE(p.is_at_price, true))) AS is_leaving,
     (COALESCE(c.consent_asked_at, c.accepted_at) IS NOT NULL) AS is_told,
     ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text])) AND COALESCE((c.reason = 'parent_declined'::text), false)) AS fell_with_parent,
     COALESCE(o.lost_milliunits, (0)::bigint) AS others_lost_milliunits,
     COALESCE(r.taxed_renewals, (0)::bigint) AS taxed_renewals,
-    COALESCE(r.taxed_uplift_milliunits, (0)::bigint) AS taxed_uplift_milliunits
-   FROM ((repricer.price_changes_at(p_at) c
+    COALESCE(r.taxed_uplift_milliunits, (0)::bigint) AS taxed_uplift_milliunits,
+    p.paid_until,
+    p.word_due_at,
+    p.sku AS paid_sku,
+    p.quantity AS paid_quantity
+   FROM (((repricer.price_changes_at(p_at) c
+     LEFT JOIN LATERAL ( SELECT max(k.paid_until) AS paid_until,
+            max(k.word_due_at) AS word_due_at,
+            max(k.sku) FILTER (WHERE k.is_newest) AS sku,
+            max(k.quantity) FILTER (WHERE k.is_newest) AS quantity,
+            bool_and(k.is_at_price) AS is_at_price
+           FROM repricer.paid_changes_at(p_at) k
+          WHERE ((c.state = 'effective'::text) AND (k.original_transaction_id = c.original_transaction_id) AND (k.change_id = c.change_id))) p ON (true))
      LEFT JOIN LATERAL ( SELECT (sum((l.price_milliunits * l.quantity)))::bigint AS lost_milliunits
            FROM ( SELECT DISTINCT ON (h.sku) h.sku,
                     h.price_milliunits,
@@ -5355,6 +5657,25 @@ UNION ALL
     r.storefront,
     r.bucket
    FROM repricer.missing_renewals_at(p_at) r
+UNION ALL
+ SELECT p.batch_id,
+    p.original_transaction_id,
+    p.change_id,
+    NULL::text AS transaction_id,
+    p.sku,
+    'missing'::text AS exception,
+    p.paid_until AS occurred_at,
+    0 AS amount_milliunits,
+    (p.new_price_milliunits * p.quantity) AS expected_milliunits,
+    0 AS refunded_milliunits,
+    p.currency,
+    p.storefront,
+    p.bucket
+   FROM repricer.paid_changes_at(p_at) p
+  WHERE (p.is_newest AND (p.word_due_at < ( SELECT d.until
+           FROM repricer.heard_charges_at(p_at) d)) AND (NOT (EXISTS ( SELECT
+           FROM repricer.missing_renewals_at(p_at) r
+          WHERE ((r.original_transaction_id = p.original_transaction_id) AND (r.change_id = p.change_id) AND (r.sku = p.sku) AND (r.occurred_at = p.paid_until))))))
 $$;
 
 CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) RETURNS boolean
@@ -5571,6 +5892,55 @@ CREATE FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sess
             FROM repricer.service_controls service_controls_1
           FOR UPDATE OF service_controls_1 SKIP LOCKED));
 END;
+
+CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.paid_changes
+    LANGUAGE sql STABLE
+    AS $$
+ SELECT c.batch_id,
+    c.original_transaction_id,
+    c.bucket,
+    c.change_id,
+    c.currency,
+    c.storefront,
+    c.new_price_milliunits,
+    h.sku,
+    h.quantity,
+    h.expires_at AS paid_until,
+    GREATEST(h.expires_at, e.until) AS word_due_at,
+    (h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
+    (n.prices IS NULL) AS is_newest
+   FROM (((repricer.price_changes_at(p_at) c
+     CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
+            k.bucket,
+            k.transaction_id,
+            k.sku,
+            k.purchased_at,
+            k.expires_at,
+            k.price_milliunits,
+            k.quantity,
+            k.currency,
+            k.storefront,
+            k.is_offer,
+            k.is_purchase,
+            k.refunded_milliunits,
+            k.recorded_at
+           FROM repricer.charges_at(p_at) k
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
+          ORDER BY k.expires_at DESC, k.purchased_at DESC, k.transaction_id
+         LIMIT 1) h)
+     CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
+            max((t.signed_at +
+                CASE t.type
+                    WHEN 'RENEWAL_EXTENDED'::text THEN 'P90D'::interval
+                    ELSE 'P61D'::interval
+                END)) FILTER (WHERE (t.type <> ALL (ARRAY['EXPIRED'::text, 'REVOKE'::text]))) AS until
+           FROM repricer.told_statements_at(p_at) t
+          WHERE ((t.original_transaction_id = c.original_transaction_id) AND (t.signed_at > h.purchased_at) AND (t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text, 'DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'RENEWAL_EXTENDED'::text])))) e)
+     CROSS JOIN LATERAL ( SELECT array_agg(o.new_price_milliunits) AS prices
+           FROM repricer.price_changes_at(p_at) o
+          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (ROW(o.effective_at, o.change_id) > ROW(c.effective_at, c.change_id)))) n)
+  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))
+$$;
 
 CREATE FUNCTION repricer.park_halted(p_limit integer) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
@@ -6718,12 +7088,15 @@ $$;
 CREATE FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) RETURNS TABLE(original_transaction_id text, period text, purchased_at timestamp with time zone)
     LANGUAGE sql STABLE
     AS $$
-SELECT s.original_transaction_id, s.period, (
-    SELECT greatest(
-        timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond',
-        (SELECT c.purchased_at FROM repricer.subscription_checkpoints c
-            WHERE c.original_transaction_id = s.original_transaction_id))
-    FROM repricer.subscription_events_at(p_at) e WHERE e.original_transaction_id = s.original_transaction_id)
+SELECT s.original_transaction_id, s.period, greatest(
+    (SELECT max(h.purchased_at) FROM repricer.charges_at(p_at) h
+        WHERE h.original_transaction_id = s.original_transaction_id),
+    (SELECT timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond'
+        FROM repricer.subscription_events_at(p_at) e WHERE e.original_transaction_id = s.original_transaction_id),
+    (SELECT max(coalesce(k.told_period_at,
+            timestamptz 'epoch' + (k.statement #>> '{transaction,purchasedAt}')::bigint * interval '1 millisecond'))
+        FROM repricer.kept_statements k
+        WHERE k.original_transaction_id = s.original_transaction_id AND k.recorded_at <= p_at))
 FROM repricer.subscriptions s
 $$;
 
@@ -6784,7 +7157,7 @@ BEGIN
             f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
             f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
             f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits,
-            f.taxed_renewals, f.taxed_uplift_milliunits
+            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity
         FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
     WITH charged AS MATERIALIZED (
         SELECT x.* FROM explained_charges x WHERE x.original_transaction_id = ANY (v_ids)
@@ -6996,6 +7369,18 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
     (f.weight * f.others_lost_milliunits) AS others_lost,
     (f.weight * f.taxed_renewals) AS taxed_renewals,
     (f.weight * f.taxed_uplift_milliunits) AS taxed_uplift,
+        CASE
+            WHEN f.is_silent THEN f.weight
+            ELSE (0)::bigint
+        END AS silent,
+        CASE
+            WHEN f.is_silent THEN (f.weight * f.current_price_milliunits)
+            ELSE (0)::bigint
+        END AS silent_old,
+        CASE
+            WHEN f.is_silent THEN (f.weight * f.new_price_milliunits)
+            ELSE (0)::bigint
+        END AS silent_new,
     f.original_transaction_id,
     f.is_final
    FROM ( SELECT k.original_transaction_id,
@@ -7025,6 +7410,8 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
             k.others_lost_milliunits,
             k.taxed_renewals,
             k.taxed_uplift_milliunits,
+            COALESCE(((k.renewals > 0) AND (k.word_due_at < ( SELECT d.until
+                   FROM repricer.heard_charges_at(p_at) d))), false) AS is_silent,
             ('-1'::integer)::bigint AS weight,
             true AS is_final
            FROM repricer.change_figures_at(p_at) k
@@ -7059,6 +7446,8 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
             l.others_lost_milliunits,
             l.taxed_renewals,
             l.taxed_uplift_milliunits,
+            COALESCE(((l.renewals > 0) AND (l.word_due_at < ( SELECT d.until
+                   FROM repricer.heard_charges_at(p_at) d))), false) AS "coalesce",
             1,
             l.is_final
            FROM repricer.live_change_figures_at(p_at) l) f
@@ -9479,6 +9868,8 @@ CREATE INDEX batches_next_release ON repricer.batches USING btree (next_release_
 
 CREATE UNIQUE INDEX batches_same_content ON repricer.batches USING btree (content_sha256) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'approved'::text]));
 
+CREATE INDEX change_figures_word_due ON repricer.change_figures USING btree (batch_id, word_due_at) WHERE (word_due_at IS NOT NULL);
+
 CREATE INDEX dependency_roles_change ON repricer.dependency_roles USING btree (original_transaction_id, change_id);
 
 CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations USING btree (target_transaction_id) WHERE ((state = 'requested'::text) AND is_cross_subscription);
@@ -9851,12 +10242,10 @@ GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, 
 REVOKE ALL ON FUNCTION repricer.recording_instant() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.recording_instant() TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.change_figures TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.charges TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.charges TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.explained_charges TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.kept_exceptions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.kept_statements TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.kept_statements TO repricer_service;
@@ -9864,13 +10253,24 @@ GRANT SELECT ON TABLE repricer.kept_statements TO repricer_service;
 GRANT SELECT ON TABLE repricer.subscription_events TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.subscription_events TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.subscriptions TO repricer_pricing;
-GRANT SELECT,INSERT,UPDATE ON TABLE repricer.subscriptions TO repricer_service;
-
 GRANT SELECT ON TABLE repricer.told_statements TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.told_statements TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.explained_charges TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.money_entries TO repricer_pricing;
+GRANT SELECT,INSERT ON TABLE repricer.money_entries TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.heard_charges TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.kept_exceptions TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.subscriptions TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.subscriptions TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.missing_renewals TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.paid_changes TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.live_charge_exceptions TO repricer_service;
 
@@ -9891,11 +10291,6 @@ REVOKE ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time
 GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_finance;
 GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.change_figures TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.money_entries TO repricer_pricing;
-GRANT SELECT,INSERT ON TABLE repricer.money_entries TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_service;
@@ -10171,6 +10566,8 @@ GRANT ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_rea
 REVOKE ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text, p_probe_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text, p_probe_at timestamp with time zone) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.heard_charges_at(p_at timestamp with time zone) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) TO repricer_pricing;
 
@@ -10226,6 +10623,8 @@ GRANT ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p
 
 REVOKE ALL ON FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text, p_is_all boolean) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text, p_is_all boolean) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.park_halted(p_limit integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.park_halted(p_limit integer) TO repricer_service;

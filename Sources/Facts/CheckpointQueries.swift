@@ -82,6 +82,21 @@ package enum CheckpointQueries {
         "REVOKE", "SUBSCRIBED",
     ]
 
+    /// The start of the paid period that a statement tells, where no charge that was recorded by then does: the checkpoint
+    /// that stands for it does not say when that was known.
+    private static func toldPeriod(_ table: SQL) -> SQL {
+        """
+        (SELECT t.at FROM (
+                SELECT timestamptz 'epoch' + (\(fragment: table).statement #>> '{transaction,purchasedAt}')::bigint
+                    * interval '1 millisecond' AS at) t
+            WHERE NOT EXISTS (
+                SELECT FROM repricer.charges h
+                WHERE h.original_transaction_id = \(fragment: table).original_transaction_id
+                    AND h.bucket = \(fragment: table).bucket AND h.purchased_at >= t.at
+                    AND h.recorded_at <= \(fragment: table).recorded_at))
+        """
+    }
+
     /// Keeps what reports ask for of the statements that a checkpoint of these subscriptions replaces. Subscriptions
     /// that never had a change of ours are left out, since no report asks for them.
     package static func keepMarks(_ ids: [String], before: Int64) -> [SQL] {
@@ -89,23 +104,28 @@ package enum CheckpointQueries {
         return [
             """
             -- name: keepMarks
-            INSERT INTO repricer.kept_statements
-                (original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, recorded_at)
+            INSERT INTO repricer.kept_statements (original_transaction_id, bucket, signed_at, evidence_id, source, type,
+                subtype, recorded_at, told_period_at)
             SELECT e.original_transaction_id, e.bucket, e.signed_at, e.evidence_id, e.source, e.type, e.subtype,
-                e.recorded_at
+                e.recorded_at, p.at
             FROM repricer.subscription_events e
+            CROSS JOIN LATERAL (SELECT \(fragment: toldPeriod("e")) AS at) p
             WHERE e.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "e.bucket"))
-                AND e.signed_at < \(timestamp: before) AND e.type = ANY (\(marks)::text[])
-                AND EXISTS (
+                AND e.signed_at < \(timestamp: before) AND (e.type = ANY (\(marks)::text[]) OR p.at IS NOT NULL)
+                AND (EXISTS (
                     SELECT FROM repricer.price_changes c
                     WHERE c.original_transaction_id = e.original_transaction_id AND c.bucket = e.bucket)
+                OR EXISTS (
+                    SELECT FROM repricer.dependent_claims d
+                    WHERE d.original_transaction_id = e.original_transaction_id AND d.bucket = e.bucket))
             ON CONFLICT DO NOTHING
             """,
             """
             -- name: keepMarksOnly
-            UPDATE repricer.kept_statements SET statement = NULL
+            UPDATE repricer.kept_statements k SET statement = NULL, told_period_at = \(fragment: toldPeriod("k"))
             WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
-                AND signed_at < \(timestamp: before) AND statement IS NOT NULL AND type = ANY (\(marks)::text[])
+                AND signed_at < \(timestamp: before) AND statement IS NOT NULL
+                AND (type = ANY (\(marks)::text[]) OR \(fragment: toldPeriod("k")) IS NOT NULL)
             """,
             """
             -- name: dropCarried

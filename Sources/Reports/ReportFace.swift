@@ -93,11 +93,13 @@ extension ReportFace {
             "dependent_lost_per_period_milliunits", "lapsed_lost_per_period_milliunits",
             "other_items_lost_per_period_milliunits", "charged_changes",
             "charged_renewals_with_tax", "uplift_without_tax_milliunits",
+            "silent_per_period_milliunits",
         ],
         totals: [
             "changes", "effective", "charged_renewals", "old_total_milliunits",
             "new_total_milliunits", "uplift_milliunits", "uplift_per_month_milliunits",
             "declined", "cancelled", "lapsed", "dependents_cancelled", "lost_per_month_milliunits",
+            "silent",
         ])
 
     fileprivate static let forecastAccuracy = ReportFace(

@@ -174,6 +174,27 @@ import Testing
         #expect(named == [name])
     }
 
+    /// Whoever left may buy again: that purchase and its renewals are theirs, at whatever price but the one they declined.
+    @Test(arguments: ["declined", "cancelled", "lapsed"])
+    func whoBuysAgainAfterTheEnd_isChargedAsTheyBought(state: String) async throws {
+        func again(_ price: Int, _ renewal: Int) -> String {
+            Self.charge("2026-03-10Z", price, until: "2026-04-10Z", isPurchase: true)
+                + Self.charge("2026-04-10Z", renewal, until: "2026-05-10Z")
+        }
+        let named = state == "declined" ? "declined_yet_charged" : "after_end"
+
+        let old = try await told(Self.change(state) + again(9990, 9990))
+        let other = try await told(Self.change(state) + again(8990, 8990))
+        let moved = try await told(Self.change(state) + again(8990, 7990))
+        let atItsPrice = try await told(Self.change(state) + again(12990, 12990))
+
+        #expect(old.explained == ["new_purchase", "new_purchase"])
+        #expect(other.explained == ["new_purchase", "new_purchase"])
+        #expect(old.named + other.named == [])
+        #expect(moved.named == ["\(named) 7990 9990"])
+        #expect(atItsPrice.named == ["\(named) 12990 9990", "\(named) 12990 9990"])
+    }
+
     @Test func renewalOfTheRunningPeriod_withoutACharge_isMissing_unlessItFailed() async throws {
         func facts(_ type: String?) -> String {
             """

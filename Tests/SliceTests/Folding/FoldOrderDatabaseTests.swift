@@ -261,7 +261,7 @@ import Testing
         "UPDATE repricer.price_changes SET state = 'scheduled', ended_at = NULL WHERE state = 'lapsed'",
     ]
 
-    private static func fold(_ piece: [SubscriptionEvent], _ pool: DatabasePool) async throws {
+    static func fold(_ piece: [SubscriptionEvent], _ pool: DatabasePool) async throws {
         guard let id = piece.first?.originalTransactionID else { return }
         try await pool.withTransaction { connection in
             try SubscriptionQueries.create([id], on: connection)
@@ -271,7 +271,7 @@ import Testing
     }
 
     /// Stores the story's change as its call left it.
-    private static func submit(_ story: RandomStory, on owner: PostgresConnection) async throws {
+    static func submit(_ story: RandomStory, on owner: PostgresConnection) async throws {
         guard let change = story.changes.first, let sentAt = change.sentAt ?? change.doubtfulSince,
             let id = story.events.first?.originalTransactionID
         else { return }

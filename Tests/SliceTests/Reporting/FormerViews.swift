@@ -105,10 +105,13 @@ enum FormerViews {
                 coalesce(sum(r.renewals), 0)::bigint AS charged_renewals,
                 coalesce(sum(r.old_total_milliunits), 0)::bigint AS old_total,
                 coalesce(sum(r.new_total_milliunits), 0)::bigint AS new_total,
-                coalesce(sum(c.current_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL AND NOT c.is_leaving), 0)::bigint
-                    AS old_per_period,
-                coalesce(sum(c.new_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL AND NOT c.is_leaving), 0)::bigint
-                    AS new_per_period,
+                coalesce(sum(c.current_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL AND NOT x.is_leaving
+                    AND NOT w.is_silent), 0)::bigint AS old_per_period,
+                coalesce(sum(c.new_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL AND NOT x.is_leaving
+                    AND NOT w.is_silent), 0)::bigint AS new_per_period,
+                count(*) FILTER (WHERE r.change_id IS NOT NULL AND w.is_silent) AS silent,
+                coalesce(sum(c.new_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL AND w.is_silent), 0)::bigint
+                    AS silent_new,
                 count(*) FILTER (WHERE c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined') AS declined,
                 coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.state = 'declined'
                     AND c.reason IS DISTINCT FROM 'parent_declined'), 0)::bigint AS declined_lost,
@@ -136,6 +139,9 @@ enum FormerViews {
                 AND d.change_id = c.change_id
             LEFT JOIN repricer.live_change_figures x
                 ON x.original_transaction_id = c.original_transaction_id AND x.change_id = c.change_id
+            CROSS JOIN LATERAL (SELECT coalesce(x.word_due_at + interval '3 days' < (
+                SELECT max(m.occurred_at) FROM repricer.money_entries m WHERE m.occurred_at <= report.as_of()), false)
+                AND NOT x.is_leaving AS is_silent) w
             WHERE c.undoes_change_id IS NULL
             GROUP BY c.batch_id, c.currency, c.storefront, c.period
         )
@@ -156,7 +162,8 @@ enum FormerViews {
                 * f.numerator / f.denominator)::bigint AS lost_per_month_milliunits,
             g.lapsed, g.lapsed_lost AS lapsed_lost_per_period_milliunits,
             g.others_lost AS other_items_lost_per_period_milliunits,
-            g.taxed_renewals AS charged_renewals_with_tax, g.taxed_uplift AS uplift_without_tax_milliunits
+            g.taxed_renewals AS charged_renewals_with_tax, g.taxed_uplift AS uplift_without_tax_milliunits,
+            g.silent, g.silent_new AS silent_per_period_milliunits
         FROM groups g
         JOIN repricer.batches b ON b.batch_id = g.batch_id
         LEFT JOIN factors f ON f.period = g.period;
@@ -199,11 +206,19 @@ enum FormerViews {
                     WHERE n.original_transaction_id = c.original_transaction_id AND n.state = 'effective'
                         AND n.undoes_change_id IS NULL AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
                         AND n.effective_at <= h.purchased_at AND (n.effective_at, n.change_id) > (c.effective_at, c.change_id))
+        ), silent AS (
+            SELECT p.batch_id, p.original_transaction_id, p.change_id, NULL::text, p.sku, 'missing', p.paid_until, 0::bigint,
+                p.new_price_milliunits * p.quantity, 0::bigint, p.currency, p.storefront
+            FROM repricer.paid_changes p
+            WHERE p.word_due_at + interval '3 days' < (
+                    SELECT max(m.occurred_at) FROM repricer.money_entries m WHERE m.occurred_at <= report.as_of())
+                AND NOT EXISTS (
+                    SELECT FROM found f WHERE f.change_id = p.change_id AND f.exception = 'missing' AND f.occurred_at = p.paid_until)
         )
         SELECT f.batch_id, b.name AS batch_name, f.original_transaction_id, f.change_id, f.transaction_id, f.sku, f.exception,
             f.occurred_at, f.amount_milliunits::bigint AS amount_milliunits, f.expected_milliunits, f.refunded_milliunits,
             f.currency, f.storefront
-        FROM found f JOIN repricer.batches b ON b.batch_id = f.batch_id;
+        FROM (SELECT * FROM found UNION ALL SELECT * FROM silent) f JOIN repricer.batches b ON b.batch_id = f.batch_id;
 
         """#
 
@@ -218,9 +233,9 @@ enum FormerViews {
                 ('effective_without_charge', true, 'effective changes without a charge at the new price'),
                 ('ended_yet_applied', true, 'changes that ended here as not applied, while the App Store has their price'),
                 ('charges_other_price', true, 'charges since a call that are neither at the old price nor at the new one'),
-                ('charges_after_end', true, 'renewals charged after the change had ended'),
+                ('charges_after_end', true, 'renewals charged after the change, or the subscription, had ended'),
                 ('charges_declined', true, 'renewals charged after the increase was declined'),
-                ('charges_missing', true, 'renewals of effective changes that no charge tells of'),
+                ('charges_missing', true, 'renewals of effective changes that no charge tells of, and nothing tells why'),
                 ('charges_double', true, 'renewals charged for a time that another one was charged for'),
                 ('charges_wrong_currency', true, 'charges in another currency than the change, in the same storefront'),
                 ('charges_refunded', true, 'charges since a call that were refunded, in part or in full'),

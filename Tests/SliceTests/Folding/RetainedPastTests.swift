@@ -1,0 +1,112 @@
+import Facts
+import FoldStories
+import Notifications
+import Postgres
+import Pricing
+import Reports
+import TestSupport
+import Testing
+
+/// What was known at an instant stays so when retention drops the statements that told it.
+@Suite(.database) struct RetainedPastTests {
+    private static let subscriptions = 24
+
+    /// Everything that the reports say as of the instant, and the latest period of each subscription.
+    private static func known(
+        at instant: String, on owner: PostgresConnection
+    ) async throws -> [String] {
+        var lines: [String] = []
+        for name in ReportName.allCases where name.hasPast {
+            lines += try await owner.query(
+                """
+                SELECT \(name.rawValue) || ' ' || v::text AS line
+                FROM report.\(unsafe: name.rawValue)_as_of(\(instant)::timestamptz) v ORDER BY 1
+                """
+            ).map { try $0.text("line") }
+        }
+        return lines
+            + (try await owner.query(
+                """
+                SELECT concat_ws(' ', 'paid', s.original_transaction_id, s.purchased_at) AS line
+                FROM repricer.subscriptions_at(\(instant)::timestamptz) s
+                WHERE EXISTS (SELECT FROM repricer.price_changes c
+                    WHERE c.original_transaction_id = s.original_transaction_id)
+                ORDER BY s.original_transaction_id
+                """
+            ).map { try $0.text("line") })
+    }
+
+    /// From now on the database records by a clock that shows `instant` now.
+    private static func setClock(_ instant: String, on owner: PostgresConnection) async throws {
+        try await owner.script(
+            """
+            UPDATE repricer.service_controls SET is_rehearsal = true, clock_rate = 0.001,
+                clock_origin = clock_timestamp(), clock_start = '\(instant)';
+            """)
+    }
+
+    /// Some statements come late: after the first instant, and signed before what is dropped.
+    @Test func reportsOfThePast_whenTheirMonthsAreDropped_stayAsTheyWere() async throws {
+        let pool = DatabasePool(conninfo: TestDatabase.url, applicationName: "owner", size: 1)
+        let owner = try await TestDatabase.connect()
+        let stories = (1...Self.subscriptions).map { number in
+            RandomStory(
+                seed: UInt64(9000 + number), id: String(number), steps: 4 + number % 9
+            ).withOneChange()
+        }
+        for story in stories { try await FoldOrderDatabaseTests.submit(story, on: owner) }
+        let first = try #require(stories.flatMap(\.events).map(\.key.signedAt).min())
+        _ = try await owner.read {
+            try MonthPartitions.prepare(
+                .statements, now: first.milliseconds, monthsAhead: 12, on: $0)
+        }
+        var random = StoryRandom(seed: 9)
+        let told = stories.map { story in
+            story.events.map { (event: $0, isLate: random.chance(40)) }
+        }
+        try await Self.setClock("2040-01-01Z", on: owner)
+        for (isLate, clock) in [(false, "2040-02-01Z"), (true, "2040-03-01Z")] {
+            for story in told {
+                let events = story.filter { $0.isLate == isLate }.map(\.event)
+                for piece in ArrivalOrder(events, random: &random).pieces {
+                    try await FoldOrderDatabaseTests.fold(piece, pool)
+                }
+            }
+            try await Self.setClock(clock, on: owner)
+        }
+        let instants = ["2040-01-15Z", "2040-02-15Z"]
+        var before: [[String]] = []
+        for instant in instants { before.append(try await Self.known(at: instant, on: owner)) }
+
+        var covered = 0
+        for months in [4, 6] {
+            let horizon = first.startOfMonth.advanced(byMonths: months).milliseconds
+            let counts = try await StatementRetention(before: horizon, pool: pool).run { false }
+            covered += counts.covered
+            let old = try await pool.withTransaction {
+                try MonthRetention.candidates(of: .statements, before: horizon, on: $0)
+            }
+            for month in old {
+                #expect(
+                    try await pool.withTransaction {
+                        try MonthRetention.drop(month, before: horizon, on: $0)
+                    })
+            }
+            for (index, instant) in instants.enumerated() {
+                let now = try await Self.known(at: instant, on: owner)
+                #expect(
+                    Set(now).symmetricDifference(before[index]).sorted() == [],
+                    "\(months) \(instant)"
+                )
+            }
+        }
+
+        #expect(covered > 10)
+        #expect(before[0] != before[1])
+        for name in ["charge_exception", "revenue_bridge", "money", "paid"] {
+            #expect(before[0].contains { $0.hasPrefix(name + " ") }, "\(name)")
+        }
+        await owner.close()
+        await pool.close()
+    }
+}
