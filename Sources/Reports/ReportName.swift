@@ -95,6 +95,9 @@ package struct ReportQuery: Hashable, Sendable {
     /// Only rows of this currency, and of this storefront: for a report that has such a column.
     package var currency: String?
     package var storefront: String?
+    /// Only lines of money since then, and before then: UTC milliseconds.
+    package var occurredFrom: Int64?
+    package var occurredBefore: Int64?
     /// No more rows than these are read; nil: all.
     package var rowsMax: Int?
 
