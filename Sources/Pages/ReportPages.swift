@@ -17,7 +17,8 @@ struct Filter: Sendable, Equatable {
     var isCSV = false
 
     private static let names = [
-        "batch", "as_of", "currency", "storefront", "reporting_currency", "before", "format", "refresh",
+        "batch", "as_of", "currency", "storefront", "reporting_currency", "before", "format",
+        "refresh",
     ]
 
     /// Filters that are empty are none: a form sends them all.
@@ -247,7 +248,8 @@ extension Site {
             } ?? "These are the oldest."
         let newest: HTML =
             filter.before == nil
-            ? .none : " <a href=\"/reports/money?\(String(chosen.dropFirst()))\">The newest lines</a>."
+            ? .none
+            : " <a href=\"/reports/money?\(String(chosen.dropFirst()))\">The newest lines</a>."
         let upTo: HTML = filter.before.map { " before \(.time($0))" } ?? .none
         return """
             <p class="note">\(counted(Int64(part.rows))) lines\(upTo), the newest first. They are a part, so they are not \

@@ -195,7 +195,9 @@ import Testing
 
         // Who submitted it cannot approve it.
         for (who, next) in [(office.ana, "next, by another user: "), (office.ben, "next: ")] {
-            let show = await run("show", "spring", environment: who) { $0.isMessagesTerminal = true }
+            let show = await run("show", "spring", environment: who) {
+                $0.isMessagesTerminal = true
+            }
             #expect(show.messages == "\(next)repricer approve \(submitted.output)")
         }
     }

@@ -40,7 +40,8 @@ package struct PageTables {
 
     /// Names with their values, as `name | value`.
     package var definitions: [String] {
-        markup.matches(of: /<dt>(?<name>.*?)<\/dt><dd>(?<value>.*?)<\/dd>/.dotMatchesNewlines()).map {
+        markup.matches(of: /<dt>(?<name>.*?)<\/dt><dd>(?<value>.*?)<\/dd>/.dotMatchesNewlines()).map
+        {
             "\(Self.text(String($0.name))) | \(Self.text(String($0.value)))"
         }
     }

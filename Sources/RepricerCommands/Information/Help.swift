@@ -6,7 +6,8 @@ extension Commands {
     private static let verb = Positional("VERB", "its second word", isRequired: false)
 
     private static let manual = ValueOption(
-        "man", "DIR", "write the manual pages of all commands into DIR, made when missing, for man(1)")
+        "man", "DIR",
+        "write the manual pages of all commands into DIR, made when missing, for man(1)")
 
     static let help = Command(
         "help", "explain a command", positionals: [commandName, verb], options: [manual]
