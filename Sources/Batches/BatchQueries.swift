@@ -14,6 +14,8 @@ package enum BatchQueries {
         package var submittedAt: Int64
         package var decidedBy: String?
         package var decidedAt: Int64?
+        /// Why it was rejected or aborted.
+        package var decisionReason: String?
         package var isPaused: Bool
         package var pausedBy: String?
         package var pausedAt: Int64?
@@ -87,6 +89,7 @@ package enum BatchQueries {
             submittedAt: try row.milliseconds("submitted_at"),
             decidedBy: try row.textOrNil("decided_by"),
             decidedAt: try row.millisecondsOrNil("decided_at"),
+            decisionReason: try row.textOrNil("decision_reason"),
             isPaused: try row.bool("is_paused"), pausedBy: try row.textOrNil("paused_by"),
             pausedAt: try row.millisecondsOrNil("paused_at"),
             pausedReason: try row.textOrNil("paused_reason"),

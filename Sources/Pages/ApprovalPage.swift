@@ -128,7 +128,8 @@ private struct ApprovalView {
             }
         }
         guard let by = batch.decidedBy, let at = batch.decidedAt else { return [] }
-        let why: HTML = batch.state == "rejected" ? ", and is rejected" : ""
+        let reason: HTML = batch.decisionReason.map { ": \($0)" } ?? .none
+        let why: HTML = batch.state == "rejected" ? ", and is rejected\(reason)" : ""
         return [
             Notice(
                 .calm, "Decided", "by \(by) on \(.time(at))\(why). Nothing is left to decide here.")

@@ -88,7 +88,23 @@ struct BatchView {
 
     // MARK: At a glance
 
+    /// Rejected, or withdrawn as a whole: what was never sent is neither delivered nor answered.
+    var isUnsent: Bool {
+        ["rejected", "aborted"].contains(batch.state) && facts.states["aborted"] == batch.rowCount
+    }
+
     var glance: HTML {
+        guard !isUnsent else {
+            let why = batch.decisionReason.map { "\(batch.state): \($0)" }
+            return cards([
+                card(
+                    "Never sent", HTML(counted(batch.rowCount, "row")),
+                    HTML(why ?? "nothing of it can be sent any more")),
+                card(
+                    "Refused in the file", HTML(counted(batch.rejectedRowCount)),
+                    "rows that were never stored as changes"),
+            ])
+        }
         let progress = facts.progress
         let shares = [
             ("Delivered", progress.delivered, "the App Store has answered, or no call is needed"),

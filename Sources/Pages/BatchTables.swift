@@ -9,7 +9,7 @@ extension BatchView {
     var tables: HTML {
         section("Money by currency, tax included", moneyTable, after: moneyNotes)
             + section("What stops it, and what waits", control)
-            + section("Forecast against fact", accuracy)
+            + (isUnsent ? .none : section("Forecast against fact", accuracy))
             + section("Rows by state", states)
             + section("What was refused or ended otherwise", refusals)
             + section("Reports of this batch", reports)

@@ -12,10 +12,13 @@ struct Filter: Sendable, Equatable {
     var currency: String?
     var storefront: String?
     var reportingCurrency: String?
+    /// Lines of money before then alone: UTC milliseconds.
+    var before: Int64?
     var isCSV = false
 
     private static let names = [
-        "batch", "as_of", "currency", "storefront", "reporting_currency", "format", "refresh",
+        "batch", "as_of", "currency", "storefront", "reporting_currency", "before", "format",
+        "refresh",
     ]
 
     /// Reads the filters. Empty ones count as missing, because a form sends them all.
@@ -32,14 +35,17 @@ struct Filter: Sendable, Equatable {
             batchID = batch.lowercased()
         }
         if let text = given["as_of"] {
-            guard let instant = Self.instant(text) else {
-                throw PageFault(
-                    400, "This is no instant",
-                    "Write it as <code>2026-11-01T00:00:00Z</code>, or as a day: <code>2026-11-01</code>, which means its "
-                        + "beginning in UTC.")
-            }
-            asOf = instant.milliseconds
+            asOf = try Self.instant(text)
             asOfText = text
+        }
+        if let text = given["before"] {
+            guard name == .money else {
+                throw PageFault(
+                    400, "This report has no pages",
+                    "Only <a href=\"/reports/money\">\(ReportName.money.title)</a> is shown page by page: leave "
+                        + "<code>before</code> out.")
+            }
+            before = try Self.instant(text)
         }
         currency = try Self.place("currency", "EUR", given, columns)
         storefront = try Self.place("storefront", "DEU", given, columns)
@@ -97,15 +103,25 @@ struct Filter: Sendable, Equatable {
         return code
     }
 
-    private static func instant(_ text: String) -> Instant? {
+    private static func instant(_ text: String) throws -> Int64 {
         // Fields of forms leave seconds and zone out.
-        [text, text + "Z", text + ":00Z", text + "T00:00:00Z"].lazy.compactMap { Instant($0) }.first
+        let read = [text, text + "Z", text + ":00Z", text + "T00:00:00Z"].lazy
+            .compactMap { Instant($0) }.first
+        guard let read else {
+            throw PageFault(
+                400, "This is no instant",
+                "Write it as <code>2026-11-01T00:00:00Z</code>, or as a day: <code>2026-11-01</code>, which means its "
+                    + "beginning in UTC.")
+        }
+        return read.milliseconds
     }
 }
 
 extension Site {
-    /// The most rows of a download from a page. The command writes more, as they are read.
-    private static let csvRowsMax = 200_000
+    /// More are no download from a page: the command writes them as they are read.
+    fileprivate static let csvRowsMax = 200_000
+    /// Lines of money on one page; those of its last instant may be more.
+    static let moneyLines = 1000
 
     func reportsPage() async throws -> Page {
         let described = try await reports.describe(ReportName.allCases)
@@ -146,11 +162,17 @@ extension Site {
         wanted.currency = filter.currency
         wanted.storefront = filter.storefront
         wanted.rowsMax = (filter.isCSV ? Self.csvRowsMax : htmlRowsMax) + 1
-        let table = try await readTable(wanted, from: reports)
-        if filter.isCSV { return .file(try csv(table, wanted)) }
         let batches = name.hasBatches ? try await pool.read { try BatchQueries.all(on: $0) } : []
         let form = ReportForm(
             report: described, filter: filter, batches: batches.reversed())
+        try refuseEndless(form)
+        let part = try await ledgerPart(filter, of: name)
+        if filter.isCSV, part?.from != nil { throw Self.tooLong(name) }
+        (wanted.occurredFrom, wanted.occurredBefore) = (part?.from, filter.before)
+        var table = try await readTable(wanted, from: reports)
+        if filter.isCSV { return .file(try csv(table, wanted)) }
+        let isPart = part?.from != nil || filter.before != nil
+        if isPart { table.rows.reverse() }
         let asOf: HTML =
             filter.asOf.map { " As it was known at \(.time($0)), late news left out." } ?? .none
         return .page(
@@ -160,18 +182,15 @@ extension Site {
                 body: section("What is shown", form.html)
                     + section(
                         "Rows",
-                        table.html(link: batchAddress, subscriptionLink: subscriptionAddress)),
+                        pages(part, filter)
+                            + table.html(
+                                link: batchAddress, subscriptionLink: subscriptionAddress,
+                                isSummed: !isPart)),
                 asOf: filter.asOf ?? now))
     }
 
     private func csv(_ table: ReportTable, _ query: ReportQuery) throws -> HTTPResponse {
-        guard table.rows.count <= Self.csvRowsMax else {
-            throw PageFault(
-                400, "The report is too long for a page",
-                "It has more than \(counted(Int64(Self.csvRowsMax))) rows. Choose a batch, or let "
-                    + "<code>repricer report \(query.name.rawValue) --format csv</code> write all of it."
-            )
-        }
+        guard table.rows.count <= Self.csvRowsMax else { throw Self.tooLong(query.name) }
         var renderer = ReportRenderer(query, format: .csv)
         var text = renderer.begin(table.columns)
         text += renderer.add(table.rows)
@@ -184,13 +203,70 @@ extension Site {
     }
 }
 
+// Reports that have no end.
+extension Site {
+    private static func tooLong(_ name: ReportName) -> PageFault {
+        PageFault(
+            400, "The report is too long for a page",
+            "It has more than \(counted(Int64(csvRowsMax))) rows. Choose a batch, or let "
+                + "<code>repricer report \(name.rawValue) --format csv</code> write all of it.")
+    }
+
+    /// The rows of all batches would be read and none of them found: who asks for them is asked which batch.
+    private func refuseEndless(_ form: ReportForm) throws {
+        guard form.report.name == .priceChange, form.filter.batchID == nil else { return }
+        let rows = form.batches.reduce(Int64(0)) { $0.addedClamped($1.rowCount) }
+        guard rows > Int64(Self.csvRowsMax) else { return }
+        throw PageFault(
+            400, "Choose a batch",
+            "All batches together have \(counted(rows)) rows, too many for a page. "
+                + "<code>repricer report price_change --format csv</code> writes all of them.</p>\n\(form.choice)<p>"
+        )
+    }
+
+    /// The part of the ledger that a page shows; nil where the report is another one, or a batch is chosen.
+    private func ledgerPart(
+        _ filter: Filter, of name: ReportName
+    ) async throws -> ReportPageQueries.Window? {
+        guard name == .money, filter.batchID == nil, filter.asOf == nil else { return nil }
+        return try await pool.read { connection in
+            try ReportPageQueries.moneyWindow(
+                before: filter.before, currency: filter.currency, storefront: filter.storefront,
+                limit: filter.isCSV ? Self.csvRowsMax + 1 : Self.moneyLines, on: connection)
+        }
+    }
+
+    /// What part is shown, and where the others are.
+    private func pages(_ part: ReportPageQueries.Window?, _ filter: Filter) -> HTML {
+        guard let part, part.from != nil || filter.before != nil else { return .none }
+        let chosen = [("currency", filter.currency), ("storefront", filter.storefront)]
+            .compactMap { name, value in value.map { "&\(name)=\($0)" } }.joined()
+        let older: HTML =
+            part.from.map { from in
+                let address = "/reports/money?before=\(encoded(instantText(from)))\(chosen)"
+                return "<a href=\"\(address)\">Older lines</a>."
+            } ?? "These are the oldest."
+        let newest: HTML =
+            filter.before == nil
+            ? .none
+            : " <a href=\"/reports/money?\(String(chosen.dropFirst()))\">The newest lines</a>."
+        let upTo: HTML = filter.before.map { " before \(.time($0))" } ?? .none
+        return """
+            <p class="note">\(counted(Int64(part.rows))) lines\(upTo), the newest first. They are a part, so they are not \
+            added up. \(older)\(newest)</p>
+
+            """
+    }
+}
+
 /// The form of a report's filters.
 private struct ReportForm {
     let report: ReportDescription
     let filter: Filter
     let batches: [BatchQueries.Batch]
 
-    var html: HTML {
+    /// The fields by which it is chosen.
+    var choice: HTML {
         let name = report.name
         var fields: HTML = .none
         if name.hasBatches {
@@ -217,15 +293,18 @@ private struct ReportForm {
             fields += field(
                 "reporting_currency", "In which currency", filter.reportingCurrency, "USD", 3)
         }
-        let form: HTML =
-            fields.isEmpty
+        return fields.isEmpty
             ? .none
             : """
             <form method="get" action="/reports/\(name.rawValue)">
             \(fields)<button>Show</button></form>
 
             """
-        return form + """
+    }
+
+    var html: HTML {
+        let name = report.name
+        return choice + """
             <p><a href="\(csvAddress)">These rows as CSV</a>, every column, amounts in thousandths of the currency. At a \
             terminal: <code>repricer report \(name.rawValue)\(arguments)</code></p>
 

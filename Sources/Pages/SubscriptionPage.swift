@@ -3,7 +3,7 @@ import Pricing
 import Reports
 
 extension Site {
-    private static let moneyMax = 200
+    fileprivate static let moneyMax = 200
     private static let timelineMax = 500
 
     func subscriptionPage(_ id: String) async throws -> Page {
@@ -21,7 +21,7 @@ extension Site {
                 items: try SubscriptionPageQueries.items(of: id, on: connection),
                 changes: try SubscriptionPageQueries.changes(of: id, on: connection),
                 money: try SubscriptionPageQueries.money(
-                    of: id, limit: Self.moneyMax, on: connection),
+                    of: id, limit: Self.moneyMax + 1, on: connection),
                 dependents: try SubscriptionPageQueries.dependents(of: id, on: connection),
                 timeline: try TimelineQueries.lines(of: id, on: connection), now: now)
         }
@@ -63,7 +63,7 @@ private struct SubscriptionView {
     func body(timelineMax: Int) -> HTML {
         section("What is known", known)
             + section("Price changes: forecast against fact", changesTable)
-            + section("Charges and refunds", moneyTable)
+            + section("Charges and refunds", moneyTable, after: moneyNote)
             + section("Dependents", dependentsTable)
             + timelineSection(timelineMax)
     }
@@ -147,20 +147,30 @@ private struct SubscriptionView {
             let sum = entries.reduce(Int64(0)) { $0.addedClamped($1.milliunits) }
             return ["Sum", "", "", HTML(amount(sum, currency)), "", ""]
         }
+        let isCut = money.count > Site.moneyMax
         return HTMLTable(
             "Charges and refunds, the newest first",
             [
                 .text("When"), .text("What"), .text("Item"), .number("Amount"),
                 .text("Explained as"), .text("Evidence"),
             ],
-            money.map { entry in
+            money.prefix(Site.moneyMax).map { entry in
                 [
                     .time(entry.at),
                     HTML(entry.kind + (entry.isCorrection ? ", a correction" : "")),
                     HTML(entry.sku), HTML(amount(entry.milliunits, entry.currency)),
                     HTML(spaced(entry.explainedAs ?? "")), evidence(entry.evidenceID),
                 ]
-            }, totals: sums)
+            }, totals: isCut ? [] : sums)
+    }
+
+    private var moneyNote: HTML {
+        guard money.count > Site.moneyMax else { return .none }
+        return """
+            <p class="note">The newest \(Site.moneyMax) lines, not added up; the report of \
+            <a href="/reports/money">money</a> has all.</p>
+
+            """
     }
 
     private var dependentsTable: HTMLTable {

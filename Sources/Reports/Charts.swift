@@ -145,8 +145,10 @@ package struct Curve: Sendable {
     }
 
     private func grid(_ most: Int64) -> HTML {
-        let half = most / 2
-        let lines = [(0, most), (50, half), (100, Int64(0))].map { part, value -> HTML in
+        // Half of one is no number of changes.
+        let lines = [(0, most), (50, most / 2), (100, Int64(0))].filter {
+            $0.0 != 50 || most > 1
+        }.map { part, value -> HTML in
             let y = Self.height * part / 100
             let text: HTML =
                 part == 100 ? "" : "<text x=\"2\" y=\"\(y + 13)\">\(counted(value))</text>"
@@ -160,10 +162,12 @@ package struct Curve: Sendable {
         let tenths = Int((min(100, max(0, percent)) * 10).rounded())
         let x = "\(tenths / 10).\(tenths % 10)%"
         let anchor = tenths < 100 ? "start" : tenths > 900 ? "end" : "middle"
+        // At the left edge stand the numbers of the grid.
+        let inset: HTML = tenths < 100 ? " dx=\"3.5em\"" : .none
         let text = percent < 0 ? "now is before this" : percent > 100 ? "now is after this" : "now"
         return """
             <line class="now" x1="\(x)" x2="\(x)" y1="16" y2="\(Self.height)"/>\
-            <text x="\(x)" y="12" text-anchor="\(anchor)">\(text)</text>
+            <text x="\(x)" y="12"\(inset) text-anchor="\(anchor)">\(text)</text>
             """
     }
 
@@ -172,7 +176,9 @@ package struct Curve: Sendable {
         var text = ""
         for point in line.points {
             let y = 1000 - thousandths(point.value, of: most)
-            text += text.isEmpty ? "M\(x(point.day)) \(y)" : "H\(x(point.day))V\(y)"
+            // What is due begins where the facts end; all else begins at nothing.
+            let start = line.kind == .due ? "M\(x(point.day)) \(y)" : "M\(x(point.day)) 1000V\(y)"
+            text += text.isEmpty ? start : "H\(x(point.day))V\(y)"
         }
         return HTML(text)
     }

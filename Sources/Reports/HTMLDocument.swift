@@ -94,7 +94,7 @@ private let style = """
     .site nav a[aria-current]{color:var(--ink);font-weight:600;border-bottom:2px solid var(--link)}
     .site form{margin-left:auto}
     form{display:flex;flex-wrap:wrap;gap:.5rem .75rem;align-items:end}
-    label{font-size:.87rem;color:var(--soft)}
+    label{font-size:.87rem;color:var(--soft);min-width:0;max-width:100%}
     label span{display:block}
     input,select,button{font:inherit;color:inherit;background:var(--card);
     border:1px solid var(--soft);border-radius:5px;padding:.3rem .55rem;max-width:100%;min-height:2.3rem}
@@ -116,7 +116,7 @@ private let style = """
     .cards .name{display:block;color:var(--soft);font-size:.87rem}
     .cards .value{display:block;font-size:1.35rem;font-weight:650;line-height:1.3;
     font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
-    .cards .value time{white-space:normal;font-size:1.1rem}.cards .meter{margin:.25rem 0}
+    .cards time{white-space:normal}.cards .value time{font-size:1.1rem}.cards .meter{margin:.25rem 0}
     .cards .more{display:block;color:var(--soft);font-size:.87rem}
     .notices{list-style:none;margin:1rem 0;padding:0;display:grid;gap:.5rem}
     .notices li{border:1px solid var(--line);border-left:5px solid var(--open);border-radius:6px;
@@ -148,7 +148,9 @@ private let style = """
     border-bottom-color:var(--soft);white-space:normal}
     tbody th{font-weight:500;min-width:7.5rem;overflow-wrap:anywhere}tbody th.number{min-width:0}tr.part th{font-weight:650;padding-top:.9rem}
     .number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-    thead th.number,.number .sub{white-space:normal}time{white-space:nowrap}
+    thead th.number,.number .sub,.stacked .number{white-space:normal}
+    .stacked td{overflow-wrap:anywhere}.stacked td:not(.number){min-width:5.5rem}
+    time{white-space:nowrap}
     ::placeholder{color:var(--soft);opacity:1}
     .long{overflow-wrap:anywhere}
     tfoot td,tfoot th{font-weight:650;border-bottom:0;border-top:1px solid var(--soft)}
@@ -206,7 +208,8 @@ private let style = """
     .scroll{overflow:visible}table{font-size:7.5pt}thead{display:table-header-group}
     tr,.curve,.cards li,.notices li{break-inside:avoid}
     figcaption,caption,summary{break-after:avoid}thead th,.sub,.note,dt{font-size:inherit}h1{font-size:15pt}h2{font-size:11pt}
-    th,td{padding:.12rem .3rem .12rem 0}tbody th{min-width:0}
+    th,td{padding:.12rem .6rem .12rem 0;overflow-wrap:anywhere}tbody th,.stacked td:not(.number){min-width:0}
+    tfoot{display:table-row-group}table.many th,table.many td{padding-right:.3rem}
     table.many{font-size:6pt;table-layout:fixed}table.many th,table.many td{white-space:normal;
     overflow-wrap:anywhere}table.many time,table.many .id{white-space:normal}
     details::details-content{content-visibility:visible;display:block;block-size:auto}

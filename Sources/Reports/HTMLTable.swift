@@ -44,6 +44,7 @@ package struct HTMLTable: Sendable {
         let head = columns.map { column -> HTML in
             "<th scope=\"col\"\(Self.mark(column))\(role("columnheader"))>\(column.heading)</th>"
         }
+        // On paper it stands below the last page's rows alone (tfoot in the style sheet): it is no sum of one page.
         let foot: HTML =
             totals.isEmpty
             ? .none : "<tfoot\(role("rowgroup"))>\(totals.map(row))</tfoot>"

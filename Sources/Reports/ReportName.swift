@@ -96,6 +96,9 @@ package struct ReportQuery: Hashable, Sendable {
     /// Only rows of this currency, and of this storefront, are read, where a report has such a column.
     package var currency: String?
     package var storefront: String?
+    /// Only lines of money since then, and before then: UTC milliseconds.
+    package var occurredFrom: Int64?
+    package var occurredBefore: Int64?
     /// The most rows that are read; nil for all.
     package var rowsMax: Int?
 

@@ -293,6 +293,10 @@ private func declareCursor(_ query: ReportQuery, columns: [ReportColumn]) -> SQL
     }
     if let currency = query.currency { conditions.append("v.currency = \(currency)") }
     if let storefront = query.storefront { conditions.append("v.storefront = \(storefront)") }
+    if let from = query.occurredFrom { conditions.append("v.occurred_at >= \(timestamp: from)") }
+    if let before = query.occurredBefore {
+        conditions.append("v.occurred_at < \(timestamp: before)")
+    }
     let chosen = conditions.dropFirst().reduce(
         conditions.first.map { "WHERE \(fragment: $0)" } ?? ""
     ) {

@@ -11,7 +11,7 @@ extension ReportTable {
     /// of the page of a batch from its id, and `subscriptionLink` that of a subscription.
     package func html(
         link: ((String) -> String)? = nil, subscriptionLink: ((String) -> String)? = nil,
-        isCharted: Bool = true
+        isCharted: Bool = true, isSummed: Bool = true
     ) -> HTML {
         guard !rows.isEmpty else { return "<p>There are no rows.</p>\n" }
         var body = isCharted ? chart : .none
@@ -25,7 +25,7 @@ extension ReportTable {
         if name.isInRecords {
             body += HTML(markup: rows.prefix(htmlRowsMax).map { record($0, links).markup }.joined())
         } else {
-            body += grid(links)
+            body += grid(links, isSummed: isSummed)
         }
         return body + dictionary
     }
@@ -35,7 +35,7 @@ extension ReportTable {
         var subscription: ((String) -> String)?
     }
 
-    private func grid(_ links: Links) -> HTML {
+    private func grid(_ links: Links, isSummed: Bool) -> HTML {
         let shown = shownColumns
         var table = HTMLTable(
             name.title,
@@ -43,7 +43,7 @@ extension ReportTable {
                 .init(heading: columns[$0].title, isNumber: columns[$0].kind == .integer)
             }, rows.prefix(htmlRowsMax).map { row in shown.map { cell(row, $0, links) } })
         // What is cut off must not be added up.
-        if rows.count <= htmlRowsMax {
+        if isSummed, rows.count <= htmlRowsMax {
             table.totals = totals.map { row in shown.map { cell(row, $0, Links()) } }
         }
         table.isNamedAbove = true

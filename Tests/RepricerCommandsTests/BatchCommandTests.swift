@@ -186,9 +186,20 @@ import Testing
 
         #expect(!piped.messages.contains("next: "))
         #expect(!quiet.messages.contains("next: "))
-        #expect(shown.messages.contains("next: repricer sync \(file)\n"))
+        // They have no key of the App Store, and must not be sent to fail with their own settings.
+        #expect(
+            shown.messages.contains(
+                "next, with the settings of the service: repricer sync \(file)\n"))
         #expect(shown.messages.contains("next: repricer submit \(file) --name NAME --plan-hash "))
         #expect(submitted.messages.contains("next: repricer show \(submitted.output)"))
+
+        // Who submitted it cannot approve it.
+        for (who, next) in [(office.ana, "next, by another user: "), (office.ben, "next: ")] {
+            let show = await run("show", "spring", environment: who) {
+                $0.isMessagesTerminal = true
+            }
+            #expect(show.messages == "\(next)repricer approve \(submitted.output)")
+        }
     }
 
     @Test func undo_beforeTheApproval_saysOnceWhatHoldsForAll() async throws {

@@ -127,15 +127,16 @@ import Testing
 
     /// One page a command; none of its lines is taken for a request by mistake.
     @Test func manual_hasAPageOfEveryCommand() async throws {
-        let folder = try ScratchFolder()
+        let scratch = try ScratchFolder()
+        let folder = "\(scratch.path)/man1"
 
-        let outcome = await run("help", "--man", folder.path)
+        let outcome = await run("help", "--man", folder)
 
         #expect(outcome.code == .done, "\(outcome.messages)")
         let requests: Set = [".TH", ".SH", ".TP", ".PP", ".BR", ".br"]
         for command in RepricerCommands.all {
             let name = (["repricer"] + command.path).joined(separator: "-")
-            let page = try String(contentsOfFile: "\(folder.path)/\(name).1", encoding: .utf8)
+            let page = try String(contentsOfFile: "\(folder)/\(name).1", encoding: .utf8)
             #expect(page.hasPrefix(".TH "))
             for option in command.allOptions {
                 #expect(
@@ -146,7 +147,7 @@ import Testing
                 #expect(requests.contains(String(line.prefix { $0 != " " })), "\(line)")
             }
         }
-        #expect(await run("help", "--man", "/nonexistent").code == .failed)
+        #expect(await run("help", "--man", "/proc/nowhere").code == .failed)
     }
 
     /// The words that a person gets for what they typed, asked of bash itself.

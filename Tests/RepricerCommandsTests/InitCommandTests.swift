@@ -88,6 +88,29 @@ import Testing
         #expect(try Self.text(folder, "service.env").contains("REPRICER_ENVIRONMENT=Sandbox\n"))
     }
 
+    /// No shell reads an answer, and one reads what is printed.
+    @Test func init_ofPathsThatAShellWouldRead_meansWhatAPersonMeans() async throws {
+        let folder = try ScratchFolder()
+
+        let outcome = await run(
+            "init", "my setup", "--environment", "Sandbox", "--bundle-id", "com.example.app",
+            environment: ["HOME": "/home/ana"]
+        ) {
+            $0.workingDirectory = folder.path
+            $0.isInputTerminal = true
+            $0.readAnswer = Self.answering([
+                "57246542-96fe-1a63-e053-0824d011072a", "2X9R4HXF34", "~/key.p8", "", "", "", "",
+            ])
+        }
+
+        #expect(outcome.code == .done, "\(outcome.messages)")
+        #expect(outcome.output.contains("repricer migrate --env-file 'my setup/owner.env'\n"))
+        #expect(outcome.output.contains("psql -f 'my setup/1-database.sql' postgres\n"))
+        let settings = try String(
+            contentsOfFile: "\(folder.path)/my setup/service.env", encoding: .utf8)
+        #expect(settings.contains("REPRICER_KEY_FILE=/home/ana/key.p8\n"))
+    }
+
     @Test func init_whereAFileIsThere_writesNothing() async throws {
         let folder = try ScratchFolder()
         try FileManager.default.createDirectory(

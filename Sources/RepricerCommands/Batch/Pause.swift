@@ -43,8 +43,9 @@ extension Commands {
             try invocation.print(
                 json: ["batch_id": found?.batchID, "paused": isPaused],
                 "\(isPaused ? "paused" : "resumed") \(subject)\n")
-            let name = found?.batchID ?? "--all"
-            invocation.suggest(isPaused ? "resume \(name)" : "status \(found?.batchID ?? "")")
+            let id = found?.batchID
+            invocation.suggest(
+                isPaused ? "resume \(id ?? "--all")" : id.map { "status \($0)" } ?? "status")
             return .done
         }
     }

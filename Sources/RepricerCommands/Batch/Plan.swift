@@ -73,9 +73,14 @@ extension Commands {
     private static func suggestAfterPlan(
         _ summary: PlanSummary, _ file: String, _ invocation: Invocation
     ) {
-        let file = ShellWord.quoted(file)
+        // What came from standard input is gone.
+        let file = file == "-" ? "FILE" : ShellWord.quoted(file)
         if summary.figures.codes[.unknownSubscription, default: 0] > 0 {
-            invocation.suggest("sync \(file)")
+            // An analyst has no key of the App Store.
+            let hasKey = (try? invocation.configuration().keyFile) != nil
+            hasKey
+                ? invocation.suggest("sync \(file)")
+                : invocation.suggest("sync \(file)", by: "with the settings of the service")
         }
         if summary.refusedCount > 0, invocation.arguments[rejectsFile] == nil {
             invocation.suggest("plan \(file) --rejects mend.csv")

@@ -32,7 +32,9 @@ extension Commands {
                     isTerminal: invocation.dependencies.isOutputTerminal,
                     withDetails: invocation.arguments[details]))
             if batch.state == "awaiting_approval" {
-                invocation.suggest("approve \(batch.batchID)")
+                let next = "approve \(batch.batchID)"
+                facts.terms.isOwn
+                    ? invocation.suggest(next, by: "another user") : invocation.suggest(next)
             }
             return .done
         }

@@ -219,7 +219,8 @@ struct StatusText {
         let refused = facts.haltRefused[batch.batchID].map {
             "; \(counted($0, "row")) \($0 == 1 ? "was" : "were") refused so far, and \($0 == 1 ? "waits" : "wait") until it ends"
         }
-        let name = harmless(batch.name)
+        // A name may hold anything, and what is shown here is pasted into a shell.
+        let name = ShellWord.isPlain(batch.name) ? batch.name : batch.batchID
         return batch.whoAndWhy + (refused ?? "")
             + "; `repricer resume \(name)` lets it go on once the cause is mended, `repricer abort \(name)` ends it"
     }

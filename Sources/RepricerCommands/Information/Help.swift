@@ -1,16 +1,21 @@
+import Glibc
+
 extension Commands {
     private static let commandName = Positional(
         "COMMAND", "the command to explain", isRequired: false)
     private static let verb = Positional("VERB", "its second word", isRequired: false)
 
     private static let manual = ValueOption(
-        "man", "DIR", "write the manual pages of all commands into DIR, for man(1)")
+        "man", "DIR",
+        "write the manual pages of all commands into DIR, made when missing, for man(1)")
 
     static let help = Command(
         "help", "explain a command", positionals: [commandName, verb], options: [manual]
     ) { invocation in
         if let folder = invocation.arguments[manual] {
             let pages = ManPage(commands: RepricerCommands.all).all
+            // Why it cannot be made says the first file that cannot be written.
+            _ = mkdir(folder, 0o755)
             for page in pages {
                 let file = try OutputFile(
                     path: "\(folder)/\(page.file)", dependencies: invocation.dependencies)

@@ -54,6 +54,12 @@ package struct Invocation: Sendable {
         }
     }
 
+    /// What somebody else would type next, or they with other settings: those of this command would not do.
+    func suggest(_ command: String, by whom: String) {
+        guard dependencies.isMessagesTerminal, !isQuiet else { return }
+        dependencies.sayPlainly("next, \(whom): repricer \(command)\n")
+    }
+
     /// Whether output is coloured: as the option says, or else on a terminal without NO_COLOR.
     var isColoured: Bool {
         switch arguments[GlobalOptions.color] {

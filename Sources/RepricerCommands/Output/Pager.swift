@@ -32,14 +32,17 @@ enum Pager {
 
 /// Text as one word of a shell.
 enum ShellWord {
-    static func quoted(_ text: String) -> String {
-        let isPlain =
-            !text.isEmpty
+    /// Whether it stands for itself in a shell, and is no option.
+    static func isPlain(_ text: String) -> Bool {
+        !text.isEmpty && !text.hasPrefix("-")
             && text.utf8.allSatisfy { byte in
                 (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte)
                     || (0x61...0x7A).contains(byte) || "-_./:@%+=,".utf8.contains(byte)
             }
-        return isPlain
+    }
+
+    static func quoted(_ text: String) -> String {
+        isPlain(text)
             ? text
             : "'"
                 + text.split(separator: "'", omittingEmptySubsequences: false)

@@ -84,7 +84,11 @@ extension Commands {
     }
 
     private static func absolute(_ path: String, _ invocation: Invocation) -> String {
-        path.hasPrefix("/") ? path : "\(invocation.dependencies.workingDirectory)/\(path)"
+        // No shell has read what is typed as an answer.
+        if path.hasPrefix("~/"), let home = invocation.dependencies.environment["HOME"] {
+            return home + path.dropFirst()
+        }
+        return path.hasPrefix("/") ? path : "\(invocation.dependencies.workingDirectory)/\(path)"
     }
 }
 
@@ -217,35 +221,37 @@ extension Commands {
     private static func steps(
         _ plan: SetupPlan, in folder: String
     ) -> [(what: String, command: String)] {
-        [
+        let path = { (name: String) in ShellWord.quoted("\(folder)/\(name)") }
+        return [
             (
                 "as a superuser of PostgreSQL, make the owner and the database",
-                "psql -f \(folder)/1-database.sql postgres"
+                "psql -f \(path("1-database.sql")) postgres"
             ),
             (
-                "make the schema and its roles", "repricer migrate --env-file \(folder)/owner.env"
+                "make the schema and its roles",
+                "repricer migrate --env-file \(path("owner.env"))"
             ),
             (
                 "make the users; `\\password NAME` gives one a password",
-                "psql -f \(folder)/2-logins.sql '\(plan.database.uri(as: plan.owner))'"
+                "psql -f \(path("2-logins.sql")) '\(plan.database.uri(as: plan.owner))'"
             ),
             (
                 "fetch Apple's root certificate from \(AppleRoot.source) and compare its SHA-256, "
                     + AppleRoot.sha256,
-                "cp \(AppleRoot.file) \(folder)/apple-roots/ && sha256sum \(folder)/apple-roots/\(AppleRoot.file)"
+                "cp \(AppleRoot.file) \(path("apple-roots/")) && sha256sum \(path("apple-roots/" + AppleRoot.file))"
             ),
             (
                 "try it all; each problem comes with its remedy",
-                "repricer config check --env-file \(folder)/service.env"
+                "repricer config check --env-file \(path("service.env"))"
             ),
             (
                 "start the service, and let Apple post notifications to it",
-                "repricer serve --env-file \(folder)/service.env"
+                "repricer serve --env-file \(path("service.env"))"
             ),
             (
                 "load what Apple knows of your subscribers, then plan",
-                "repricer sync ids.csv --env-file \(folder)/service.env && "
-                    + "repricer plan prices.csv --env-file \(folder)/analyst.env"
+                "repricer sync ids.csv --env-file \(path("service.env")) && "
+                    + "repricer plan prices.csv --env-file \(path("analyst.env"))"
             ),
         ]
     }
