@@ -92,6 +92,14 @@ let package = Package(
         .executableTarget(
             name: "fold-orders", dependencies: ["FoldStories"], path: "Tests/FoldOrders",
             swiftSettings: strict),
+        .executableTarget(
+            name: "simulate",
+            dependencies: [
+                "ServiceKit", "Pricing", "Postgres", "JOSE", "HTTP", "AppStore", "Facts", "Calls",
+                "Notifications", "Batches", "PriceChanges", "Dependents", "Extensions",
+                "Reconciliation", "Reports", "SandboxStore",
+            ],
+            path: "Tests/Simulation", swiftSettings: strict),
         tests("ServiceKit", ["TestSupport"]),
         tests("JSON"),
         tests("Pricing", ["TestSupport", "FoldStories"]),
