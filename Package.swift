@@ -13,6 +13,11 @@ func module(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target 
     .target(name: name, dependencies: dependencies, exclude: [], swiftSettings: strict)
 }
 
+/// A module in C.
+func module(_ name: String, cSettings: [CSetting]) -> Target {
+    .target(name: name, cSettings: cSettings)
+}
+
 func program(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .executableTarget(name: name, dependencies: dependencies, swiftSettings: strict)
 }
@@ -23,11 +28,18 @@ func tests(_ module: String, _ dependencies: [Target.Dependency] = []) -> Target
         swiftSettings: strict)
 }
 
+/// The commit of the sources, for whoever builds a release (`Deploy/package`): only one C file is compiled anew for it.
+let commit: [CSetting] =
+    Context.environment["REPRICER_COMMIT"].map {
+        [.define("REPRICER_COMMIT", to: "\"\($0.filter(\.isHexDigit))\"")]
+    } ?? []
+
 let package = Package(
     name: "repricer",
     targets: [
         .systemLibrary(name: "CLibPQ", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
+        module("CRelease", cSettings: commit),
 
         module("ServiceKit"),
         module("JSON"),
@@ -69,11 +81,12 @@ let package = Package(
         module(
             "RepricerCommands",
             [
-                "ServiceKit", "JSON", "Pricing", "Postgres", "JOSE", "HTTP", "AppStore", "Facts",
+                "CRelease", "ServiceKit", "JSON", "Pricing", "Postgres", "JOSE", "HTTP", "AppStore",
+                "Facts",
                 "Calls", "Notifications", "Batches", "PriceChanges", "Dependents", "Extensions",
                 "Reconciliation", "Outbox", "Reports", "Pages",
             ]),
-        module("SandboxStore", ["COpenSSL", "ServiceKit", "JOSE", "HTTP"]),
+        module("SandboxStore", ["CRelease", "COpenSSL", "ServiceKit", "JOSE", "HTTP"]),
         program("repricer", ["RepricerCommands"]),
         program("appstore-sandbox", ["SandboxStore"]),
         program(

@@ -62,5 +62,10 @@ BEGIN
     THEN
         PERFORM set_config('idle_in_transaction_session_timeout', '60s', true);
     END IF;
+    -- Nor does one that goes on with something else: each further statement has ten minutes, which a decision about a
+    -- million rows does not need. What runs now is not cut off by it.
+    IF (SELECT setting::bigint NOT BETWEEN 1 AND 600000 FROM pg_settings WHERE name = 'statement_timeout') THEN
+        PERFORM set_config('statement_timeout', '10min', true);
+    END IF;
 END
 $$;

@@ -30,7 +30,10 @@ CREATE TABLE repricer.store_calls (
     http_status integer,
     error_code bigint,
     error_message text,
+    -- What came, to the byte: packed as evidence is, whole where it holds nothing signed.
     answer text COMPRESSION lz4,
+    packed bytea COMPRESSION lz4,
+    header_digests bytea,
     is_reopened boolean NOT NULL DEFAULT false,
     is_doubtful boolean NOT NULL DEFAULT false,
     reenabled_at timestamptz,
@@ -40,6 +43,7 @@ CREATE TABLE repricer.store_calls (
     CONSTRAINT store_calls_carry_something CHECK (kind = 'cancel' OR cardinality(carries) > 0),
     CONSTRAINT store_calls_next_step CHECK (next_step IN ('send', 'check')),
     CONSTRAINT store_calls_state CHECK (state IN ('sending', 'unknown', 'answered', 'refused')),
+    CONSTRAINT store_calls_packed CHECK ((packed IS NULL) = (header_digests IS NULL)),
     CONSTRAINT store_calls_settled CHECK ((state IN ('answered', 'refused')) = (settled_at IS NOT NULL))
 );
 -- One call in flight a subscription, whatever its kind.

@@ -108,6 +108,7 @@ CREATE TABLE repricer.service_controls (
     clock_start timestamptz,
     clock_rate double precision,
     clock_origin timestamptz,
+    lowest_program integer NOT NULL DEFAULT 0,
     CONSTRAINT service_controls_pkey PRIMARY KEY (one_row),
     CONSTRAINT service_controls_one_row CHECK (one_row),
     CONSTRAINT service_controls_halted_kinds CHECK (jsonb_typeof(halted_kinds) = 'object'),
@@ -122,6 +123,8 @@ COMMENT ON COLUMN repricer.service_controls.halted_kinds IS
     'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS
     'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+COMMENT ON COLUMN repricer.service_controls.lowest_program IS
+    'The schema that a program must have been written for to make a call: the newest breaking migration. The migrator sets it.';
 COMMENT ON COLUMN repricer.service_controls.clock_rate IS
     'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. '
     'What is recorded is dated by it. Null: by the server''s clock.';
@@ -149,6 +152,34 @@ CREATE TABLE repricer.put_backs (
 );
 COMMENT ON TABLE repricer.put_backs IS
     'Halts whose refusals may have ended something before: that is put back by put_back_refused, and then the row leaves.';
+
+-- Refusals in a row, of all replicas and whoever ran before them: a row for everybody, for each batch and for each
+-- storefront of one that met some since a call of theirs succeeded. Who judges a refusal holds the row of everybody, which
+-- is always there, so that so many rows end by what all meet, however many processes meet it.
+CREATE TABLE repricer.refusal_streaks (
+    kind text NOT NULL,
+    -- Null: everybody's.
+    batch_id uuid,
+    storefront text,
+    code bigint NOT NULL,
+    -- Subscriptions that were refused with this code since another was met, and with whatever code.
+    alike text[] NOT NULL DEFAULT '{}',
+    refused text[] NOT NULL DEFAULT '{}',
+    -- Of everybody's: some subscriptions of each batch, as pairs.
+    of_batches uuid[] NOT NULL DEFAULT '{}',
+    of_subscriptions text[] NOT NULL DEFAULT '{}',
+    -- By the business clock: the first of them.
+    since timestamptz NOT NULL,
+    -- Real time: they halted something.
+    halted_at timestamptz,
+    is_about_key boolean NOT NULL DEFAULT false,
+    CONSTRAINT refusal_streaks_scope UNIQUE NULLS NOT DISTINCT (kind, batch_id, storefront),
+    CONSTRAINT refusal_streaks_pairs CHECK (cardinality(of_batches) = cardinality(of_subscriptions))
+);
+INSERT INTO repricer.refusal_streaks (kind, code, since)
+    SELECT kind, 0, 'epoch' FROM unnest(ARRAY['price_change', 'cancel', 'extension', 'mass_extension']) AS k (kind);
+COMMENT ON TABLE repricer.refusal_streaks IS
+    'Refusals in a row since a call succeeded: by them it is judged whether a refusal is about one subscription or about all.';
 
 -- Whether a process said so within three minutes of real time: one that died says nothing more.
 CREATE FUNCTION repricer.was_just_now(p_at timestamptz) RETURNS boolean

@@ -111,6 +111,8 @@ GRANT UPDATE (state, call_id, called_at, is_doubtful, next_attempt_at, renewal_b
     settled_at, settled_by, code, detail) ON repricer.extension_requests TO repricer_service;
 -- Claims take turns.
 GRANT UPDATE ON repricer.bucket_turns TO repricer_service;
+-- Every replica judges refusals by what all have met.
+GRANT INSERT, UPDATE, DELETE ON repricer.refusal_streaks TO repricer_service;
 GRANT SELECT ON repricer.app_binding TO repricer_service, repricer_pricing;
 -- Its pages say what the policy says of a batch.
 GRANT EXECUTE ON FUNCTION repricer.approval_outlook(uuid) TO repricer_service;

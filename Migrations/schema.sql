@@ -252,6 +252,8 @@ CREATE TABLE repricer.store_calls (
     error_code bigint,
     error_message text,
     answer text,
+    packed bytea,
+    header_digests bytea,
     is_reopened boolean DEFAULT false NOT NULL,
     is_doubtful boolean DEFAULT false NOT NULL,
     reenabled_at timestamp with time zone,
@@ -259,10 +261,12 @@ CREATE TABLE repricer.store_calls (
     CONSTRAINT store_calls_carry_something CHECK (((kind = 'cancel'::text) OR (cardinality(carries) > 0))),
     CONSTRAINT store_calls_kind CHECK ((kind = ANY (ARRAY['price_change'::text, 'cancel'::text, 'extension'::text, 'mass_extension'::text]))),
     CONSTRAINT store_calls_next_step CHECK ((next_step = ANY (ARRAY['send'::text, 'check'::text]))),
+    CONSTRAINT store_calls_packed CHECK (((packed IS NULL) = (header_digests IS NULL))),
     CONSTRAINT store_calls_settled CHECK (((state = ANY (ARRAY['answered'::text, 'refused'::text])) = (settled_at IS NOT NULL))),
     CONSTRAINT store_calls_state CHECK ((state = ANY (ARRAY['sending'::text, 'unknown'::text, 'answered'::text, 'refused'::text])))
 );
 ALTER TABLE ONLY repricer.store_calls ALTER COLUMN answer SET COMPRESSION lz4;
+ALTER TABLE ONLY repricer.store_calls ALTER COLUMN packed SET COMPRESSION lz4;
 
 COMMENT ON TABLE repricer.store_calls IS 'Every call to the App Store that changes something: written before it is made, fenced by its lease, settled once.';
 
@@ -4353,6 +4357,7 @@ CREATE TABLE repricer.service_controls (
     clock_start timestamp with time zone,
     clock_rate double precision,
     clock_origin timestamp with time zone,
+    lowest_program integer DEFAULT 0 NOT NULL,
     CONSTRAINT service_controls_clock CHECK (((clock_rate IS NULL) OR (is_rehearsal AND (clock_start IS NOT NULL) AND (clock_origin IS NOT NULL) AND (clock_rate > (0)::double precision)))),
     CONSTRAINT service_controls_halted_kinds CHECK ((jsonb_typeof(halted_kinds) = 'object'::text)),
     CONSTRAINT service_controls_one_row CHECK (one_row),
@@ -4370,6 +4375,8 @@ COMMENT ON COLUMN repricer.service_controls.unclaimed IS 'since, sessions (who h
 COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
 
 COMMENT ON COLUMN repricer.service_controls.clock_rate IS 'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. What is recorded is dated by it. Null: by the server''s clock.';
+
+COMMENT ON COLUMN repricer.service_controls.lowest_program IS 'The schema that a program must have been written for to make a call: the newest breaking migration. The migrator sets it.';
 
 CREATE FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) RETURNS void
     LANGUAGE sql SECURITY DEFINER
@@ -4885,6 +4892,9 @@ BEGIN
                 look_at = p_now + CASE WHEN rows > 0 OR looks < 20 THEN interval '0' ELSE interval '5 seconds' END
             WHERE h.put_back_id = v_halt.put_back_id;
     END LOOP;
+    -- A batch with nothing left to call fares no way any more.
+    DELETE FROM refusal_streaks r WHERE r.batch_id IS NOT NULL AND NOT EXISTS (
+        SELECT FROM price_changes c WHERE c.batch_id = r.batch_id AND c.stage IN ('queued', 'unknown'));
 END
 $$;
 
@@ -5257,6 +5267,11 @@ BEGIN
         WHERE name = 'idle_in_transaction_session_timeout')
     THEN
         PERFORM set_config('idle_in_transaction_session_timeout', '60s', true);
+    END IF;
+    -- Nor does one that goes on with something else: each further statement has ten minutes, which a decision about a
+    -- million rows does not need. What runs now is not cut off by it.
+    IF (SELECT setting::bigint NOT BETWEEN 1 AND 600000 FROM pg_settings WHERE name = 'statement_timeout') THEN
+        PERFORM set_config('statement_timeout', '10min', true);
     END IF;
 END
 $$;
@@ -7332,6 +7347,16 @@ CREATE TABLE repricer.mass_extension_approvals (
 
 COMMENT ON TABLE repricer.mass_extension_approvals IS 'Append-only. Who approved a mass extension beyond their limits, as first_approvals of batches.';
 
+CREATE TABLE repricer.migration_steps (
+    version integer NOT NULL,
+    step integer NOT NULL,
+    bucket smallint NOT NULL,
+    changed_rows bigint NOT NULL,
+    is_done boolean NOT NULL
+);
+
+COMMENT ON TABLE repricer.migration_steps IS 'How far the steps of a migration have come. bucket: the one to go on with, of a step that goes through them.';
+
 CREATE TABLE repricer.price_change_history (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -7479,6 +7504,23 @@ COMMENT ON COLUMN repricer.rate_limits.taken_micros IS 'The slots of the last wi
 
 COMMENT ON COLUMN repricer.rate_limits.blocked_until IS 'The App Store asked every process for silence until then.';
 
+CREATE TABLE repricer.refusal_streaks (
+    kind text NOT NULL,
+    batch_id uuid,
+    storefront text,
+    code bigint NOT NULL,
+    alike text[] DEFAULT '{}'::text[] NOT NULL,
+    refused text[] DEFAULT '{}'::text[] NOT NULL,
+    of_batches uuid[] DEFAULT '{}'::uuid[] NOT NULL,
+    of_subscriptions text[] DEFAULT '{}'::text[] NOT NULL,
+    since timestamp with time zone NOT NULL,
+    halted_at timestamp with time zone,
+    is_about_key boolean DEFAULT false NOT NULL,
+    CONSTRAINT refusal_streaks_pairs CHECK ((cardinality(of_batches) = cardinality(of_subscriptions)))
+);
+
+COMMENT ON TABLE repricer.refusal_streaks IS 'Refusals in a row since a call succeeded: by them it is judged whether a refusal is about one subscription or about all.';
+
 CREATE TABLE repricer.rule_imports (
     revision integer NOT NULL,
     imported_at timestamp with time zone NOT NULL,
@@ -7495,10 +7537,16 @@ CREATE TABLE repricer.schema_migrations (
     version integer NOT NULL,
     name text NOT NULL,
     checksum text NOT NULL,
-    applied_at timestamp with time zone NOT NULL
+    is_breaking boolean NOT NULL,
+    applied_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone
 );
 
 COMMENT ON TABLE repricer.schema_migrations IS 'Which files of Migrations/ were applied, with the SHA-256 of their text.';
+
+COMMENT ON COLUMN repricer.schema_migrations.is_breaking IS 'Programs of an older schema may not run from the moment that the row is there.';
+
+COMMENT ON COLUMN repricer.schema_migrations.finished_at IS 'Null: some steps are still to be done.';
 
 CREATE TABLE repricer.service_leases (
     name text NOT NULL,
@@ -7680,6 +7728,9 @@ ALTER TABLE ONLY repricer.mass_extension_approvals
 ALTER TABLE ONLY repricer.mass_extensions
     ADD CONSTRAINT mass_extensions_pkey PRIMARY KEY (extension_id);
 
+ALTER TABLE ONLY repricer.migration_steps
+    ADD CONSTRAINT migration_steps_pkey PRIMARY KEY (version, step);
+
 ALTER TABLE ONLY repricer.money_entries
     ADD CONSTRAINT money_entries_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, kind, occurred_at, number, currency, correction, bucket);
 
@@ -7715,6 +7766,9 @@ ALTER TABLE ONLY repricer.put_backs
 
 ALTER TABLE ONLY repricer.rate_limits
     ADD CONSTRAINT rate_limits_pkey PRIMARY KEY (endpoint);
+
+ALTER TABLE ONLY repricer.refusal_streaks
+    ADD CONSTRAINT refusal_streaks_scope UNIQUE NULLS NOT DISTINCT (kind, batch_id, storefront);
 
 ALTER TABLE ONLY repricer.renewal_extensions
     ADD CONSTRAINT renewal_extensions_pkey PRIMARY KEY (original_transaction_id, evidence_id, bucket);
@@ -8609,6 +8663,9 @@ GRANT SELECT ON TABLE repricer.imported_increases TO repricer_service;
 GRANT SELECT ON TABLE repricer.mass_extension_approvals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.mass_extension_approvals TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.migration_steps TO PUBLIC;
+GRANT SELECT ON TABLE repricer.migration_steps TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.price_change_history TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.price_change_history TO repricer_service;
 
@@ -8628,6 +8685,8 @@ GRANT SELECT,INSERT ON TABLE repricer.price_change_versions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.rate_limits TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.rate_limits TO repricer_service;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.refusal_streaks TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.rule_imports TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.rule_imports TO repricer_service;

@@ -14,7 +14,7 @@ import audit
 import evidence
 import run
 from look import Look
-from world import Broken, World, wait_for
+from world import Broken, World, as_owner, give_to_owner, stop_process, wait_for
 
 RATE = 25
 STORES = ["stale-token", "accepted", "refused"]
@@ -34,7 +34,7 @@ class Restore:
             long_faults=0, steps_clocks=False, batches=1, grace=15_000,
             settings={"REPRICER_CHANGE_PRICE_RATE": RATE, "REPRICER_STATUS_RATE": RATE},
             limits={"changePrice": RATE, "status": RATE, "history": RATE})
-        name = f"{store}-{'recover' if recovers else 'serve'}"
+        name = f"{store}-{'recover' if recovers else 'serve'}-{type(self).__name__}"
         self.world = World(options.root, options.programs, f"{options.root}/.repricer/restores/{name}", plan, say)
         # What the auditor's evidence wants to know.
         self.absences, self.outages, self.stops = [], [], []
@@ -47,16 +47,14 @@ class Restore:
         world.build()
         run.submit(world, world.batch_file, "Restored")
         wait_for(60, "the first hundred calls", lambda: self.count(CALLED) >= 100)
-        lost_since = time.time()
-        dump = f"{world.folder}/dump"
-        self._program("pg_dump", "-Fc", "-f", dump, world.cluster.urls["postgres"])
+        lost_since, backup = self._back_up()
         dumped = self.count(CALLED)
         wait_for(60, "calls after the dump", lambda: self.count(CALLED) >= dumped + 200)
         for replica in world.replicas:
             replica.kill()
         called = self.count(CALLED)
         began = time.time()
-        self._restore(dump)
+        self._restore(backup)
         figures = {"called_before_dump": dumped, "forgotten": called - self.count(CALLED)}
         if self.plants:
             self._hide()
@@ -83,6 +81,12 @@ class Restore:
         if done.returncode != 0:
             raise Broken(f"{name}: {done.stderr[-500:]}")
 
+    def _back_up(self):
+        """The instant up to which it will be restored, and the backup."""
+        lost_since, dump = time.time(), f"{self.world.folder}/dump"
+        self._program("pg_dump", "-Fc", "-f", dump, self.world.cluster.urls["postgres"])
+        return lost_since, dump
+
     def _restore(self, dump):
         cluster = self.world.cluster
         cluster.sql("DROP DATABASE repricer WITH (FORCE)", url=cluster.template)
@@ -108,6 +112,54 @@ class Restore:
         return wrong + disowned + [f"report.reconciliation: {failing}"] * bool(failing)
 
 
+class PointInTime(Restore):
+    """The same by a base backup and the WAL since then, up to an instant between two calls."""
+
+    def _back_up(self):
+        cluster, folder = self.world.cluster, self.world.folder
+        programs = os.path.dirname(cluster.psql)
+        self.wal, base = f"{folder}/wal", f"{folder}/base"
+        for path in (self.wal, base):
+            os.makedirs(path)
+            os.chmod(path, 0o700)
+            give_to_owner(path)
+        cluster.sql("SELECT pg_create_physical_replication_slot('archive')", url=cluster.template)
+        self.receiver = subprocess.Popen(
+            [*as_owner(), f"{programs}/pg_receivewal", "-D", self.wal, "-S", "archive", "--synchronous",
+             "-d", cluster.template], cwd="/", stderr=subprocess.DEVNULL)
+        done = subprocess.run(
+            [*as_owner(), f"{programs}/pg_basebackup", "-D", base, "-X", "fetch", "-c", "fast", "-d", cluster.template],
+            capture_output=True, text=True, timeout=120, cwd="/")
+        if done.returncode != 0:
+            raise Broken(f"pg_basebackup: {done.stderr[-500:]}")
+        # Calls that the archive alone knows.
+        copied = self.count(CALLED)
+        wait_for(60, "calls after the base backup", lambda: self.count(CALLED) >= copied + 50)
+        self.target = cluster.sql("SELECT clock_timestamp()")[0]
+        self.copied = copied
+        return time.time(), base
+
+    def _restore(self, base):
+        cluster = self.world.cluster
+        stop_process(self.receiver, 10)
+        cluster.stop()
+        data = f"{cluster.folder}/data"
+        shutil.rmtree(data)
+        shutil.move(base, data)
+        for name in os.listdir(self.wal):
+            if name.endswith(".partial"):
+                os.rename(f"{self.wal}/{name}", f"{self.wal}/{name.removesuffix('.partial')}")
+        with open(f"{data}/postgresql.auto.conf", "a") as file:
+            file.write(f"restore_command = 'cp {self.wal}/%f %p'\nrecovery_target_time = '{self.target}'\n"
+                       "recovery_target_action = promote\n")
+        open(f"{data}/recovery.signal", "w").close()
+        give_to_owner(f"{data}/recovery.signal")
+        cluster._run("start", cluster.folder)
+        wait_for(60, "the end of recovery", lambda: cluster.sql("SELECT pg_is_in_recovery()") == ["f"])
+        if not self.count(CALLED) > self.copied:
+            raise Broken("the WAL since the base backup was not applied")
+
+
 def disowned_by(look):
     """Prices that the store applied and that no change in the ledger goes on with."""
     states = collections.defaultdict(set)
@@ -120,12 +172,13 @@ def disowned_by(look):
 
 
 def main(options, say):
-    """Every store, without `recover` and with it; the names of those that failed."""
+    """Every store from a dump, without `recover` and with it, and one by point in time; the names of those that failed."""
     failures = []
-    for store in [options.store] if options.store else STORES:
-        for recovers in (False, True):
-            restore = Restore(options, store, recovers, say)
-            way = "recover" if recovers else "serve"
+    ways = [(Restore, store, recovers) for store in STORES for recovers in (False, True)]
+    for kind, store, recovers in [*ways, (PointInTime, STORES[0], True)]:
+        if options.store in (None, store):
+            restore = kind(options, store, recovers, say)
+            way = ("recover" if recovers else "serve") + (" to an instant" if kind is PointInTime else "")
             say(f"restore: a store of kind {store}, {way}")
             try:
                 figures, wrong = restore.rehearse()

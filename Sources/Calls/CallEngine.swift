@@ -1,3 +1,4 @@
+import AppStore
 package import Facts
 package import Pricing
 package import ServiceKit
@@ -46,6 +47,7 @@ package struct CallEngine: Sendable {
     package let owner: String
     let halt: ServiceHalt
     let recent = RecentAnswers()
+    let packer = PayloadPacker()
     /// Of statuses that are read outside a round: what they get says nothing of calls.
     private let recentStatuses = RecentAnswers()
     /// nil where a test moves the clock by hand.
@@ -137,7 +139,7 @@ package struct CallEngine: Sendable {
         CallRound(
             engine: self, kind: kind,
             settlement: CallSettlement(
-                pool: pool, kind: kind, log: log, unanswered: unansweredWait),
+                pool: pool, kind: kind, log: log, unanswered: unansweredWait, packer: packer),
             permitSource: first.step == .send ? kind.permitSource : kind.checkPermitSource,
             permits: permits,
             leaveBefore: started + min(within, limits.leaseFor * 3 / 4), probe: probe, out: out,
@@ -237,7 +239,7 @@ package struct CallEngine: Sendable {
         switch answer {
         case .answered:
             recentStatuses.noteSuccess(kind, [])
-            recent.noteGoodKey(kind)
+            if recent.doubtsKey(kind) { try await noteGoodKey(kind) }
             // A status says that our key is good, and nothing of other calls.
             if let reason = controls.haltedReason, ServiceHalt.isAboutKey(reason) {
                 try await halt.recover()
@@ -249,6 +251,15 @@ package struct CallEngine: Sendable {
             guard case .systemic = verdict else { return }
             try await haltAll(because: refusal, subject, kind, nil, permitSource)
         case .refused, .throttled, .unknown, .notSent: break
+        }
+    }
+
+    /// What calls were refused with was not our key.
+    private func noteGoodKey(_ kind: StoreCall.Kind) async throws {
+        try await pool.withTransaction { [recent] connection in
+            let former = try RefusalStreakQueries.lock(kind, on: connection)
+            let (_, streaks) = recent.together(kind, former) { $0.noteGoodKey(kind) }
+            try connection.sendLater(RefusalStreakQueries.write(kind, streaks, former: former))
         }
     }
 

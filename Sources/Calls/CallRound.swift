@@ -219,27 +219,68 @@ struct CallRound<Kind: CallKind>: Sendable {
             return attempts
         }
         let scopes = try await kind.scopes(of: sent.map(\.call))
-        let realNow = engine.realClock.nowMilliseconds()
-        engine.recent.forgetEnded(kind.kind, scopes.values.flatMap(\.self), realNow: realNow)
-        for attempt in sent where attempt.answer.isAnswered {
-            engine.recent.noteSuccess(kind.kind, scopes[attempt.call.callID] ?? [])
-        }
+        let verdicts = try await judge(sent, scopes)
         var judged: [Attempt<Kind>] = []
         for attempt in attempts {
-            guard let refusal = attempt.answer.refusal, attempt.call.step == .send, !refusal.isOurs
+            guard let refusal = attempt.answer.refusal, let verdict = verdicts[attempt.call.callID]
             else {
                 judged.append(attempt)
                 continue
             }
-            let verdict = engine.recent.judge(
-                refusal, of: attempt.call.subject, kind.kind, scopes[attempt.call.callID] ?? [],
-                now: engine.now, realNow: realNow)
             try await act(on: verdict, refusal, attempt.call)
             if let probe { try await note(refusal, attempt.call, of: probe) }
-            judged.append(attempt.judged(probe == nil ? verdict : .probed))
+            judged.append(attempt.judged(probe == nil ? verdict.verdict : .probed))
         }
         if sent.contains(where: \.answer.isAnswered) { try await recover() }
         return judged
+    }
+
+    private struct Judged: Sendable {
+        var verdict: RefusalVerdict
+        /// The refusals that halt what it halts.
+        var streak: RefusalStreak?
+    }
+
+    /// Refusals that the App Store gave beside what all replicas have met, by call id.
+    private func judge(
+        _ sent: [Attempt<Kind>], _ scopes: [String: [CallScope]]
+    ) async throws -> [String: Judged] {
+        let (recent, kind) = (engine.recent, kind.kind)
+        let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
+        let answered = sent.filter(\.answer.isAnswered)
+            .flatMap { scopes[$0.call.callID] ?? [] }
+        let refused = sent.filter { $0.answer.refusal.map { !$0.isOurs } ?? false }
+        let hasSuccess = sent.contains(where: \.answer.isAnswered)
+        if refused.isEmpty {
+            let known = try await engine.pool.withConnection { connection in
+                try await connection.read { try RefusalStreakQueries.read(kind, on: $0) }
+            }
+            guard hasSuccess, RecentAnswers.isEnded(known, byAny: answered, of: kind) else {
+                if hasSuccess { recent.noteSuccess(kind, answered) }
+                return [:]
+            }
+        }
+        return try await engine.pool.withTransaction { connection in
+            let former = try RefusalStreakQueries.lock(kind, on: connection)
+            let (verdicts, streaks) = recent.together(kind, former) { state in
+                state.forgetEnded(kind, scopes.values.flatMap(\.self), realNow: realNow)
+                if hasSuccess { state.noteSuccess(kind, answered) }
+                var verdicts: [String: Judged] = [:]
+                for attempt in refused {
+                    guard let refusal = attempt.answer.refusal else { continue }
+                    let verdict = state.judge(
+                        refusal, of: attempt.call.subject, kind, scopes[attempt.call.callID] ?? [],
+                        now: now, realNow: realNow)
+                    verdicts[attempt.call.callID] = Judged(verdict: verdict)
+                    guard case .systemic(let scope) = verdict else { continue }
+                    verdicts[attempt.call.callID]?.streak = state.streak(kind, scope)
+                }
+                return verdicts
+            }
+            try connection.sendLater(
+                RefusalStreakQueries.write(kind, streaks, former: former))
+            return verdicts
+        }
     }
 
     /// A probe that is refused, whatever with, makes way for another one, and the halt says what it got.
@@ -260,11 +301,11 @@ struct CallRound<Kind: CallKind>: Sendable {
     }
 
     private func act(
-        on verdict: RefusalVerdict, _ refusal: StoreRefusal, _ call: StoreCall
+        on judged: Judged, _ refusal: StoreRefusal, _ call: StoreCall
     ) async throws {
-        guard case .systemic(let scope) = verdict else { return }
+        guard case .systemic(let scope) = judged.verdict else { return }
         permits.silence(for: .halted)
-        let streak = engine.recent.streak(kind.kind, scope)
+        let streak = judged.streak
         switch scope {
         case .all:
             try await engine.haltAll(

@@ -1,3 +1,4 @@
+package import AppStore
 package import Facts
 package import Pricing
 package import ServiceKit
@@ -11,11 +12,14 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
     let retry: Backoff
     /// The same of a call that alone gets no answers.
     let unanswered: Backoff
+    let packer: PayloadPacker
 
     package init(
         pool: DatabasePool, kind: Kind, log: Log, retry: Backoff? = nil,
-        unanswered: Backoff = ResolutionTable.unansweredWait
+        unanswered: Backoff = ResolutionTable.unansweredWait,
+        packer: PayloadPacker = PayloadPacker()
     ) {
+        self.packer = packer
         self.unanswered = unanswered
         self.pool = pool
         self.kind = kind
@@ -46,7 +50,8 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
             }
             resolved.forEach(tell)
             try connection.sendLater(
-                StoreCallQueries.settle(resolved.map(\.ending), at: now.milliseconds))
+                StoreCallQueries.settle(
+                    resolved.map { $0.ending(packedBy: packer) }, at: now.milliseconds))
             try connection.sendLater(kind.write(resolved, in: scene, at: now))
             return ours
         }
@@ -68,7 +73,8 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
                 call, resolution, StoreReply(httpStatus: attempt.answer.reply.httpStatus),
                 nextAt: nextAt(resolution, call, realNow: realNow))
             try connection.sendLater(
-                StoreCallQueries.settle([resolved.ending], at: now.milliseconds))
+                StoreCallQueries.settle(
+                    [resolved.ending(packedBy: packer)], at: now.milliseconds))
             try connection.sendLater(kind.write([resolved], in: nil, at: now))
         }
     }
@@ -126,7 +132,7 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
 
 extension ResolvedCall {
     /// As it is stored with the call.
-    fileprivate var ending: CallEnding {
+    fileprivate func ending(packedBy packer: PayloadPacker) -> CallEnding {
         var ending: CallEnding
         switch resolution {
         case .applied(let proof):
@@ -147,7 +153,15 @@ extension ResolvedCall {
             ending.message = reason
         }
         ending.httpStatus = reply.httpStatus
-        ending.body = reply.body
+        ending.answer = reply.body.map { body in
+            // Only what was verified: headers are kept for ever.
+            guard reply.isVerified, let packed = packer.pack(answer: body) else {
+                return .whole(body)
+            }
+            return .packed(
+                packed.bytes,
+                headers: packed.headers.map { SigningHeader(digest: $0.digest, text: $0.text) })
+        }
         return ending
     }
 }

@@ -66,8 +66,9 @@ package struct RefusalStreak: Sendable {
     }
 }
 
-/// What the last calls of this process got. The same refusal of several subscriptions in a row is not about any of them;
-/// one subscription that is refused while others succeed is odd by itself. Each process judges by its own calls.
+/// What the last calls got. The same refusal of several subscriptions in a row is not about any of them; one subscription
+/// that is refused while others succeed is odd by itself. Refusals in a row are those of all replicas
+/// (`RecentAnswers+Stored.swift`): so many rows end by what everybody meets, however many processes meet it, or die of it.
 final class RecentAnswers: Sendable {
     /// Other subscriptions refused alike, in a row, before a refusal that says nothing of the customer counts as systemic;
     /// fewer as long as no call has succeeded.
@@ -85,9 +86,9 @@ final class RecentAnswers: Sendable {
     static let unansweredMax = 8
 
     /// Real time, milliseconds: a halt lasts as long at least before its first probe.
-    private static let haltMin: Int64 = 60_000
+    fileprivate static let haltMin: Int64 = 60_000
 
-    fileprivate struct Streak {
+    struct Streak {
         var code: Int
         /// Real time, UTC milliseconds: it has halted something.
         var haltedAt: Int64?
@@ -102,12 +103,12 @@ final class RecentAnswers: Sendable {
         var isAboutKey = false
     }
 
-    fileprivate struct Key: Hashable {
+    struct Key: Hashable {
         var kind: StoreCall.Kind
         var scope: CallScope
     }
 
-    fileprivate struct State {
+    struct State {
         var streaks: [Key: Streak] = [:]
         var succeeded: Set<StoreCall.Kind> = []
         /// A token that a status has shown was taken: those that were refused before were merely old.
@@ -122,9 +123,11 @@ final class RecentAnswers: Sendable {
         var throttled: Set<String> = []
         var halted: Set<String> = []
         var isHalted = false
+        /// Kinds of which some call was refused since one that fares alike succeeded.
+        var refused: Set<String> = []
     }
 
-    private let state = Mutex(State())
+    let state = Mutex(State())
 
     /// What all replicas share.
     func note(_ controls: ServiceControlQueries.Everything) {
@@ -132,7 +135,14 @@ final class RecentAnswers: Sendable {
             state.throttled = Set(controls.throttledKinds.map(\.kind))
             state.halted = Set(controls.haltedKinds.map(\.kind))
             state.isHalted = controls.isHalted
+            state.refused = Set(controls.refusedKinds)
         }
+    }
+
+    /// Everybody's streak, and those of the scopes.
+    static func keys(_ kind: StoreCall.Kind, _ scopes: [CallScope]) -> Set<Key> {
+        let all = scopes.flatMap { [$0.place, $0.batch] } + [CallScope()]
+        return Set(all.map { Key(kind: kind, scope: $0) })
     }
 
     /// How many batches have work that is due: a refusal of the only one is one of all.
@@ -140,21 +150,14 @@ final class RecentAnswers: Sendable {
 
     /// Whether a call of the kind was refused since one of its scope succeeded.
     func isAlert(_ kind: StoreCall.Kind) -> Bool {
-        state.withLock { state in state.streaks.keys.contains { $0.kind == kind } }
+        state.withLock { state in
+            state.refused.contains(kind.rawValue) || state.streaks.keys.contains { $0.kind == kind }
+        }
     }
 
     /// A call of each scope succeeded: what was refused before it was odd by itself.
     func noteSuccess(_ kind: StoreCall.Kind, _ scopes: [CallScope]) {
-        state.withLock { state in
-            state.succeeded.insert(kind)
-            state.asked[kind] = nil
-            if scopes.contains(where: { $0.staleTokens > 0 }) { state.renewsTokens.insert(kind) }
-            state.halted.remove(kind.rawValue)
-            if kind == .priceChange { state.isHalted = false }
-            for scope in scopes.flatMap({ [$0.place, $0.batch] }) + [CallScope()] {
-                state.streaks[Key(kind: kind, scope: scope)] = nil
-            }
-        }
+        state.withLock { $0.noteSuccess(kind, scopes) }
     }
 
     /// Counts the refusal with those before it, and judges it.
@@ -162,63 +165,21 @@ final class RecentAnswers: Sendable {
         _ refusal: StoreRefusal, of subject: String, _ kind: StoreCall.Kind, _ scopes: [CallScope],
         now: Instant = Instant(milliseconds: 0), realNow: Int64
     ) -> RefusalVerdict {
-        // What was parked for a reason that nobody knows may be refused so again and again.
-        guard refusal.isAboutCustomer || !scopes.contains(where: \.wasParked) else {
-            return refusal.verdictAlone(scopes)
-        }
-        return state.withLock { state in
-            // Old tokens may be refused to many at once; the next call of each has a new one.
-            guard !state.isMerelyOld(refusal, kind, scopes) else { return .believed }
-            return state.judgeAll(refusal, subject, kind, scopes, now, realNow)
-                ?? state.judgeBatches(refusal, subject, kind, scopes, now, realNow)
-                ?? refusal.verdictAlone(scopes)
+        state.withLock {
+            $0.judge(refusal, of: subject, kind, scopes, now: now, realNow: realNow)
         }
     }
 
-    /// The refusals that halt `scope`.
-    func streak(_ kind: StoreCall.Kind, _ scope: RefusalVerdict.Scope) -> RefusalStreak? {
-        let place =
-            switch scope {
-            case .storefront(let place), .batch(let place): place
-            case .kind, .all: CallScope()
-            }
-        return state.withLock { state in
-            state.streaks[Key(kind: kind, scope: place)].map {
-                RefusalStreak(
-                    since: $0.since, alike: $0.subjects.count, refused: $0.refused.count)
-            }
-        }
-    }
-
-    /// What has halted something goes on by another process's success, or a person's word: what was refused before that is
-    /// history. `scopes`: as they stand in the database.
     func forgetEnded(_ kind: StoreCall.Kind, _ scopes: [CallScope], realNow: Int64) {
-        state.withLock { state in
-            var open: Set<Key> = []
-            for scope in scopes {
-                if scope.isHalted { open.insert(Key(kind: kind, scope: scope.batch)) }
-                if scope.isStorefrontHalted { open.insert(Key(kind: kind, scope: scope.place)) }
-            }
-            if state.isHalted || state.halted.contains(kind.rawValue) {
-                open.insert(Key(kind: kind, scope: CallScope()))
-            }
-            let asked = Set(scopes.flatMap { [$0.place, $0.batch] } + [CallScope()])
-            for scope in asked {
-                let key = Key(kind: kind, scope: scope)
-                guard !open.contains(key), let haltedAt = state.streaks[key]?.haltedAt,
-                    realNow - haltedAt > Self.haltMin
-                else { continue }
-                state.streaks[key] = nil
-            }
-        }
+        state.withLock { $0.forgetEnded(kind, scopes, realNow: realNow) }
     }
 
     /// A status was answered: our key is good, whatever calls were refused with.
-    func noteGoodKey(_ kind: StoreCall.Kind) {
-        let key = Key(kind: kind, scope: CallScope())
-        state.withLock { state in
-            if state.streaks[key]?.isAboutKey ?? false { state.streaks[key] = nil }
-        }
+    func noteGoodKey(_ kind: StoreCall.Kind) { state.withLock { $0.noteGoodKey(kind) } }
+
+    /// Whether a status that is answered says anything new.
+    func doubtsKey(_ kind: StoreCall.Kind) -> Bool {
+        state.withLock { $0.streaks[Key(kind: kind, scope: CallScope())]?.isAboutKey ?? false }
     }
 
     // MARK: Calls without an answer
@@ -273,6 +234,68 @@ final class RecentAnswers: Sendable {
 }
 
 extension RecentAnswers.State {
+    mutating func noteSuccess(_ kind: StoreCall.Kind, _ scopes: [CallScope]) {
+        succeeded.insert(kind)
+        asked[kind] = nil
+        if scopes.contains(where: { $0.staleTokens > 0 }) { renewsTokens.insert(kind) }
+        halted.remove(kind.rawValue)
+        if kind == .priceChange { isHalted = false }
+        for key in RecentAnswers.keys(kind, scopes) { streaks[key] = nil }
+    }
+
+    mutating func noteGoodKey(_ kind: StoreCall.Kind) {
+        let key = RecentAnswers.Key(kind: kind, scope: CallScope())
+        if streaks[key]?.isAboutKey ?? false { streaks[key] = nil }
+    }
+
+    mutating func judge(
+        _ refusal: StoreRefusal, of subject: String, _ kind: StoreCall.Kind, _ scopes: [CallScope],
+        now: Instant, realNow: Int64
+    ) -> RefusalVerdict {
+        // What was parked for a reason that nobody knows may be refused so again and again.
+        guard refusal.isAboutCustomer || !scopes.contains(where: \.wasParked) else {
+            return refusal.verdictAlone(scopes)
+        }
+        // Old tokens may be refused to many at once; the next call of each has a new one.
+        guard !isMerelyOld(refusal, kind, scopes) else { return .believed }
+        return judgeAll(refusal, subject, kind, scopes, now, realNow)
+            ?? judgeBatches(refusal, subject, kind, scopes, now, realNow)
+            ?? refusal.verdictAlone(scopes)
+    }
+
+    /// The refusals that halt `scope`.
+    func streak(_ kind: StoreCall.Kind, _ scope: RefusalVerdict.Scope) -> RefusalStreak? {
+        let place =
+            switch scope {
+            case .storefront(let place), .batch(let place): place
+            case .kind, .all: CallScope()
+            }
+        return streaks[RecentAnswers.Key(kind: kind, scope: place)].map {
+            RefusalStreak(since: $0.since, alike: $0.subjects.count, refused: $0.refused.count)
+        }
+    }
+
+    /// What has halted something goes on by another process's success, or a person's word: what was refused before that is
+    /// history. `scopes`: as they stand in the database.
+    mutating func forgetEnded(
+        _ kind: StoreCall.Kind, _ scopes: [CallScope], realNow: Int64
+    ) {
+        var open: Set<RecentAnswers.Key> = []
+        for scope in scopes {
+            if scope.isHalted { open.insert(.init(kind: kind, scope: scope.batch)) }
+            if scope.isStorefrontHalted { open.insert(.init(kind: kind, scope: scope.place)) }
+        }
+        if isHalted || halted.contains(kind.rawValue) {
+            open.insert(.init(kind: kind, scope: CallScope()))
+        }
+        for key in RecentAnswers.keys(kind, scopes) where !open.contains(key) {
+            guard let haltedAt = streaks[key]?.haltedAt,
+                realNow - haltedAt > RecentAnswers.haltMin
+            else { continue }
+            streaks[key] = nil
+        }
+    }
+
     /// A stale token, where those that statuses show are taken.
     fileprivate mutating func isMerelyOld(
         _ refusal: StoreRefusal, _ kind: StoreCall.Kind, _ scopes: [CallScope]
@@ -332,9 +355,10 @@ extension RecentAnswers.State {
         // More say nothing more. A first token may be old: it counts among the refusals of whatever kind.
         let isOld = refusal.meaning == .refresh && scopes.allSatisfy { $0.staleTokens == 0 }
         if streak.subjects.count < 100, !isOld { streak.subjects.insert(subject) }
-        if streak.refused.count < 100 { streak.refused.insert(subject) }
+        let isMore = streak.refused.count < 100
+        if isMore { streak.refused.insert(subject) }
         for id in Set(scopes.compactMap(\.batchID))
-        where streak.batches[id, default: []].count < RecentAnswers.ofBatchMin {
+        where isMore && streak.batches[id, default: []].count < RecentAnswers.ofBatchMin {
             streak.batches[id, default: []].insert(subject)
         }
         streaks[key] = streak

@@ -1,3 +1,4 @@
+import AppStore
 package import Facts
 package import Pricing
 package import ServiceKit
@@ -228,10 +229,14 @@ package struct ResolutionTable: Sendable {
             return .released(.init("stale_token", isDoubtful: true))
         }
         return .refused(
-            StoreRefusal(
-                code: Int(code), name: refusedOnRetry,
-                message: "refused on a retry and never seen applied", meaning: .reject),
-            isDoubtful: !wasRefusedAtOnce)
+            wasRefusedAtOnce ? .confirmed(Int(code)) : .onRetry(Int(code)),
+            // What says that the price is there already may mean ours, by a call that this database has forgotten.
+            isDoubtful: !wasRefusedAtOnce || Self.saysDone(code))
+    }
+
+    private static func saysDone(_ code: Int64) -> Bool {
+        let code = APIErrorCode(rawValue: Int(code))
+        return code == .alreadyCommunicated || code.disposition(onRetry: false) == .checkStatus
     }
 
     /// Not applied by this attempt. An earlier one of the same call may have been, so only the first may give the id up.
@@ -349,5 +354,25 @@ extension ResolvedCall {
         case .open: true
         case .applied, .refused, .released: false
         }
+    }
+}
+
+extension StoreRefusal {
+    /// The only attempt was refused, and checks show nothing.
+    fileprivate static func confirmed(_ code: Int) -> StoreRefusal {
+        var refusal = StoreRefusal(
+            code: code, name: APIErrorCode(rawValue: code).name ?? "code_\(code)",
+            message: "refused, and not seen applied when checked", meaning: .reject)
+        refusal.isAfterChecks = true
+        return refusal
+    }
+
+    /// A later attempt was, and checks show nothing of an earlier one.
+    fileprivate static func onRetry(_ code: Int) -> StoreRefusal {
+        var refusal = StoreRefusal(
+            code: code, name: refusedOnRetry,
+            message: "refused on a retry and never seen applied", meaning: .reject)
+        refusal.isAfterChecks = true
+        return refusal
     }
 }

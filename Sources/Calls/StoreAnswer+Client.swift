@@ -9,7 +9,10 @@ extension StoreAnswer {
 
     package init<Value>(_ outcome: CallOutcome<Value>, words: (Value) -> StoreWords) {
         switch outcome {
-        case .answered(let value, let raw): self = .answered(words(value), StoreReply(raw))
+        case .answered(let value, let raw):
+            var reply = StoreReply(raw)
+            reply.isVerified = true
+            self = .answered(words(value), reply)
         case .throttled(let until, let raw): self = .throttled(until: until, StoreReply(raw))
         case .unknownOutcome(let reason, let raw):
             self = .unknown(reason: reason, raw.map { StoreReply($0) } ?? StoreReply())

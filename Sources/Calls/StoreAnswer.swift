@@ -41,6 +41,8 @@ package struct StoreReply: Hashable, Sendable {
     package var body: String?
     /// Of an error: no further try within, as its `Retry-After` asks. Real time.
     package var retryAfter: Duration?
+    /// What it holds of the App Store's signatures was verified.
+    package var isVerified = false
 
     package init(httpStatus: Int? = nil, body: String? = nil, retryAfter: Duration? = nil) {
         self.httpStatus = httpStatus
@@ -72,6 +74,8 @@ package struct StoreRefusal: Hashable, Sendable {
     package var name: String
     package var message: String
     package var meaning: Meaning
+    /// The call was refused so, and the checks that followed show that it was not applied.
+    package var isAfterChecks = false
 
     package init(code: Int, name: String, message: String, meaning: Meaning) {
         self.code = code

@@ -100,7 +100,7 @@ struct CancelKind: CallKind {
 
     private static func detail(_ refusal: StoreRefusal, _ call: StoreCall) -> String {
         if refusal.isOurs { return "Cancel a Subscription was \(refusal.message)" }
-        if call.step == .send || refusal.name == refusedOnRetry {
+        if call.step == .send || refusal.isAfterChecks {
             return Int64(refusal.code) == ResolutionTable.answeredCode
                 ? "Cancel a Subscription was answered, and it is still set to renew"
                 : "Cancel a Subscription was refused with \(refusal.code)"

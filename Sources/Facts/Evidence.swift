@@ -7,6 +7,21 @@ package enum Evidence: Hashable, Sendable {
     case packed([UInt8], headers: [SigningHeader])
 }
 
+extension Evidence {
+    /// As columns: one of the first two, the third beside the second.
+    package var whole: String? { if case .whole(let text) = self { text } else { nil } }
+
+    package var packed: [UInt8]? { if case .packed(let bytes, _) = self { bytes } else { nil } }
+
+    package var headers: [SigningHeader] {
+        if case .packed(_, let headers) = self { headers } else { [] }
+    }
+
+    package var headerDigests: [UInt8]? {
+        if case .packed(_, let headers) = self { headers.flatMap(\.digest) } else { nil }
+    }
+}
+
 /// The header that all payloads of one signing chain share.
 package struct SigningHeader: Hashable, Sendable {
     package static let digestBytes = 32

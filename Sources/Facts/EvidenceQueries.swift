@@ -82,6 +82,56 @@ package enum EvidenceQueries {
         }
     }
 
+    /// Keeps the headers of what is stored in the same transaction; nothing where there are none. In one order for every
+    /// writer.
+    ///
+    /// Sent each time, known or not: what one process believes about the table may be wrong after a restore, and then
+    /// evidence could not be rebuilt.
+    package static func storeHeaders(_ used: [SigningHeader]) -> [SQL] {
+        let headers = Set(used).sorted { $0.digest.lexicographicallyPrecedes($1.digest) }
+        guard !headers.isEmpty else { return [] }
+        return [
+            """
+            -- name: storeSigningHeaders
+            INSERT INTO repricer.signing_headers (digest, header)
+            SELECT * FROM unnest(\(blobs: headers.map(\.digest))::bytea[],
+                \(blobs: headers.map(\.text))::bytea[])
+            ON CONFLICT DO NOTHING
+            """
+        ]
+    }
+
+    /// What the App Store answered to a call.
+    package struct StoredAnswer: Hashable, Sendable {
+        package var kind: String
+        package var httpStatus: Int?
+        /// UTC milliseconds; nil: the call is open.
+        package var settledAt: Int64?
+        /// nil: no answer came, or it is not kept.
+        package var evidence: Evidence?
+    }
+
+    /// Of the call of a subscription with this id; nil: there is none.
+    package static func answer(
+        to callID: String, of subscription: String, on connection: isolated PostgresConnection
+    ) throws -> StoredAnswer? {
+        let rows = try connection.query(
+            """
+            -- name: storedAnswer
+            SELECT n.kind, n.http_status, n.settled_at, n.answer AS signed_payload, n.packed, n.header_digests
+            FROM repricer.store_calls n
+            WHERE n.subject = \(subscription) AND n.bucket = repricer.bucket_of(\(subscription))
+                AND n.call_id::text = \(callID)
+            """)
+        guard let row = rows.first else { return nil }
+        let isKept = try row.textOrNil("signed_payload") != nil || row.bytesOrNil("packed") != nil
+        return StoredAnswer(
+            kind: try row.text("kind"),
+            httpStatus: try row.int64OrNil("http_status").map { Int($0) },
+            settledAt: try row.millisecondsOrNil("settled_at"),
+            evidence: isKept ? try evidence(of: rows, on: connection).first : nil)
+    }
+
     private static func separate(_ digests: [UInt8]) -> [[UInt8]] {
         stride(from: 0, to: digests.count, by: SigningHeader.digestBytes).map {
             Array(digests[$0..<min($0 + SigningHeader.digestBytes, digests.count)])

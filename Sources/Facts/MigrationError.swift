@@ -9,6 +9,10 @@ package enum MigrationError: Error, Sendable, Equatable {
     case notText(file: String)
     case duplicateVersion(Int, files: [String])
     case missingVersion(Int)
+    /// Its head does not say whether older programs may run beside it.
+    case unmarked(file: String)
+    /// The file's lines for the migrator can't be followed.
+    case badHead(file: String, String)
     /// The file's text is not what was applied under this number.
     case editedAfterApply(version: Int, file: String)
     /// The database has a migration that the directory lacks: it was migrated by a newer release.
@@ -16,6 +20,14 @@ package enum MigrationError: Error, Sendable, Equatable {
     /// The file failed; its transaction was rolled back.
     case failed(version: Int, file: String, PostgresError)
     case database(PostgresError)
+    /// Others held what it needs for longer than was to be waited; what it had done before stays.
+    case locked(file: String, holders: [String])
+    /// Older programs would go on with a schema that they don't know; nothing of the file was applied.
+    case programsRun(file: String, holders: [String])
+    /// Somebody asked it to stop; going on is running it again.
+    case stopped(file: String, step: String)
+    /// A step that repeats until it finds no more rows has found some for too long.
+    case endless(file: String, step: String)
     /// The database user may not make the schema; nothing was tried.
     case lacksRights([MissingRight])
 }
@@ -43,6 +55,21 @@ extension MigrationError: CustomStringConvertible {
             "migrations.duplicate: \(files.joined(separator: " and ")) share the number \(version)"
         case .missingVersion(let version):
             "migrations.gap: number \(version) is missing"
+        case .unmarked(let file):
+            "migrations.unmarked: the head of \(file) must say `-- breaking: yes` or `-- breaking: no`, once"
+        case .badHead(let file, let what):
+            "migrations.head: \(file): \(what)"
+        case .locked(let file, let holders):
+            "migrations.locked: \(file) waited too long for locks\(Self.held(by: holders)); run it again when "
+                + "they are done, or give it longer (--patience)"
+        case .programsRun(let file, let holders):
+            "migrations.programs: \(file) is breaking, and older programs are at work\(Self.held(by: holders)); "
+                + "nothing of it was applied. Stop every `serve`, or end these sessions, and run it again"
+        case .stopped(let file, let step):
+            "migrations.stopped: in \(file), step '\(step)'; what was done stays, and the same command goes on"
+        case .endless(let file, let step):
+            "migrations.endless: the step '\(step)' of \(file) finds rows for ever; its statement must "
+                + "pass over rows that it has changed"
         case .editedAfterApply(let version, let file):
             "migrations.edited: \(file) was changed after version \(version) was applied; "
                 + "restore the file and write a new migration"
@@ -59,5 +86,9 @@ extension MigrationError: CustomStringConvertible {
                 + "; nothing was changed. As a superuser of the database: "
                 + rights.map { $0.statement + ";" }.joined(separator: " ")
         }
+    }
+
+    private static func held(by holders: [String]) -> String {
+        holders.isEmpty ? "" : ", held by " + holders.joined(separator: ", ")
     }
 }

@@ -1,12 +1,44 @@
 package import Postgres
+package import ServiceKit
+import Synchronization
 
-/// Brings a database to the schema of a directory of migrations, one transaction a file.
+/// Brings a database to the schema of a directory of migrations.
 ///
-/// Each transaction takes the same advisory lock and looks again at what is applied, so that two
-/// migrators at once apply each file once. The row is recorded before the file runs: a file that
-/// fails leaves neither.
+/// A file's first step is one transaction, in which its row is recorded, too: where it fails, neither is there. Further
+/// steps are recorded when they are done, so that what was interrupted goes on. Each transaction locks the table of the
+/// record and looks again at what is done, so that two migrators at once do each step once. A lock on another table is
+/// waited for briefly, and asked for again later: whoever comes after us must not wait as long as we would.
 package struct Migrator: Sendable {
+    package struct Limits: Sendable {
+        /// One attempt. Everybody who wants the same table waits behind it.
+        package var lockTimeout: Duration = .seconds(1)
+        /// Between two attempts.
+        package var wait = Backoff(first: .milliseconds(500), max: .seconds(10))
+        /// For all attempts of one transaction together.
+        package var patience: Duration = .seconds(600)
+        /// For older programs to finish what they are at.
+        package var programsWait: Duration = .seconds(60)
+        package var programsPoll: Duration = .milliseconds(200)
+
+        package init() {}
+    }
+
+    /// What a person is told while it works.
+    package enum Progress: Sendable, Equatable {
+        case waitsForLock(file: String, holders: [String])
+        case waitsForPrograms(file: String, sessions: Int, calls: Int)
+        /// Programs that are connected, at nothing, and can make no call any more.
+        case passedOver(file: String, sessions: Int)
+        case step(file: String, what: String)
+        case batch(file: String, what: String, bucket: Int?, rows: Int)
+        case analyzes(table: String)
+    }
+
     package let migrations: [Migration]
+    package var limits = Limits()
+    /// Asked between steps, batches and attempts.
+    package var isStopped: @Sendable () -> Bool = { false }
+    package var report: @Sendable (Progress) -> Void = { _ in }
 
     /// Throws when the directory is unreadable or its numbers are not 1, 2, 3 …
     package init(directory: String) throws(MigrationError) {
@@ -23,6 +55,7 @@ package struct Migrator: Sendable {
         }
 
         package let applied: [Applied]
+        /// The first may be begun already.
         package let pending: [Migration]
     }
 
@@ -39,7 +72,7 @@ package struct Migrator: Sendable {
         }
     }
 
-    /// Applies what is pending; returns the files applied by this call.
+    /// Applies what is pending; returns the files finished by this call.
     ///
     /// - Parameter instant: recorded as `applied_at`, UTC milliseconds.
     @discardableResult
@@ -53,8 +86,9 @@ package struct Migrator: Sendable {
             try await checkRights(connection, makingRoles: pending.count == migrations.count)
             try await prepare(connection)
             var applied: [Migration] = []
-            for migration in pending where try await apply(migration, connection, at: instant) {
-                applied.append(migration)
+            for migration in pending {
+                let run = MigrationRun(migrator: self, migration: migration, instant: instant)
+                if try await run.finish(connection) { applied.append(migration) }
             }
             return applied
         } catch let error as MigrationError {
@@ -82,9 +116,10 @@ package struct Migrator: Sendable {
                 throw MigrationError.databaseIsNewer(version: version, name: name)
             }
             let migration = migrations[version - 1]
-            guard try row.text("checksum") == checksum(of: migration, connection) else {
+            guard try row.text("checksum") == Self.checksum(of: migration, connection) else {
                 throw MigrationError.editedAfterApply(version: version, file: migration.file)
             }
+            guard try row.bool("is_finished") else { continue }
             let appliedAt = try row.milliseconds("applied_at")
             applied.append(.init(version: version, name: name, appliedAt: appliedAt))
         }
@@ -93,7 +128,7 @@ package struct Migrator: Sendable {
             applied: applied, pending: migrations.filter { !versions.contains($0.version) })
     }
 
-    private func checksum(
+    static func checksum(
         of migration: Migration, _ connection: isolated PostgresConnection
     ) throws -> String {
         try connection.query(SchemaQueries.checksum(of: migration.text)).one().text("checksum")
@@ -111,38 +146,22 @@ package struct Migrator: Sendable {
         guard missing.isEmpty else { throw MigrationError.lacksRights(missing) }
     }
 
-    /// The table that records migrations; it cannot come from a migration itself.
+    /// The tables that record migrations; they cannot come from a migration themselves.
     private func prepare(_ connection: PostgresConnection) async throws {
-        try await connection.transaction { connection in
-            _ = try connection.query(SchemaQueries.lock)
-            let presence = try connection.query(SchemaQueries.tablePresence).one()
-            // Asked first, because CREATE SCHEMA IF NOT EXISTS needs rights on the database even
-            // when there is nothing to create.
-            guard try !presence.bool("is_present") else { return }
-            try connection.script(SchemaQueries.createTable)
-        }
-    }
-
-    /// False when another migrator was faster.
-    private func apply(
-        _ migration: Migration, _ connection: PostgresConnection, at instant: Int64
-    ) async throws -> Bool {
-        do {
-            return try await connection.transaction { connection in
-                _ = try connection.query(SchemaQueries.lock)
-                let applied = try connection.query(SchemaQueries.applied).map {
-                    try $0.int("version")
+        for attempt in 1... {
+            do {
+                return try await connection.transaction { connection in
+                    let presence = try connection.query(SchemaQueries.tablePresence).one()
+                    // Asked first, because CREATE SCHEMA IF NOT EXISTS needs rights on the database even
+                    // when there is nothing to create.
+                    guard try !presence.bool("is_present") else { return }
+                    try connection.script(SchemaQueries.createTable)
                 }
-                guard !applied.contains(migration.version) else { return false }
-                let checksum = try checksum(of: migration, connection)
-                try connection.execute(
-                    SchemaQueries.record(migration, checksum: checksum, at: instant))
-                try connection.script(migration.text)
-                return true
+            } catch let error as PostgresError
+                where error.sqlState?.isIntegrityConstraintViolation == true && attempt < 10
+            {
+                // Another migrator makes them at this moment.
             }
-        } catch let error as PostgresError {
-            throw MigrationError.failed(
-                version: migration.version, file: migration.file, error)
         }
     }
 }

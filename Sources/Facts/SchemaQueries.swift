@@ -8,9 +8,11 @@ enum SchemaQueries {
         SELECT to_regclass('repricer.schema_migrations') IS NOT NULL AS is_present
         """
 
-    static let version: SQL = """
-        -- name: schemaVersion
-        SELECT coalesce(max(version), 0) AS version FROM repricer.schema_migrations
+    static let state: SQL = """
+        -- name: schemaState
+        SELECT coalesce(max(version) FILTER (WHERE finished_at IS NOT NULL), 0) AS version,
+            coalesce(max(version) FILTER (WHERE is_breaking), 0) AS lowest_program
+        FROM repricer.schema_migrations
         """
 
     static let isReadOnly: SQL = """
@@ -27,7 +29,7 @@ enum SchemaQueries {
 
     static let applied: SQL = """
         -- name: appliedMigrations
-        SELECT version, name, checksum, applied_at
+        SELECT version, name, checksum, applied_at, finished_at IS NOT NULL AS is_finished
         FROM repricer.schema_migrations
         ORDER BY version
         """
@@ -62,12 +64,15 @@ enum SchemaQueries {
         """
     }
 
-    /// Held until the transaction ends. The number only has to differ from other users of the
-    /// database's advisory locks.
+    /// Held until the transaction ends. Who may only read the table can take no lock that is in its way.
     static let lock: SQL = """
         -- name: lockMigrations
-        SELECT pg_advisory_xact_lock(7265707269636572)
+        LOCK TABLE repricer.schema_migrations IN SHARE ROW EXCLUSIVE MODE
         """
+
+    static func limitLockWait(milliseconds: Int64) -> SQL {
+        SQL(unsafe: "SET LOCAL lock_timeout = \(max(1, min(milliseconds, 86_400_000)))")
+    }
 
     static let createTable = """
         CREATE SCHEMA IF NOT EXISTS repricer;
@@ -75,12 +80,28 @@ enum SchemaQueries {
             version integer NOT NULL,
             name text NOT NULL,
             checksum text NOT NULL,
+            is_breaking boolean NOT NULL,
             applied_at timestamptz NOT NULL,
+            finished_at timestamptz,
             CONSTRAINT schema_migrations_pkey PRIMARY KEY (version)
         );
         COMMENT ON TABLE repricer.schema_migrations IS
             'Which files of Migrations/ were applied, with the SHA-256 of their text.';
+        COMMENT ON COLUMN repricer.schema_migrations.is_breaking IS
+            'Programs of an older schema may not run from the moment that the row is there.';
+        COMMENT ON COLUMN repricer.schema_migrations.finished_at IS 'Null: some steps are still to be done.';
         GRANT SELECT ON repricer.schema_migrations TO PUBLIC;
+        CREATE TABLE IF NOT EXISTS repricer.migration_steps (
+            version integer NOT NULL,
+            step integer NOT NULL,
+            bucket smallint NOT NULL,
+            changed_rows bigint NOT NULL,
+            is_done boolean NOT NULL,
+            CONSTRAINT migration_steps_pkey PRIMARY KEY (version, step)
+        );
+        COMMENT ON TABLE repricer.migration_steps IS
+            'How far the steps of a migration have come. bucket: the one to go on with, of a step that goes through them.';
+        GRANT SELECT ON repricer.migration_steps TO PUBLIC;
         """
 
     static func checksum(of text: String) -> SQL {
@@ -93,8 +114,106 @@ enum SchemaQueries {
     static func record(_ migration: Migration, checksum: String, at instant: Int64) -> SQL {
         """
         -- name: recordMigration
-        INSERT INTO repricer.schema_migrations (version, name, checksum, applied_at)
-        VALUES (\(migration.version), \(migration.name), \(checksum), \(timestamp: instant))
+        INSERT INTO repricer.schema_migrations (version, name, checksum, is_breaking, applied_at)
+        VALUES (\(migration.version), \(migration.name), \(checksum), \(migration.isBreaking),
+            \(timestamp: instant))
+        ON CONFLICT (version) DO NOTHING
         """
     }
+
+    static func finish(_ migration: Migration, at instant: Int64) -> SQL {
+        """
+        -- name: finishMigration
+        UPDATE repricer.schema_migrations SET finished_at = \(timestamp: instant)
+        WHERE version = \(migration.version) AND finished_at IS NULL
+        """
+    }
+
+    /// What a breaking one has announced and not begun.
+    static func withdraw(_ migration: Migration) -> SQL {
+        """
+        -- name: withdrawMigration
+        DELETE FROM repricer.schema_migrations m
+        WHERE m.version = \(migration.version) AND m.finished_at IS NULL
+            AND NOT EXISTS (SELECT FROM repricer.migration_steps s WHERE s.version = m.version)
+        """
+    }
+
+    /// Where calls are asked for, so that a claim needs no other table.
+    static let noteLowestProgram: SQL = """
+        -- name: noteLowestProgram
+        UPDATE repricer.service_controls
+        SET lowest_program = (SELECT coalesce(max(version), 0) FROM repricer.schema_migrations WHERE is_breaking)
+        """
+
+    static let controlsPresence: SQL = """
+        -- name: serviceControlsPresence
+        SELECT count(*) > 0 AS is_present FROM pg_attribute
+        WHERE attrelid = to_regclass('repricer.service_controls') AND attname = 'lowest_program'
+        """
+
+    static func steps(of migration: Migration) -> SQL {
+        """
+        -- name: migrationSteps
+        SELECT step, bucket, changed_rows, is_done FROM repricer.migration_steps
+        WHERE version = \(migration.version)
+        """
+    }
+
+    static func noteStep(
+        _ migration: Migration, _ step: Int, bucket: Int, rows: Int, isDone: Bool
+    ) -> SQL {
+        """
+        -- name: noteMigrationStep
+        INSERT INTO repricer.migration_steps AS s (version, step, bucket, changed_rows, is_done)
+        VALUES (\(migration.version), \(step), \(bucket)::smallint, \(rows), \(isDone))
+        ON CONFLICT (version, step) DO UPDATE SET bucket = excluded.bucket, is_done = excluded.is_done,
+            changed_rows = s.changed_rows + excluded.changed_rows
+        """
+    }
+
+    /// Left by a build that was interrupted; not one that another session is at.
+    static let brokenIndexes: SQL = """
+        -- name: brokenIndexes
+        SELECT format('%I.%I', n.nspname, c.relname) AS name
+        FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname IN ('repricer', 'report') AND c.relkind = 'i' AND NOT i.indisvalid
+            AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index p WHERE p.relid = i.indrelid)
+        """
+
+    static func dropIndex(_ name: String) -> String { "DROP INDEX CONCURRENTLY IF EXISTS \(name)" }
+
+    static func analyze(_ table: String) -> String { "ANALYZE \(table)" }
+
+    /// Sessions with locks on our tables, the longest first as far as this user may see.
+    static let lockHolders: SQL = """
+        -- name: lockHolders
+        SELECT a.pid, coalesce(a.usename, '') AS usename, coalesce(a.application_name, '') AS application
+        FROM pg_stat_activity a
+        WHERE a.pid <> pg_backend_pid() AND a.datname = current_database() AND a.pid IN (
+            SELECT l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+            JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE l.granted AND n.nspname IN ('repricer', 'report') AND c.relkind IN ('r', 'p', 'v')
+                AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+        ORDER BY a.xact_start, a.pid LIMIT 5
+        """
+
+    /// Transactions of who may deliver, as identifiers that no later one has; and their sessions.
+    static let programTransactions: SQL = """
+        -- name: programTransactions
+        SELECT l.virtualtransaction AS id, a.pid, coalesce(a.usename, '') AS usename,
+            coalesce(a.application_name, '') AS application
+        FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+        WHERE l.locktype = 'virtualxid' AND a.datname = current_database() AND a.pid <> pg_backend_pid()
+            AND pg_has_role(a.usesysid, 'repricer_service', 'MEMBER')
+        """
+
+    /// Connections of `serve`, and calls whose answers it waits for.
+    static let programsAtWork: SQL = """
+        -- name: programsAtWork
+        SELECT (SELECT count(*) FROM pg_stat_activity a WHERE a.datname = current_database()
+                AND a.application_name IN ('repricer serve', 'repricer pages')) AS sessions,
+            (SELECT count(*) FROM repricer.store_calls
+                WHERE settled_at IS NULL AND state = 'sending' AND lease_until > to_timestamp(repricer.rate_clock() / 1000000.0)) AS calls
+        """
 }

@@ -2,16 +2,58 @@ package import Postgres
 
 /// The schema that this program was written for: the highest number in `Migrations/`.
 ///
-/// The service refuses to start on any other.
+/// A newer one will do where none of its further migrations is breaking.
 package let expectedSchemaVersion = 10
 
-/// The highest migration that was applied to the database; 0 when none was.
-package func schemaVersion(
+/// What schema a database has, and who may use it.
+package struct SchemaState: Sendable, Equatable {
+    /// The highest migration that is done; 0: none is.
+    package var version: Int
+    /// The schema of the oldest program that may run: that of the newest breaking migration, from the moment that it is
+    /// announced.
+    package var lowestProgram: Int
+
+    package init(version: Int, lowestProgram: Int = 0) {
+        self.version = version
+        self.lowestProgram = lowestProgram
+    }
+
+    package enum Misfit: Sendable, Equatable {
+        case notMigrated
+        /// The program is newer.
+        case isBehind
+        /// A breaking migration that the program does not know was applied or is about to be.
+        case isPastUs
+    }
+
+    /// Why a program of that schema can't use it; nil: it can.
+    package func misfit(of program: Int = expectedSchemaVersion) -> Misfit? {
+        if version == 0 { return .notMigrated }
+        if lowestProgram > program { return .isPastUs }
+        return version < program ? .isBehind : nil
+    }
+
+    /// The misfit in words, without a remedy.
+    package func obstacle(to program: Int = expectedSchemaVersion) -> String? {
+        switch misfit(of: program) {
+        case nil: nil
+        case .notMigrated: "the database is not migrated"
+        case .isBehind:
+            "the database has schema version \(version), this program needs \(program)"
+        case .isPastUs:
+            "the database is for programs of schema version \(lowestProgram) or newer, this one is of \(program)"
+        }
+    }
+}
+
+package func schemaState(
     _ connection: PostgresConnection
-) async throws(PostgresError) -> Int {
+) async throws(PostgresError) -> SchemaState {
     let presence = try await connection.query(SchemaQueries.tablePresence).one()
-    guard try presence.bool("is_present") else { return 0 }
-    return try await connection.query(SchemaQueries.version).one().int("version")
+    guard try presence.bool("is_present") else { return SchemaState(version: 0) }
+    let row = try await connection.query(SchemaQueries.state).one()
+    return SchemaState(
+        version: try row.int("version"), lowestProgram: try row.int("lowest_program"))
 }
 
 /// A table that the service writes and this database user may not; nil for a member of

@@ -17,6 +17,8 @@ package enum ServiceControlQueries {
         package var haltedKinds: [KindHalt] = []
         /// Kinds whose calls are few, since the App Store gives no answers, in the order of their names.
         package var throttledKinds: [KindThrottle] = []
+        /// Kinds of which some call was refused since one that fares alike succeeded.
+        package var refusedKinds: [String] = []
         /// No call leaves until what the App Store says since then is read.
         package var catchUpSince: Int64?
         /// Real time: reading begins then.
@@ -59,9 +61,10 @@ package enum ServiceControlQueries {
         package var answer: String
     }
 
-    /// Whether no call may leave: paused, catching up, or in a database that the service does not know yet.
+    /// Whether no call may leave: paused, catching up, in a database that the service does not know yet, or in one that
+    /// belongs to newer programs. Each claim asks, so that none is made once a breaking migration is announced.
     package static let isHeld: SQL = """
-        (SELECT is_paused OR catch_up_since IS NOT NULL
+        (SELECT is_paused OR catch_up_since IS NOT NULL OR lowest_program > \(expectedSchemaVersion)
             OR coalesce(database_identity <> repricer.database_identity(), false)
         FROM repricer.service_controls)
         """
@@ -77,7 +80,9 @@ package enum ServiceControlQueries {
             """
             -- name: everythingControls
             SELECT s.*, \(fragment: isHeld) AS is_held, u.since AS held_since, u.sessions AS held_by,
-                coalesce(u.is_all, false) AS held_is_all, k.kind, k.is_halt, k.kind_at, k.kind_until, k.kind_reason,
+                coalesce(u.is_all, false) AS held_is_all,
+                ARRAY(SELECT DISTINCT r.kind FROM repricer.refusal_streaks r
+                    WHERE r.refused <> '{}') AS refused_kinds, k.kind, k.is_halt, k.kind_at, k.kind_until, k.kind_reason,
                 k.kind_answer
             FROM repricer.service_controls s
             LEFT JOIN LATERAL (
@@ -111,6 +116,7 @@ package enum ServiceControlQueries {
                 catchUpBy: try row.textOrNil("catch_up_by"), isHeld: try row.bool("is_held"),
                 heldSince: try row.millisecondsOrNil("held_since"),
                 heldBy: try row.textOrNil("held_by"), heldIsAll: try row.bool("held_is_all"))
+            everything.refusedKinds = try row.texts("refused_kinds")
             for row in rows {
                 guard let kind = try row.textOrNil("kind") else { continue }
                 if try row.bool("is_halt") {

@@ -89,18 +89,18 @@ package struct CallEnding: Sendable {
     package var httpStatus: Int?
     package var errorCode: Int64?
     package var message: String?
-    package var body: String?
+    package var answer: Evidence?
 
     package init(
         _ call: StoreCall, _ fate: Fate, httpStatus: Int? = nil, errorCode: Int64? = nil,
-        message: String? = nil, body: String? = nil
+        message: String? = nil, answer: Evidence? = nil
     ) {
         self.call = call
         self.fate = fate
         self.httpStatus = httpStatus
         self.errorCode = errorCode
         self.message = message
-        self.body = body
+        self.answer = answer
     }
 
     package var isOpen: Bool {

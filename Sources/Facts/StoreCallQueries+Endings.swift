@@ -1,12 +1,13 @@
 package import Postgres
 
 extension StoreCallQueries {
-    /// How attempts of one bucket ended: two statements, however many they are. To be sent by the holder of the leases,
+    /// How attempts of one bucket ended: three statements, however many they are. To be sent by the holder of the leases,
     /// before what the kind of call writes.
     package static func settle(_ endings: [CallEnding], at: Int64) -> [SQL] {
         let closed = endings.filter { !$0.isOpen }
         let open = endings.filter(\.isOpen)
-        return (closed.isEmpty ? [] : [close(closed, at: at)])
+        return EvidenceQueries.storeHeaders(endings.flatMap { $0.answer?.headers ?? [] })
+            + (closed.isEmpty ? [] : [close(closed, at: at)])
             + (open.isEmpty ? [] : [leaveOpen(open)])
     }
 
@@ -15,7 +16,8 @@ extension StoreCallQueries {
         -- name: settleCalls
         UPDATE repricer.store_calls r SET state = t.state, settled_at = \(timestamp: at)::timestamptz,
             is_doubtful = t.is_doubtful IS NOT NULL, http_status = t.http_status, error_code = t.error_code,
-            error_message = t.message, answer = t.answer
+            error_message = t.message, answer = t.answer, packed = t.packed,
+            header_digests = t.header_digests
         FROM unnest(\(endings.column { $0.call.subject })::text[],
             \(uuids: endings.column { $0.call.callID })::uuid[],
             \(endings.column { $0.call.fence })::bigint[], \(endings.column { $0.state })::text[],
@@ -23,8 +25,11 @@ extension StoreCallQueries {
             \(ints: endings.sparseColumn { $0.httpStatus.map { Int64($0) } })::bigint[],
             \(ints: endings.sparseColumn { $0.errorCode })::bigint[],
             \(texts: endings.sparseColumn { $0.message })::text[],
-            \(texts: endings.sparseColumn { $0.body })::text[]
-        ) AS t (subject, call, fence, state, is_doubtful, http_status, error_code, message, answer)
+            \(texts: endings.sparseColumn { $0.answer?.whole })::text[],
+            \(blobs: endings.sparseColumn { $0.answer?.packed })::bytea[],
+            \(blobs: endings.sparseColumn { $0.answer?.headerDigests })::bytea[]
+        ) AS t (subject, call, fence, state, is_doubtful, http_status, error_code, message, answer, packed,
+            header_digests)
         WHERE r.subject = t.subject AND r.call_id = t.call AND r.fence = t.fence
             AND \(fragment: isInBucket(of: endings.map(\.call)))
         """
@@ -40,16 +45,18 @@ extension StoreCallQueries {
                 WHEN r.next_step = 'check' THEN r.checks - t.uncounted ELSE r.checks END,
             next_attempt_at = t.next_attempt_at, lease_until = t.next_attempt_at,
             http_status = t.http_status, error_code = t.error_code, error_message = t.message,
-            answer = t.answer
+            answer = t.answer, packed = t.packed, header_digests = t.header_digests
         FROM unnest(\(endings.map(\.call.subject))::text[], \(uuids: endings.map(\.call.callID))::uuid[],
             \(endings.map(\.call.fence))::bigint[], \(endings.map(\.nextStep.rawValue))::text[],
             \(timestamps: endings.map(\.nextAttemptAt))::timestamptz[],
             \(endings.map { Int64($0.isUncounted ? 1 : 0) })::bigint[],
             \(ints: endings.map { $0.httpStatus.map { Int64($0) } })::bigint[],
             \(ints: endings.map(\.errorCode))::bigint[], \(texts: endings.map(\.message))::text[],
-            \(texts: endings.map(\.body))::text[]
+            \(texts: endings.map(\.answer?.whole))::text[],
+            \(blobs: endings.sparseColumn { $0.answer?.packed })::bytea[],
+            \(blobs: endings.sparseColumn { $0.answer?.headerDigests })::bytea[]
         ) AS t (subject, call, fence, next_step, next_attempt_at, uncounted, http_status, error_code, message,
-            answer)
+            answer, packed, header_digests)
         WHERE r.subject = t.subject AND r.call_id = t.call AND r.fence = t.fence
             AND \(fragment: isInBucket(of: endings.map(\.call)))
         """

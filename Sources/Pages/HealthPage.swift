@@ -7,7 +7,7 @@ extension Site {
     func healthPage() async throws -> Page {
         let now = clock.nowMilliseconds()
         let margin = about.silentAfter
-        let schema = try await pool.withConnection { try await schemaVersion($0) }
+        let schema = try await pool.withConnection { try await schemaState($0) }
         let health = try await pool.withTransaction(.repeatableRead) { connection in
             HealthView(
                 everything: try ServiceControlQueries.everything(on: connection),
@@ -37,7 +37,7 @@ private struct HealthView {
     let rates: [HealthQueries.Rate]
     let work: [HealthQueries.Work]
     let server: String
-    let schema: Int
+    let schema: SchemaState
     let about: Site.About
     let now: Int64
 
@@ -46,11 +46,11 @@ private struct HealthView {
             everything.notices
             + batches.filter { $0.state == "approved" && $0.haltedBy != nil }
             .compactMap(\.stopNotice) + storefronts.map { $0.notice(inBatch: batches) }
-        if schema != expectedSchemaVersion {
+        if let obstacle = schema.obstacle() {
             notices.append(
                 Notice(
                     .alarm, "Schema:",
-                    "the database has version \(schema), this program needs \(expectedSchemaVersion). "
+                    "\(HTML(obstacle)). "
                         + "\(HTML.command("repricer migrate")) as the owner, or the release that migrated it."
                 ))
         }
@@ -189,7 +189,10 @@ private struct HealthView {
     private var versions: HTML {
         definitions([
             ("repricer", HTML(about.version)),
-            ("Schema of the database", "\(schema), this program needs \(expectedSchemaVersion)"),
+            (
+                "Schema of the database",
+                "\(schema.version); the program is of \(expectedSchemaVersion)"
+            ),
             ("PostgreSQL", HTML(server)), ("Environment", HTML(about.environment)),
             ("App", HTML(about.bundleID)),
             ("Clock", about.isRehearsal ? "virtual, of a rehearsal" : "of this machine"),

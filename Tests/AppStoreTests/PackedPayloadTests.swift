@@ -127,6 +127,45 @@ import Testing
         }
     }
 
+    // MARK: Answers
+
+    private static let answer =
+        #"{"signedRenewalInfo":"\#(jws("{\"a\":1}"))", "signedTransactionInfo":"\#(jws("{}"))"}"#
+
+    /// What holds nothing signed is kept whole.
+    @Test(arguments: [
+        (answer, true), (#"{"signedA":"e30.e30.e30"}"#, true), ("", false), ("{}", false),
+        (#"{"errorCode":4000205,"errorMessage":"no"}"#, false), ("<html>", false),
+        (#"{"signedA":"e30.e31.e30"}"#, false), (#"{"other":"e30.e30.e30"}"#, false),
+        (#"{"signedA":"e30.e30.e30"} é trailing"#, true),
+    ])
+    func pack_ofAnAnswer_comesBackToTheByte(_ text: String, _ isPacked: Bool) throws {
+        let packed = PayloadPacker().pack(answer: text)
+
+        #expect((packed != nil) == isPacked)
+        if let packed { #expect(try Self.unpacked(packed) == text) }
+    }
+
+    @Test func text_ofADamagedAnswer_isRefusedOrDiffers() throws {
+        let packed = try #require(PayloadPacker().pack(answer: Self.answer))
+        let headers = packed.headers.map(\.text)
+
+        #expect(throws: PackedPayload.Damage.self) {
+            try PackedPayload(bytes: packed.bytes, headers: []).text()
+        }
+        for cut in 0..<packed.bytes.count {
+            #expect(throws: PackedPayload.Damage.self) {
+                try PackedPayload(bytes: Array(packed.bytes.prefix(cut)), headers: headers).text()
+            }
+        }
+        for place in packed.bytes.indices {
+            var changed = packed.bytes
+            changed[place] ^= 0x55
+            let text = try? PackedPayload(bytes: changed, headers: headers).text()
+            #expect(text != Self.answer)
+        }
+    }
+
     /// Shapes that decode, and shapes that do not.
     static let shapes: [@Sendable () throws -> JSON] = [
         { try Fixture.notification(Fixture.data()) },

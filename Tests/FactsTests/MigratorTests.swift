@@ -19,7 +19,7 @@ struct MigratorTests {
         try await connection.query(
             """
             SELECT tablename FROM pg_tables
-            WHERE schemaname = 'repricer' AND tablename <> 'schema_migrations' ORDER BY 1
+            WHERE schemaname = 'repricer' AND tablename NOT IN ('schema_migrations', 'migration_steps') ORDER BY 1
             """
         ).map { try $0.text("tablename") }
     }
@@ -41,7 +41,7 @@ struct MigratorTests {
             #expect(after.applied.map(\.name) == ["first", "second"])
             #expect(after.applied.map(\.appliedAt) == [Self.instant, Self.instant])
             #expect(try await tables(connection) == ["a", "b"])
-            #expect(try await schemaVersion(connection) == 2)
+            #expect(try await schemaState(connection).version == 2)
         }
     }
 
@@ -53,7 +53,7 @@ struct MigratorTests {
             let schemas = try await connection.query(
                 "SELECT 1 FROM pg_namespace WHERE nspname = 'repricer'")
             #expect(schemas.isEmpty)
-            #expect(try await schemaVersion(connection) == 0)
+            #expect(try await schemaState(connection).version == 0)
         }
     }
 
@@ -72,7 +72,7 @@ struct MigratorTests {
             #expect(cause.sqlState?.isDataException == true)
         }
         #expect(try await tables(connection) == ["a"])
-        #expect(try await schemaVersion(connection) == 1)
+        #expect(try await schemaState(connection).version == 1)
         try await MigrationFolder.with(first, second) { folder in
             try await Migrator(directory: folder).migrate(connection, at: Self.instant)
         }
@@ -148,7 +148,7 @@ struct MigratorTests {
         let service = try await PostgresConnection.connect(
             TestDatabase.login("service", memberOf: ["repricer_service"]), applicationName: "test")
 
-        let version = try await schemaVersion(service)
+        let version = try await schemaState(service).version
 
         #expect(version == expectedSchemaVersion)
         #expect(files.last?.version == expectedSchemaVersion)
@@ -209,7 +209,10 @@ private enum MigrationFolder {
         _ files: [(String, String)], body: (String) async throws -> Void
     ) async throws {
         let folder = try ScratchFolder()
-        for (name, text) in files { _ = try folder.file(name, text) }
+        for (name, text) in files {
+            let isMarked = text.contains("-- breaking:") || !name.hasSuffix(".sql")
+            _ = try folder.file(name, (isMarked ? "" : "-- breaking: no\n") + text)
+        }
         // The folder lives until its last use, which must not be before the body ends.
         defer { withExtendedLifetime(folder) {} }
         try await body(folder.path)

@@ -173,14 +173,16 @@ import Testing
     @Test func obstacle_whenSchemaIsAnother_namesBoth() async throws {
         let connection = try await TestDatabase.connect()
         try await connection.script(
-            "UPDATE repricer.schema_migrations SET version = 99 WHERE version = 1")
+            "UPDATE repricer.schema_migrations SET version = 99, is_breaking = true WHERE version = 1"
+        )
         await connection.close()
 
         let obstacle = try await Self.withStore { await $0.obstacle() }
 
         #expect(
             obstacle
-                == "the schema is at version 99, this program needs \(expectedSchemaVersion)")
+                == "the database is for programs of schema version 99 or newer, this one is of "
+                + "\(expectedSchemaVersion)")
     }
 
     @Test func obstacle_whenTheDatabaseTakesNoWrites_saysSo() async throws {

@@ -17,6 +17,8 @@ struct RealisticPayload {
     let uuid: String
     let subscription: String
     let text: String
+    /// What a price call of it would be answered.
+    let answer: String
 
     init(_ number: Int) {
         var random = SplitMix(state: UInt64(number) &* 7919 &+ 3)
@@ -54,11 +56,13 @@ struct RealisticPayload {
             "price":12990,"priceIncreaseInfo":{"status":"PENDING","price":12990,"dependentSKUs":["EXTRA_1M"]}\
             },{"SKU":"EXTRA_1M","displayName":"Sports","description":"All leagues, live","price":2990}]}}
             """
+        let signed = (Self.jws(transaction, &random), Self.jws(renewal, &random))
+        answer = #"{"signedRenewalInfo":"\#(signed.1)","signedTransactionInfo":"\#(signed.0)"}"#
         let outer = """
             {"notificationType":"PRICE_INCREASE","subtype":"PENDING","notificationUUID":"\(uuid)","data":{\
             "appAppleId":1234567890,"bundleId":"com.example.app","bundleVersion":"1.2.3",\
-            "environment":"Production","signedTransactionInfo":"\(Self.jws(transaction, &random))",\
-            "signedRenewalInfo":"\(Self.jws(renewal, &random))","status":1},"version":"2.0",\
+            "environment":"Production","signedTransactionInfo":"\(signed.0)",\
+            "signedRenewalInfo":"\(signed.1)","status":1},"version":"2.0",\
             "signedDate":\(Self.signedAt)}
             """
         text = Self.jws(outer, &random)

@@ -82,6 +82,35 @@ import Testing
                 + "2026-01-05T00:00:00Z\n")
     }
 
+    /// Kept whole, as an answer without signatures is, and of no other subscription.
+    @Test func evidence_ofACall_printsItsAnswer() async throws {
+        let bench = try Bench()
+        try await Self.change(
+            """
+            INSERT INTO repricer.store_calls (bucket, subject, call_id, kind, carries, intent, state, lease_owner,
+                lease_until, in_flight_until, prepared_at, settled_at, http_status, answer)
+            SELECT repricer.bucket_of('20'), '20', '\(Self.uuid)', 'price_change', ARRAY[gen_random_uuid()], '{}',
+                'refused', gen_random_uuid(), at, at, at, at, 400, '{"errorCode":4000205}'
+            FROM (VALUES ('2026-01-05T00:00:00Z'::timestamptz)) AS t (at)
+            """)
+
+        let outcome = await bench.run("evidence", Self.uuid, "--subscription", "20")
+        let json = await bench.run("evidence", Self.uuid, "--subscription", "20", "--json")
+        let other = await bench.run("evidence", Self.uuid, "--subscription", "21")
+        let odd = await bench.run("evidence", "x", "--subscription", "20")
+        let both = await bench.run("evidence", Self.uuid, "--subscription", "20", "--payload")
+
+        #expect(outcome.code == .done)
+        #expect(outcome.output == #"{"errorCode":4000205}"#)
+        #expect(
+            outcome.messages
+                == "repricer: price_change: HTTP 400, settled 2026-01-05T00:00:00Z\n")
+        #expect(json.output.contains(#""http_status":400"#), "\(json.output)")
+        #expect([other.code, odd.code] == [.inputRejected, .inputRejected])
+        #expect(other.messages.contains("subscription \"21\" has no call"), "\(other.messages)")
+        #expect(both.code == .usage)
+    }
+
     @Test func evidence_asAnAnalyst_isAllowed() async throws {
         let bench = try Bench()
         let signed = try bench.notification()
@@ -179,7 +208,7 @@ import Testing
         ("UPDATE repricer.notifications SET packed = substr(packed, 1, 50)", "damaged: "),
         ("DELETE FROM repricer.signing_headers", "damaged: header 0 is missing"),
         ("UPDATE repricer.signing_headers SET header = 'e30'", "jws_"),
-        ("UPDATE repricer.notifications SET packed = '\\x02'", "damaged: version 2 is unknown"),
+        ("UPDATE repricer.notifications SET packed = '\\x03'", "damaged: version 3 is unknown"),
     ])
     func evidence_ofDamagedRows_exits1(_ damage: String, _ why: String) async throws {
         let bench = try Bench()

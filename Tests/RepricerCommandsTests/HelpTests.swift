@@ -102,12 +102,15 @@ import Testing
     @Test func version_asJSON_isOneObject() async {
         #expect(
             await run("version", "--json").output
-                == "{\"name\":\"repricer\",\"version\":\"0.1.0\"}\n")
+                == "{\"name\":\"repricer\",\"version\":\"0.1.0\",\"commit\":null,\"schema\":10}\n")
     }
 
     @Test func version_asEveryProgramIsAsked_isTheCommand() async {
         #expect(
-            await run("--version") == Outcome(code: .done, output: "repricer 0.1.0\n", messages: "")
+            await run("--version")
+                == Outcome(
+                    code: .done, output: "repricer 0.1.0 (commit not known, schema 10)\n",
+                    messages: "")
         )
         #expect(
             await run("--version", "--format", "json").output == run("version", "--json").output)

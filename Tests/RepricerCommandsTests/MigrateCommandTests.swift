@@ -128,7 +128,7 @@ import Testing
         ] {
             try FileManager.default.createDirectory(
                 atPath: folder + "/Migrations", withIntermediateDirectories: true)
-            try "SELECT 1;\n".write(
+            try "-- breaking: no\nSELECT 1;\n".write(
                 toFile: folder + "/Migrations/" + file, atomically: true, encoding: .utf8)
         }
         let environment = ["REPRICER_DATABASE_URL": try await TestDatabase.makeEmptyDatabase()]

@@ -14,7 +14,9 @@ import Testing
     @Test func program_whenDone_writesDataOnOutputAndExits0() async throws {
         #expect(
             try await program(["version"])
-                == Program.End(code: 0, output: "repricer 0.1.0\n", messages: ""))
+                == Program.End(
+                    code: 0, output: "repricer 0.1.0 (commit not known, schema 10)\n", messages: ""
+                ))
     }
 
     @Test func program_onAWrongCommandLine_writesMessagesOnlyAndExits2() async throws {

@@ -151,6 +151,20 @@ import Testing
         #expect(found == [])
     }
 
+    @Test func release_isTheNewestOfTheChangelog() throws {
+        let release = try Repository.text("Sources/CRelease/release.c")
+        let changelog = try Repository.text("Deploy/docs/CHANGELOG.md")
+        let version = try #require(
+            release.firstMatch(of: /repricer_version\(void\) { return "(.+)"; }/)?.1)
+        let day = try #require(
+            release.firstMatch(of: /repricer_version_day\(void\) { return "(.+)"; }/)?.1)
+
+        let entries = changelog.matches(of: /\n## \[([0-9.]+)\] - ([0-9-]+)\n/)
+            .map { "\($0.1) \($0.2)" }
+
+        #expect(entries.first == "\(version) \(day)")
+    }
+
     @Test func errorsAndWarnings_ofTheProduct_areInTheRunbook() throws {
         let quoted = DocumentReferences.logLines(try Repository.text("Deploy/docs/RUNBOOK.md"))
         let sources = repository.files(in: ["Sources"], except: Self.aroundTheProduct).map(\.text)

@@ -13,7 +13,11 @@ internal import JOSE
 /// header  = number: which of `headers`
 /// signature = text
 /// ```
-/// The outer payload is "text before, nested JWS" repeated, then "text after".
+/// The outer payload is "text before, nested JWS" repeated, then "text after". An answer of the App Store's is no JWS and
+/// holds some; version 2:
+/// ```
+/// stored  = 2, count, count × (text before, nested), text after
+/// ```
 package struct PackedPayload: Hashable, Sendable {
     /// The first part of a JWS, as it was sent, with its SHA-256.
     package struct Header: Hashable, Sendable {
@@ -31,6 +35,7 @@ package struct PackedPayload: Hashable, Sendable {
     }
 
     static let version: UInt8 = 1
+    static let answerVersion: UInt8 = 2
     /// Nested JWS that are taken apart; Apple nests two.
     static let nestedMax = 8
 
@@ -43,12 +48,12 @@ package struct PackedPayload: Hashable, Sendable {
         self.headers = headers
     }
 
-    /// The `signedPayload`, to the byte.
+    /// The `signedPayload`, or the answer, to the byte.
     package func text() throws(Damage) -> String {
         String(decoding: try textBytes(), as: UTF8.self)
     }
 
-    /// The `signedPayload` as UTF-8.
+    /// The same as UTF-8.
     func textBytes() throws(Damage) -> [UInt8] {
         let parts = try parts()
         var payload: [UInt8] = []
@@ -58,9 +63,10 @@ package struct PackedPayload: Hashable, Sendable {
             try append(piece.nested, payload: piece.nested.payload, to: &payload)
         }
         payload += parts.after
+        guard let outer = parts.outer else { return payload }
         var text: [UInt8] = []
         text.reserveCapacity(payload.count * 2)
-        try append(parts.outer, payload: payload[...], to: &text)
+        try append(outer, payload: payload[...], to: &text)
         return text
     }
 
@@ -123,7 +129,8 @@ extension PackedPayload {
     }
 
     struct Parts {
-        var outer: Part
+        /// nil: of an answer.
+        var outer: Part?
         var pieces: [(before: ArraySlice<UInt8>, nested: Part)]
         var after: ArraySlice<UInt8>
     }
@@ -131,8 +138,11 @@ extension PackedPayload {
     private func parts() throws(Damage) -> Parts {
         var reader = PackedReader(bytes: bytes)
         guard let version = reader.byte() else { throw Damage("nothing is stored") }
-        guard version == Self.version else { throw Damage("version \(version) is unknown") }
-        guard let parts = reader.parts(), reader.isAtEnd else {
+        guard version == Self.version || version == Self.answerVersion else {
+            throw Damage("version \(version) is unknown")
+        }
+        guard let parts = reader.parts(ofAnswer: version == Self.answerVersion), reader.isAtEnd
+        else {
             throw Damage("the stored bytes are cut off or changed")
         }
         return parts
@@ -171,9 +181,13 @@ private struct PackedReader {
         return bytes[position..<(position + count)]
     }
 
-    mutating func parts() -> PackedPayload.Parts? {
-        guard let header = number(), let count = number(), count <= PackedPayload.nestedMax
-        else { return nil }
+    mutating func parts(ofAnswer isAnswer: Bool) -> PackedPayload.Parts? {
+        var outer: PackedPayload.Part?
+        if !isAnswer {
+            guard let header = number() else { return nil }
+            outer = PackedPayload.Part(header: header, payload: [], signature: [])
+        }
+        guard let count = number(), count <= PackedPayload.nestedMax else { return nil }
         var pieces: [(before: ArraySlice<UInt8>, nested: PackedPayload.Part)] = []
         for _ in 0..<count {
             guard let before = text(), let header = number(), let payload = text(),
@@ -183,9 +197,11 @@ private struct PackedReader {
                 (before, PackedPayload.Part(header: header, payload: payload, signature: signature))
             )
         }
-        guard let after = text(), let signature = text() else { return nil }
-        return PackedPayload.Parts(
-            outer: PackedPayload.Part(header: header, payload: [], signature: signature),
-            pieces: pieces, after: after)
+        guard let after = text() else { return nil }
+        if !isAnswer {
+            guard let signature = text() else { return nil }
+            outer?.signature = signature
+        }
+        return PackedPayload.Parts(outer: outer, pieces: pieces, after: after)
     }
 }

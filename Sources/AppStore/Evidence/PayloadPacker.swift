@@ -33,21 +33,42 @@ package final class PayloadPacker: Sendable {
         var headers = [header(outer.header)]
         writer.append(number: 0)
         let nested = NestedJWS.find(in: outer.payload, max: PackedPayload.nestedMax)
+        append(nested, of: outer.payload, to: &writer, &headers)
+        writer.append(text: outer.signature[...])
+        return proved(Packed(bytes: writer.bytes, headers: headers), text)
+    }
+
+    /// The same of an answer, which is no JWS and holds some; nil where it holds none, too.
+    package func pack(answer: String) -> Packed? {
+        let text = Array(answer.utf8)
+        let nested = NestedJWS.find(in: text, max: PackedPayload.nestedMax)
+        guard !nested.isEmpty else { return nil }
+        var writer = PackedWriter()
+        writer.append(PackedPayload.answerVersion)
+        var headers: [PackedPayload.Header] = []
+        append(nested, of: text, to: &writer, &headers)
+        return proved(Packed(bytes: writer.bytes, headers: headers), text)
+    }
+
+    private func append(
+        _ nested: [NestedJWS], of payload: [UInt8], to writer: inout PackedWriter,
+        _ headers: inout [PackedPayload.Header]
+    ) {
         writer.append(number: nested.count)
         var position = 0
         for found in nested {
-            writer.append(text: outer.payload[position..<found.range.lowerBound])
+            writer.append(text: payload[position..<found.range.lowerBound])
             writer.append(number: index(of: found.jws.header, in: &headers))
             writer.append(text: found.jws.payload[...])
             writer.append(text: found.jws.signature[...])
             position = found.range.upperBound
         }
-        writer.append(text: outer.payload[position...])
-        writer.append(text: outer.signature[...])
-        let packed = Packed(bytes: writer.bytes, headers: headers)
-        // Proved each time: evidence that cannot be given back is none.
-        guard PackedPayload(packed).isText(text) else { return nil }
-        return packed
+        writer.append(text: payload[position...])
+    }
+
+    /// Proved each time: evidence that cannot be given back is none.
+    private func proved(_ packed: Packed, _ text: [UInt8]) -> Packed? {
+        PackedPayload(packed).isText(text) ? packed : nil
     }
 
     private func index(

@@ -26,7 +26,7 @@ struct ArrivalBatch: Sendable {
     func statements(receivedAt: Int64) -> [SQL] {
         let headers = distinctHeaders()
         let arrivals = storeArrivals(firsts.map(\.arrival), receivedAt: receivedAt)
-        return headers.isEmpty ? [arrivals] : [storeHeaders(headers), arrivals]
+        return EvidenceQueries.storeHeaders(headers) + [arrivals]
     }
 
     /// True where an arrival was new, in the order of the call.
@@ -43,25 +43,8 @@ struct ArrivalBatch: Sendable {
     /// Sent with every batch, known or not: what one process believes about the table may be wrong
     /// after a restore, and then evidence could not be rebuilt.
     private func distinctHeaders() -> [SigningHeader] {
-        var headers: [[UInt8]: SigningHeader] = [:]
-        for (_, arrival) in firsts {
-            guard case .packed(_, let used) = arrival.evidence else { continue }
-            for header in used where headers[header.digest] == nil {
-                headers[header.digest] = header
-            }
-        }
-        return headers.values.sorted { $0.digest.lexicographicallyPrecedes($1.digest) }
+        firsts.flatMap(\.arrival.evidence.headers)
     }
-}
-
-private func storeHeaders(_ headers: [SigningHeader]) -> SQL {
-    """
-    -- name: storeSigningHeaders
-    INSERT INTO repricer.signing_headers (digest, header)
-    SELECT * FROM unnest(\(blobs: headers.map(\.digest))::bytea[],
-        \(blobs: headers.map(\.text))::bytea[])
-    ON CONFLICT DO NOTHING
-    """
 }
 
 /// The first arrival of an id wins; only its winner writes the evidence and the work.
@@ -117,15 +100,5 @@ extension Arrival {
     /// One text, since PostgreSQL unnests an array of arrays to its leaves; nil where there is none.
     fileprivate var unknownLines: String? {
         unknown.isEmpty ? nil : unknown.joined(separator: "\n")
-    }
-}
-
-extension Evidence {
-    fileprivate var whole: String? { if case .whole(let text) = self { text } else { nil } }
-
-    fileprivate var packed: [UInt8]? { if case .packed(let bytes, _) = self { bytes } else { nil } }
-
-    fileprivate var headerDigests: [UInt8]? {
-        if case .packed(_, let headers) = self { headers.flatMap(\.digest) } else { nil }
     }
 }

@@ -70,17 +70,14 @@ package struct NotificationStore: Sendable {
         self.pool = pool
     }
 
-    /// nil when arrivals can be stored: the database answers, takes writes and has the schema of this program;
+    /// nil when arrivals can be stored: the database answers, takes writes and has a schema that this program can use;
     /// else the reason.
     package func obstacle() async -> String? {
         do {
-            let (version, isClosed) = try await pool.withConnection {
-                (try await schemaVersion($0), try await isReadOnly($0))
+            let (schema, isClosed) = try await pool.withConnection {
+                (try await schemaState($0), try await isReadOnly($0))
             }
-            guard !isClosed else { return "the database is read-only" }
-            guard version != expectedSchemaVersion else { return nil }
-            return
-                "the schema is at version \(version), this program needs \(expectedSchemaVersion)"
+            return isClosed ? "the database is read-only" : schema.obstacle()
         } catch {
             return "the database is away: \((error as? PostgresError).map(reason) ?? "\(error)")"
         }

@@ -119,8 +119,8 @@ struct ConfigurationCheck: Sendable {
                     Result(name: "database", found: "connected", problems: []), reports(areOpen),
                 ]
             }
-            let version = try await schemaVersion(connection)
-            let problem = SchemaCheck.problem(version: version)
+            let schema = try await schemaState(connection)
+            let problem = SchemaCheck.problem(schema)
             let bound =
                 problem == nil
                 ? try await connection.read { try AppBindingQueries.read(on: $0) } : nil
@@ -131,7 +131,7 @@ struct ConfigurationCheck: Sendable {
             return [
                 Result(name: "database", found: "connected", problems: []),
                 Result(
-                    name: "schema", found: "version \(version)",
+                    name: "schema", found: SchemaCheck.words(schema),
                     problems: problem.map { [$0] } ?? []),
                 Result(
                     name: "app of the database",

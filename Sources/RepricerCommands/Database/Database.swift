@@ -6,11 +6,11 @@ import Pricing
 extension Invocation {
     /// One connection for one command, closed when `body` is done.
     func withConnection<Result: Sendable>(
-        _ configuration: Configuration,
+        _ configuration: Configuration, name: String = "repricer",
         _ body: @Sendable (PostgresConnection) async throws -> Result
     ) async throws -> Result {
         let connection = try await PostgresConnection.connect(
-            configuration.databaseConninfo, applicationName: "repricer")
+            configuration.databaseConninfo, applicationName: name)
         do {
             let result = try await body(connection)
             await connection.close()
@@ -30,14 +30,14 @@ extension Invocation {
         return try await withPool(configuration) { try await body($0, now) }
     }
 
-    /// A pool for a command that reads and writes; refused on a database of another schema version.
+    /// A pool for a command that reads and writes; refused on a database whose schema does not fit.
     func withPool<Result: Sendable>(
         _ configuration: Configuration, size: Int = 2,
         _ body: @Sendable (PostgresPool) async throws -> Result
     ) async throws -> Result {
         try await withUncheckedPool(configuration, name: "repricer", size: size) { pool in
             try await pool.withConnection { connection in
-                try SchemaCheck.check(try await schemaVersion(connection))
+                try SchemaCheck.check(try await schemaState(connection))
                 try await AppCheck.check(configuration, on: connection)
             }
             return try await body(pool)
@@ -72,21 +72,25 @@ extension PostgresPool {
 
 /// Whether program and database fit together.
 enum SchemaCheck {
-    static func check(_ version: Int) throws {
-        guard let problem = problem(version: version) else { return }
+    /// `version 11, newer than this program's 10`
+    static func words(_ schema: SchemaState) -> String {
+        let version = "version \(schema.version)"
+        return schema.version > expectedSchemaVersion
+            ? "\(version), newer than this program's \(expectedSchemaVersion)" : version
+    }
+
+    static func check(_ schema: SchemaState) throws {
+        guard let problem = problem(schema) else { return }
         throw CommandFailure(.failed, problem.description)
     }
 
-    static func problem(version: Int) -> ConfigurationProblem? {
-        if version == expectedSchemaVersion { return nil }
-        let wrong =
-            version == 0
-            ? "the database is not migrated"
-            : "the database has schema version \(version), this program needs \(expectedSchemaVersion)"
+    static func problem(_ schema: SchemaState) -> ConfigurationProblem? {
+        guard let misfit = schema.misfit(), let wrong = schema.obstacle() else { return nil }
         let remedy =
-            version < expectedSchemaVersion
-            ? "run `repricer migrate` as the owner of the database"
-            : "install the release that migrated it"
+            switch misfit {
+            case .notMigrated, .isBehind: "run `repricer migrate` as the owner of the database"
+            case .isPastUs: "install the release that migrated it"
+            }
         return ConfigurationProblem("schema", wrong, remedy: remedy)
     }
 }

@@ -4,16 +4,19 @@ import ServiceKit
 
 extension Commands {
     private static let uuid = Positional("UUID", "the notification's id, as timeline prints it")
+    private static let ofSubscription = ValueOption(
+        "subscription", "ID", "the answer to the call UUID of this subscription")
     private static let payload = Flag(
         "payload", "print the decoded payload, nested ones too, as indented JSON")
 
     static let evidence = Command(
         "evidence", "print a notification as it was signed, and verify it",
-        positionals: [uuid], options: [payload],
+        positionals: [uuid], options: [payload, ofSubscription],
         discussion: """
             Prints the signedPayload that the App Store sent, to the byte, and says on standard error whether it \
-            verifies against REPRICER_ROOT_CERTIFICATES and is about this app. Exits 1 when it doesn't. Calls and \
-            statuses of a timeline are no notifications and have no signed text. A V1 notification is printed without \
+            verifies against REPRICER_ROOT_CERTIFICATES and is about this app. Exits 1 when it doesn't. With \
+            --subscription it prints what the App Store answered to a call of a timeline, to the byte; what that holds of \
+            signatures was verified when it came. Statuses are not kept. A V1 notification is printed without \
             its shared secret and can't be verified: nobody signed it.
             """
     ) { invocation in
@@ -21,6 +24,9 @@ extension Commands {
         try configuration.check(Live.common)
         let live = try await Live(invocation, configuration)
         let id = try invocation.arguments.required(uuid)
+        if let subscription = invocation.arguments[ofSubscription] {
+            return try await printAnswer(to: id, of: subscription, invocation, configuration)
+        }
         let stored = try await invocation.withPool(configuration) { pool in
             try await pool.withTransaction { try EvidenceQueries.stored(id, on: $0) }
         }
@@ -28,12 +34,54 @@ extension Commands {
             throw CommandFailure(
                 .inputRejected,
                 "unknown_evidence: no notification \(quoted(id)) is stored; check the id, or it was dropped "
-                    + "with its month (`repricer retention`)")
+                    + "with its month (`repricer retention`); of a call name its subscription, too "
+                    + "(--subscription)")
         }
         let proof = EvidenceProof(
             of: stored, by: try live.notificationVerifier(), now: live.clock.nowMilliseconds())
         try print(stored, proof, invocation)
         return proof.why == nil ? .done : .failed
+    }
+
+    private static func printAnswer(
+        to callID: String, of subscription: String, _ invocation: Invocation,
+        _ configuration: Configuration
+    ) async throws -> ExitCode {
+        guard !invocation.arguments[payload] else {
+            throw CommandFailure(.usage, "--payload is of notifications; leave out --subscription")
+        }
+        let stored = try await invocation.withPool(configuration) { pool in
+            try await pool.withTransaction {
+                try EvidenceQueries.answer(to: callID, of: subscription, on: $0)
+            }
+        }
+        guard let stored else {
+            throw CommandFailure(
+                .inputRejected,
+                "unknown_evidence: subscription \(quoted(subscription)) has no call \(quoted(callID)); "
+                    + "`repricer timeline \(harmless(subscription))` lists its calls")
+        }
+        let body: String?
+        do { body = try stored.evidence?.signedPayload() } catch {
+            throw CommandFailure(
+                .failed, "damaged: the answer to call \(callID) can't be rebuilt: \(error)")
+        }
+        guard !invocation.isJSON else {
+            let facts: JSONValue = [
+                "call_id": callID, "original_transaction_id": subscription, "kind": stored.kind,
+                "http_status": stored.httpStatus, "settled_at": stored.settledAt?.instantText,
+                "answer": body,
+            ]
+            try invocation.print(json: facts, "")
+            return .done
+        }
+        let end = invocation.dependencies.isOutputTerminal ? "\n" : ""
+        if let body { try invocation.print(body + end) }
+        let status = stored.httpStatus.map { "HTTP \($0)" } ?? "no answer"
+        invocation.note(
+            "\(stored.kind): \(status), "
+                + (stored.settledAt.map { "settled \($0.instantText)" } ?? "not settled yet"))
+        return .done
     }
 
     private static func print(

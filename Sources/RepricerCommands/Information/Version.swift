@@ -1,12 +1,30 @@
-extension Commands {
-    /// The version of this source tree; a release changes it here and nowhere else.
-    static let productVersion = "0.1.0"
-    /// The day of that version.
-    static let productDate = "2026-11-24"
+import CRelease
+import Facts
 
-    static let version = Command("version", "print the program's version") { invocation in
+extension Commands {
+    static let productVersion = String(cString: repricer_version())
+    static let productDate = String(cString: repricer_version_day())
+    /// nil where the build was not told: it was made by hand.
+    static var productCommit: String? {
+        let commit = String(cString: repricer_commit())
+        return commit.isEmpty ? nil : commit
+    }
+
+    static let version = Command(
+        "version", "print the program's version",
+        discussion: """
+            The commit is that of the sources of a package; a program that was built by hand does not know it. The schema is \
+            the one that the program was written for; it runs on a newer one, too, until a migration is breaking.
+            """
+    ) { invocation in
         try invocation.print(
-            json: ["name": "repricer", "version": productVersion], "repricer \(productVersion)\n")
+            json: [
+                "name": "repricer", "version": productVersion,
+                "commit": productCommit.map { JSONValue.string($0) } ?? .null,
+                "schema": expectedSchemaVersion,
+            ],
+            "repricer \(productVersion) (commit \(productCommit ?? "not known"), schema \(expectedSchemaVersion))\n"
+        )
         return .done
     }
 }

@@ -9,7 +9,7 @@ enum MigrationsFolder {
     static let firstFile = "0001_roles_and_schemas.sql"
 
     /// `--migrations`, else `REPRICER_MIGRATIONS`, else a folder `Migrations` with our first file beside the
-    /// program or above it, else above the working directory.
+    /// program or above it, where a package has it in `share/repricer`, else above the working directory.
     static func find(
         option: String?, configuration: Configuration, dependencies: Dependencies
     ) throws(CommandFailure) -> String {
@@ -29,8 +29,11 @@ enum MigrationsFolder {
     private static func search(upwardsFrom start: String) -> String? {
         var folder = start
         for _ in 0...parentsMax {
-            let candidate = folder == "/" ? "/Migrations" : folder + "/Migrations"
-            if isOurs(candidate) { return candidate }
+            let prefix = folder == "/" ? "" : folder
+            for candidate in ["\(prefix)/Migrations", "\(prefix)/share/repricer/Migrations"]
+            where isOurs(candidate) {
+                return candidate
+            }
             if folder == "/" || folder.isEmpty { return nil }
             folder = parent(of: folder)
         }

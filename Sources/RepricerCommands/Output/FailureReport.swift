@@ -75,8 +75,11 @@ extension MigrationError {
         case .editedAfterApply, .databaseIsNewer: .conflict
         case .failed(_, _, let error), .database(let error): CommandFailure(database: error).code
         case .directoryUnreadable, .noMigrations, .badFileName, .notText, .duplicateVersion,
-            .missingVersion:
+            .missingVersion, .unmarked, .badHead, .endless:
             .failed
+        case .locked: .unavailable
+        case .programsRun: .conflict
+        case .stopped: .interrupted
         case .lacksRights: .approvalNeededOrRefused
         }
     }

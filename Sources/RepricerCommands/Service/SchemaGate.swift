@@ -3,10 +3,9 @@ import Postgres
 import Reconciliation
 import ServiceKit
 
-/// Holds work back until the database is there, and has the schema that this program was written for and the app of its
-/// settings.
+/// Holds work back until the database is there, and has a schema that this program can use and the app of its settings.
 ///
-/// A database that is away at the start is a state to wait out, as it is later; one of another schema version, or of
+/// A database that is away at the start is a state to wait out, as it is later; one whose schema does not fit, or of
 /// another app, is an error.
 struct SchemaGate: Sendable {
     private static let wait = Backoff(first: .milliseconds(200), max: .seconds(5))
@@ -19,25 +18,25 @@ struct SchemaGate: Sendable {
 
     /// False while the database is away; throws where waiting cannot help.
     func isOpen() async throws -> Bool {
-        let version: Int
+        let schema: SchemaState
         do {
-            version = try await pool.withConnection { connection in
-                let version = try await schemaVersion(connection)
-                if version == expectedSchemaVersion {
+            schema = try await pool.withConnection { connection in
+                let schema = try await schemaState(connection)
+                if schema.misfit() == nil {
                     try await ServiceRights.check(on: connection)
                     try await AppCheck.bind(configuration, on: connection)
                     try await AppCheck.checkStore(configuration, on: connection)
                 }
-                return version
+                return schema
             }
-            if version == expectedSchemaVersion { try await catchUp?.prepare() }
+            if schema.misfit() == nil { try await catchUp?.prepare() }
         } catch let error as PostgresError {
             let failure = CommandFailure(database: error)
             guard failure.code == .unavailable else { throw failure }
             log.warning("waiting for the database", ["error": failure.message])
             return false
         }
-        try SchemaCheck.check(version)
+        try SchemaCheck.check(schema)
         return true
     }
 
@@ -47,6 +46,41 @@ struct SchemaGate: Sendable {
         while try await !isOpen() {
             try await Task.sleep(for: Self.wait.delay(attempt: attempt, random: &random))
             attempt += 1
+        }
+    }
+}
+
+/// Ends the service once the database belongs to newer programs: a breaking migration is announced.
+///
+/// Its calls have stopped already, for each claim asks the database. What is left is to let proxies turn away, to take the
+/// last answers, and to hold no connection that the migration would wait for.
+struct SchemaWatch: Service {
+    let name = "schema"
+    /// Real time.
+    static let every: Duration = .seconds(1)
+
+    let pool: PostgresPool
+    let log: Log
+    let leaving: Leaving
+
+    func run() async throws {
+        while !Task.isCancelled {
+            let schema: SchemaState
+            do {
+                schema = try await pool.withConnection { try await schemaState($0) }
+            } catch is CancellationError {
+                return
+            } catch {
+                // The database is away, and /readyz says so.
+                try await Task.sleep(for: Self.every)
+                continue
+            }
+            if let problem = SchemaCheck.problem(schema) {
+                log.error("the schema is for newer programs", ["error": problem.description])
+                await leaving.letProxiesTurnAway()
+                throw CommandFailure(.failed, problem.description)
+            }
+            try await Task.sleep(for: Self.every)
         }
     }
 }

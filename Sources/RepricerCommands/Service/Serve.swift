@@ -23,7 +23,8 @@ extension Commands {
         discussion: """
             Any number may run side by side; they share nothing but the database. The scheduler part folds \
             notifications and reconciles as well (REPRICER_RECONCILE_EVERY, one replica at a time). It waits \
-            for a database that is away, and refuses one of another schema version, app or environment. SIGTERM drains and ends \
+            for a database that is away, and refuses one whose schema it can't use, or of another app or environment. Once a breaking \
+            migration is announced it makes no call any more, drains and ends. SIGTERM drains and ends \
             it within ten seconds, a second one at once; before that /readyz says 503 for REPRICER_DRAIN_WAIT. SIGHUP reads the files of the root certificates, of the \
             forwarder's token, of the pages' password and of the V1 secret anew at once; a change of them is noticed by \
             itself. Pages and metrics are on a port of their own (REPRICER_PAGES_LISTEN), behind a password \
@@ -77,13 +78,16 @@ extension Commands {
             ]
             live.log.notice("listening", ["port": String(port)])
         }
+        let leaving = Leaving(
+            health: health,
+            wait: try configuration.required(configuration.drainWait, .drainWait))
+        services.append(
+            GatedService(
+                gate: gate, inner: SchemaWatch(pool: pool, log: live.log, leaving: leaving)))
         services.append(Drain(health: health))
         services += [Supervised(environment: invocation.dependencies.environment)].compactMap(
             \.self)
         live.log.notice("serving", ["part": part ?? "all"])
-        let leaving = Leaving(
-            health: health,
-            wait: try configuration.required(configuration.drainWait, .drainWait))
         let signal = try await run(services, live, leaving, until: signals)
         await pagesPool.close()
         await pool.close()
@@ -125,7 +129,7 @@ extension Commands {
 }
 
 /// The time before a stop in which proxies find another replica: this one says that it is not ready, and still serves.
-private struct Leaving {
+struct Leaving: Sendable {
     let health: HealthRoutes
     let wait: Duration
 

@@ -1,6 +1,8 @@
+import CRelease
+
 /// The command line of `appstore-sandbox`.
 package enum SandboxCommand {
-    package static let version = "0.1.0"
+    package static let version = String(cString: repricer_version())
 
     static let help = """
         appstore-sandbox: a simulated App Store for rehearsals and tests

@@ -247,30 +247,34 @@ import Testing
         await person.close()
     }
 
-    /// A person who decides and then leaves the transaction open is ended by the server after a minute.
-    @Test func decision_inATransactionThatStaysOpen_isBoundToAMinute() async throws {
+    /// A person who decides and then leaves the transaction open is ended by the server after a minute; a statement that
+    /// follows is cancelled after ten.
+    @Test(arguments: [
+        ("idle_in_transaction_session_timeout", "1min"), ("statement_timeout", "10min"),
+    ])
+    func decision_inATransactionThatStaysOpen_isBound(setting: String, bound: String) async throws {
         let harness = try await Harness.make()
-        let setting = "SELECT current_setting('idle_in_transaction_session_timeout') AS text"
+        let ask = "SELECT current_setting('\(setting)') AS text"
         func decided(_ session: String) async throws -> [String] {
             try await harness.approver.withConnection { connection in
                 try await connection.script(session)
                 try await connection.script("BEGIN")
-                let before = try await connection.query(SQL(unsafe: setting)).one().text("text")
+                let before = try await connection.query(SQL(unsafe: ask)).one().text("text")
                 _ = try await connection.query(
                     "SELECT repricer.set_pause(NULL, now(), true, NULL)")
-                let inside = try await connection.query(SQL(unsafe: setting)).one().text("text")
+                let inside = try await connection.query(SQL(unsafe: ask)).one().text("text")
                 try await connection.script("COMMIT")
-                let after = try await connection.query(SQL(unsafe: setting)).one().text("text")
+                let after = try await connection.query(SQL(unsafe: ask)).one().text("text")
                 return [before, inside, after]
             }
         }
 
-        let unlimited = try await decided("SET idle_in_transaction_session_timeout = 0")
-        let longer = try await decided("SET idle_in_transaction_session_timeout = '1h'")
-        let shorter = try await decided("SET idle_in_transaction_session_timeout = '5s'")
+        let unlimited = try await decided("SET \(setting) = 0")
+        let longer = try await decided("SET \(setting) = '1h'")
+        let shorter = try await decided("SET \(setting) = '5s'")
 
-        #expect(unlimited == ["0", "1min", "0"])
-        #expect(longer == ["1h", "1min", "1h"])
+        #expect(unlimited == ["0", bound, "0"])
+        #expect(longer == ["1h", bound, "1h"])
         #expect(shorter == ["5s", "5s", "5s"])
         await harness.close()
     }

@@ -129,6 +129,7 @@ struct ExtensionHarness {
         calls: (any ExtensionCalls)? = nil, statuses: (any StatusCalls)? = nil,
         pool: DatabasePool? = nil, wait: CallPermitSource.Wait? = nil,
         leavesWithin: Duration = .seconds(60), drainFor: Duration = .seconds(60),
+        perSecond: Int = Extender.Limits().extendPerSecond,
         retry: Backoff = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
     ) -> Extender {
         var engine = CallEngine.Limits()
@@ -140,6 +141,7 @@ struct ExtensionHarness {
         var limits = Extender.Limits()
         limits.retry = retry
         limits.checkEveryMin = .zero
+        limits.extendPerSecond = perSecond
         // Slots come with time, and no test waits for it.
         let clock = delivery.clock
         return Extender(

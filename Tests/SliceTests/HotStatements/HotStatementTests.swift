@@ -158,7 +158,9 @@ import Testing
         "moved_renewals_waiting": "takeMovedRenewals",
     ]
 
-    private static let small: Set = ["service_controls", "rate_limits", "batches", "bucket_turns"]
+    private static let small: Set = [
+        "service_controls", "rate_limits", "batches", "bucket_turns", "refusal_streaks",
+    ]
 
     /// The keys of notifications and their ids hold the id of the notification, for which no subscription need be known;
     /// refused rows belong to their batch.

@@ -1,0 +1,70 @@
+import Facts
+import Pricing
+
+/// Refusals in a row stand in the database: replicas, and a process that takes the place of one that died, count on.
+extension RecentAnswers {
+    /// Judges in place of what this process knew by what all have met; the second part is what they have met then.
+    func together<Result>(
+        _ kind: StoreCall.Kind, _ stored: [StoredStreak], _ judge: (inout State) -> Result
+    ) -> (Result, [StoredStreak]) {
+        state.withLock { state in
+            state.adopt(kind, stored)
+            let result = judge(&state)
+            return (result, state.stored(kind))
+        }
+    }
+
+    /// Whether a success of calls of these scopes ends what is stored.
+    static func isEnded(
+        _ stored: [StoredStreak], byAny scopes: [CallScope], of kind: StoreCall.Kind
+    ) -> Bool {
+        let keys = keys(kind, scopes)
+        return stored.contains { keys.contains(Key(kind: kind, scope: $0.scope)) }
+    }
+}
+
+extension RecentAnswers.State {
+    fileprivate mutating func adopt(_ kind: StoreCall.Kind, _ stored: [StoredStreak]) {
+        for key in streaks.keys where key.kind == kind { streaks[key] = nil }
+        for streak in stored {
+            let key = RecentAnswers.Key(kind: kind, scope: streak.scope)
+            streaks[key] = RecentAnswers.Streak(streak)
+        }
+    }
+
+    fileprivate func stored(_ kind: StoreCall.Kind) -> [StoredStreak] {
+        streaks.filter { $0.key.kind == kind }.map { key, streak in
+            streak.stored(as: key.scope)
+        }
+    }
+}
+
+extension RecentAnswers.Streak {
+    fileprivate init(_ stored: StoredStreak) {
+        self.init(
+            code: stored.code, haltedAt: stored.haltedAt, subjects: Set(stored.alike),
+            refused: Set(stored.refused),
+            batches: Dictionary(
+                stored.batches.map { ($0.batchID, [$0.subscription]) },
+                uniquingKeysWith: { $0.union($1) }),
+            since: Instant(milliseconds: stored.since), isAboutKey: stored.isAboutKey)
+    }
+
+    fileprivate func stored(as scope: CallScope) -> StoredStreak {
+        var stored = StoredStreak(
+            batchID: scope.batchID, storefront: scope.storefront, code: code,
+            since: since.milliseconds)
+        stored.alike = subjects.sorted()
+        stored.refused = refused.sorted()
+        stored.batches = batches.sorted { $0.key < $1.key }.flatMap { id, subscriptions in
+            subscriptions.sorted().map { .init(batchID: id, subscription: $0) }
+        }
+        stored.haltedAt = haltedAt
+        stored.isAboutKey = isAboutKey
+        return stored
+    }
+}
+
+extension StoredStreak {
+    fileprivate var scope: CallScope { CallScope(batchID: batchID, storefront: storefront) }
+}

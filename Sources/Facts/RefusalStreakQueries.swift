@@ -1,0 +1,146 @@
+package import Postgres
+
+/// Refusals in a row, as all replicas have met them.
+package struct StoredStreak: Hashable, Sendable {
+    /// nil: of everybody.
+    package var batchID: String?
+    package var storefront: String?
+    package var code: Int
+    /// Subscriptions refused with this code, and with whatever code; sorted.
+    package var alike: [String] = []
+    package var refused: [String] = []
+    /// Of everybody's: some subscriptions of each batch; sorted.
+    package var batches: [Pair] = []
+    /// UTC milliseconds of the business clock.
+    package var since: Int64
+    /// Real time, UTC milliseconds: they halted something.
+    package var haltedAt: Int64?
+    package var isAboutKey = false
+
+    package struct Pair: Hashable, Sendable {
+        package var batchID: String
+        package var subscription: String
+
+        package init(batchID: String, subscription: String) {
+            self.batchID = batchID
+            self.subscription = subscription
+        }
+    }
+
+    package init(batchID: String?, storefront: String?, code: Int, since: Int64) {
+        self.batchID = batchID
+        self.storefront = storefront
+        self.code = code
+        self.since = since
+    }
+}
+
+/// Who judges refusals locks them first, so that replicas judge one after another.
+package enum RefusalStreakQueries {
+    /// The streaks of a kind, none of which is empty. Nobody else judges calls of the kind until the transaction ends.
+    package static func lock(
+        _ kind: StoreCall.Kind, on connection: isolated PostgresConnection
+    ) throws -> [StoredStreak] {
+        // By itself: what others have added while this waits is seen only by the next statement.
+        _ = try connection.query(
+            """
+            -- name: lockStreaks
+            SELECT 1 FROM repricer.refusal_streaks
+            WHERE kind = \(kind.rawValue) AND batch_id IS NULL AND storefront IS NULL FOR UPDATE
+            """)
+        return try read(kind, on: connection)
+    }
+
+    /// The same without the lock.
+    package static func read(
+        _ kind: StoreCall.Kind, on connection: isolated PostgresConnection
+    ) throws -> [StoredStreak] {
+        try connection.query(
+            """
+            -- name: readStreaks
+            SELECT * FROM repricer.refusal_streaks WHERE kind = \(kind.rawValue) AND refused <> '{}'
+            """
+        ).map { row in
+            var streak = StoredStreak(
+                batchID: try row.textOrNil("batch_id"), storefront: try row.textOrNil("storefront"),
+                code: try row.int("code"), since: try row.milliseconds("since"))
+            streak.alike = try row.texts("alike")
+            streak.refused = try row.texts("refused")
+            streak.batches = zip(
+                try row.texts("of_batches"), try row.texts("of_subscriptions")
+            ).map { StoredStreak.Pair(batchID: $0, subscription: $1) }
+            streak.haltedAt = try row.millisecondsOrNil("halted_at")
+            streak.isAboutKey = try row.bool("is_about_key")
+            return streak
+        }
+    }
+
+    /// Writes what has become of `former`, in the transaction that locked it: nothing where nothing has.
+    package static func write(
+        _ kind: StoreCall.Kind, _ streaks: [StoredStreak], former: [StoredStreak]
+    ) -> [SQL] {
+        let known = Set(former)
+        let changed = streaks.filter { !known.contains($0) }
+        let places = Set(streaks.map(\.place))
+        let ended = former.filter { !places.contains($0.place) }
+        return (ended.isEmpty ? [] : end(kind, ended))
+            + (changed.isEmpty ? [] : [put(kind, changed)])
+    }
+
+    private static func end(_ kind: StoreCall.Kind, _ streaks: [StoredStreak]) -> [SQL] {
+        var statements: [SQL] = []
+        if streaks.contains(where: { $0.batchID == nil }) {
+            statements.append(
+                """
+                -- name: endStreakOfAll
+                UPDATE repricer.refusal_streaks
+                SET alike = '{}', refused = '{}', of_batches = '{}', of_subscriptions = '{}', halted_at = NULL,
+                    is_about_key = false
+                WHERE kind = \(kind.rawValue) AND batch_id IS NULL AND storefront IS NULL
+                """)
+        }
+        let ofBatches = streaks.filter { $0.batchID != nil }
+        guard !ofBatches.isEmpty else { return statements }
+        statements.append(
+            """
+            -- name: endStreaks
+            DELETE FROM repricer.refusal_streaks r
+            USING unnest(\(uuids: ofBatches.map(\.batchID))::uuid[], \(texts: ofBatches.map(\.storefront))::text[]
+                ) AS t (batch, storefront)
+            WHERE r.kind = \(kind.rawValue) AND r.batch_id = t.batch
+                AND r.storefront IS NOT DISTINCT FROM t.storefront
+            """)
+        return statements
+    }
+
+    private static func put(_ kind: StoreCall.Kind, _ streaks: [StoredStreak]) -> SQL {
+        """
+        -- name: putStreaks
+        INSERT INTO repricer.refusal_streaks AS r (kind, batch_id, storefront, code, alike, refused, of_batches,
+            of_subscriptions, since, halted_at, is_about_key)
+        SELECT \(kind.rawValue), t.batch, t.storefront, t.code, t.alike::text[], t.refused::text[],
+            t.of_batches::uuid[], t.of_subscriptions::text[], t.since, t.halted_at, t.is_about_key
+        FROM unnest(\(uuids: streaks.map(\.batchID))::uuid[], \(texts: streaks.map(\.storefront))::text[],
+            \(streaks.map(\.code))::bigint[], \(streaks.map { arrayText($0.alike) })::text[],
+            \(streaks.map { arrayText($0.refused) })::text[],
+            \(streaks.map { arrayText($0.batches.map(\.batchID)) })::text[],
+            \(streaks.map { arrayText($0.batches.map(\.subscription)) })::text[],
+            \(timestamps: streaks.map(\.since))::timestamptz[],
+            \(timestamps: streaks.map(\.haltedAt))::timestamptz[], \(bools: streaks.map(\.isAboutKey))::boolean[]
+        ) AS t (batch, storefront, code, alike, refused, of_batches, of_subscriptions, since, halted_at, is_about_key)
+        ON CONFLICT ON CONSTRAINT refusal_streaks_scope DO UPDATE SET code = EXCLUDED.code, alike = EXCLUDED.alike,
+            refused = EXCLUDED.refused, of_batches = EXCLUDED.of_batches,
+            of_subscriptions = EXCLUDED.of_subscriptions, since = EXCLUDED.since, halted_at = EXCLUDED.halted_at,
+            is_about_key = EXCLUDED.is_about_key
+        """
+    }
+}
+
+extension StoredStreak {
+    fileprivate struct Place: Hashable {
+        var batchID: String?
+        var storefront: String?
+    }
+
+    fileprivate var place: Place { Place(batchID: batchID, storefront: storefront) }
+}
