@@ -153,8 +153,8 @@ let package = Package(
             [
                 "TestSupport", "Postgres", "Facts", "Batches", "Extensions", "Notifications",
                 "Outbox",
-                "Reconciliation", "JOSE", "HTTP", "ServiceKit", "SandboxStore", "repricer",
-                "appstore-sandbox",
+                "Reconciliation", "Reports", "Pages", "JOSE", "HTTP", "ServiceKit", "SandboxStore",
+                "repricer", "appstore-sandbox",
             ]),
         tests("SandboxStore", ["TestSupport", "JOSE", "HTTP", "ServiceKit"]),
         .testTarget(

@@ -47,6 +47,7 @@ CREATE TABLE repricer.subscriptions (
     known_since timestamptz,
     folded_signed_at timestamptz,
     folded_evidence_id text,
+    checkpoint_at timestamptz,
     CONSTRAINT subscriptions_pkey PRIMARY KEY (original_transaction_id, bucket),
     CONSTRAINT subscriptions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
     CONSTRAINT subscriptions_id_size CHECK (length(original_transaction_id) BETWEEN 1 AND 64),
@@ -86,6 +87,10 @@ COMMENT ON COLUMN repricer.subscriptions.signed_details IS
     'info: offerIdentifier, offerPeriod, offerDiscountType, eligibleWinBackOfferIds, priceIncreaseStatus, '
     'renewalBillingPlanType, renewalQuantity. Null: none of it.';
 
+COMMENT ON COLUMN repricer.subscriptions.checkpoint_at IS
+    'Statements signed before it stand in subscription_checkpoints; one that comes later is in overdue_statements. Null: all '
+    'statements are kept.';
+
 -- Every signed statement about a subscription, decoded once. A fold from the beginning reads these, never the
 -- evidence. V1 notifications are unsigned hints: they stand among the statements, and their source says what they are.
 CREATE TABLE repricer.subscription_events (
@@ -102,10 +107,74 @@ CREATE TABLE repricer.subscription_events (
     CONSTRAINT subscription_events_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
     CONSTRAINT subscription_events_source
         CHECK (source IN ('notification', 'response', 'status', 'legacy'))
-);
+) PARTITION BY RANGE (signed_at);
+-- Takes what no month does; prepare_months moves it to its month.
+CREATE TABLE repricer.subscription_events_default PARTITION OF repricer.subscription_events DEFAULT;
+-- What came while retention was at work is found by it before a month is dropped. It costs a writer next to nothing.
+CREATE INDEX subscription_events_recorded ON repricer.subscription_events USING brin (recorded_at);
 COMMENT ON TABLE repricer.subscription_events IS
     'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the '
-    'notificationUUID, the requestReferenceId or the digest of a status.';
+    'notificationUUID, the requestReferenceId or the digest of a status. Old months are dropped by retention, once '
+    'subscription_checkpoints stands for them.';
+
+-- What stands for the statements of a subscription that retention drops: the state in which a fold of the later ones
+-- begins. Its columns are those of subscriptions; rest has how far each change had come, money that may still move,
+-- dependents and own cancels.
+CREATE TABLE repricer.subscription_checkpoints (
+    LIKE repricer.subscriptions INCLUDING DEFAULTS,
+    covers_before timestamptz NOT NULL,
+    rest jsonb NOT NULL DEFAULT '{}',
+    CONSTRAINT subscription_checkpoints_pkey PRIMARY KEY (original_transaction_id, bucket),
+    CONSTRAINT subscription_checkpoints_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
+);
+COMMENT ON TABLE repricer.subscription_checkpoints IS
+    'The state that all statements signed before covers_before end in. One a subscription, replaced by the next one.';
+
+-- Of dropped months: whole statements of subscriptions that have no checkpoint yet, and that a statement of an ending, a
+-- failure or a refund came, which reports ask for (statement is null then).
+CREATE TABLE repricer.kept_statements (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamptz NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb,
+    recorded_at timestamptz NOT NULL,
+    CONSTRAINT kept_statements_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket),
+    CONSTRAINT kept_statements_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
+);
+CREATE INDEX kept_statements_whole ON repricer.kept_statements (original_transaction_id) WHERE statement IS NOT NULL;
+COMMENT ON TABLE repricer.kept_statements IS
+    'What is left of dropped months of subscription_events: statements that a fold still needs, and the names of those that '
+    'reports ask for.';
+
+CREATE VIEW repricer.told_statements AS
+SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at
+FROM repricer.subscription_events
+UNION ALL
+SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at
+FROM repricer.kept_statements;
+COMMENT ON VIEW repricer.told_statements IS
+    'Statements with what retention kept of dropped months. One may stand in both until its month is dropped.';
+
+-- A statement that came after its time: signed before the checkpoint of its subscription. Nearly always it is a repetition;
+-- whether it is, nobody can tell any more, so it is not folded and said.
+CREATE TABLE repricer.overdue_statements (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamptz NOT NULL,
+    evidence_id text NOT NULL,
+    type text,
+    subtype text,
+    recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
+    CONSTRAINT overdue_statements_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket),
+    CONSTRAINT overdue_statements_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
+);
+COMMENT ON TABLE repricer.overdue_statements IS
+    'Statements that came after the checkpoint of their subscription had taken the place of all that were signed before it. '
+    'They were not folded.';
 
 -- Written by the statement that takes a statement back.
 CREATE TABLE repricer.subscription_event_versions (
@@ -114,7 +183,8 @@ CREATE TABLE repricer.subscription_event_versions (
     CONSTRAINT subscription_event_versions_pkey
         PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket),
     CONSTRAINT subscription_event_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
-);
+) PARTITION BY RANGE (recorded_until);
+CREATE TABLE repricer.subscription_event_versions_default PARTITION OF repricer.subscription_event_versions DEFAULT;
 COMMENT ON TABLE repricer.subscription_event_versions IS
     'Append-only. Statements that reprocess read anew, as they were read before.';
 
@@ -153,7 +223,8 @@ CREATE TABLE repricer.charge_versions (
     recorded_until timestamptz NOT NULL,
     CONSTRAINT charge_versions_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket),
     CONSTRAINT charge_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
-);
+) PARTITION BY RANGE (recorded_until);
+CREATE TABLE repricer.charge_versions_default PARTITION OF repricer.charge_versions DEFAULT;
 COMMENT ON TABLE repricer.charge_versions IS 'Append-only. What a charge was, from recorded_at until recorded_until.';
 
 -- The money ledger: one line a signed charge, refund or reversal of one item, whatever the order and the repeats of the
@@ -174,13 +245,23 @@ CREATE TABLE repricer.money_entries (
     storefront text,
     evidence_id text NOT NULL,
     recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
+    -- What explains it today. Only summarise_figures writes it; it holds while the subscription bears no mark.
+    change_id uuid,
+    batch_id uuid,
+    explained_as text,
     CONSTRAINT money_entries_pkey PRIMARY KEY
         (original_transaction_id, transaction_id, sku, kind, occurred_at, number, currency, correction, bucket),
     CONSTRAINT money_entries_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
     CONSTRAINT money_entries_kind CHECK (kind IN ('charge', 'refund', 'reversal'))
 );
+-- The lines of a batch, and those of a time.
+CREATE INDEX money_entries_batch ON repricer.money_entries (batch_id) WHERE batch_id IS NOT NULL;
+CREATE INDEX money_entries_time ON repricer.money_entries (occurred_at);
 COMMENT ON TABLE repricer.money_entries IS
-    'Append-only. What the App Store signed as charged, refunded and taken back, each item of a transaction by itself.';
+    'Append-only, but for what explains a line. What the App Store signed as charged, refunded and taken back, each item of '
+    'a transaction by itself.';
+COMMENT ON COLUMN repricer.money_entries.explained_as IS
+    'Why the charge is as it is; null: it has an exception, or no change of ours is about it.';
 COMMENT ON COLUMN repricer.money_entries.number IS 'Tells refunds of one item and one instant apart, from 0 on.';
 COMMENT ON COLUMN repricer.money_entries.correction IS
     '0: as it was first told. Later ones are differences: all of a line add up to what is known.';

@@ -389,7 +389,8 @@ CREATE TABLE repricer.price_change_versions (
     is_leaving boolean NOT NULL,
     CONSTRAINT price_change_versions_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket),
     CONSTRAINT price_change_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
-);
+) PARTITION BY RANGE (recorded_until);
+CREATE TABLE repricer.price_change_versions_default PARTITION OF repricer.price_change_versions DEFAULT;
 COMMENT ON TABLE repricer.price_change_versions IS
     'Append-only. What a price change was until the instant of recording at which something known replaced it.';
 
@@ -454,6 +455,7 @@ CREATE TABLE repricer.dependent_claims (
     sku text NOT NULL,
     claimed_by text NOT NULL,
     change_id uuid NOT NULL,
+    recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
     CONSTRAINT dependent_claims_pkey PRIMARY KEY (original_transaction_id, sku, claimed_by, change_id, bucket),
     CONSTRAINT dependent_claims_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
@@ -540,6 +542,7 @@ CREATE TABLE repricer.dependent_cancellation_versions (
     CONSTRAINT dependent_cancellation_versions_pkey
         PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket),
     CONSTRAINT dependent_cancellation_versions_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
-);
+) PARTITION BY RANGE (recorded_until);
+CREATE TABLE repricer.dependent_cancellation_versions_default PARTITION OF repricer.dependent_cancellation_versions DEFAULT;
 COMMENT ON TABLE repricer.dependent_cancellation_versions IS
     'Append-only. What a dependent''s cancellation was, from recorded_at until recorded_until.';

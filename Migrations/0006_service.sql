@@ -102,6 +102,7 @@ CREATE TABLE repricer.service_controls (
     catch_up_since timestamptz,
     catch_up_from timestamptz,
     catch_up_by text,
+    restored_at timestamptz,
     -- Who holds rows that calls wait for, as a process that delivers says.
     unclaimed jsonb,
     is_rehearsal boolean NOT NULL DEFAULT false,
@@ -117,6 +118,10 @@ CREATE TABLE repricer.service_controls (
     CONSTRAINT service_controls_throttled_kinds CHECK (jsonb_typeof(throttled_kinds) = 'object')
 );
 INSERT INTO repricer.service_controls DEFAULT VALUES;
+COMMENT ON COLUMN repricer.service_controls.restored_at IS
+    'By the business clock: no call that a lost database made can be on its way later. A subscription whose changes that '
+    'database may have called is asked for its status before it is called. '
+    'Null: no database was lost.';
 COMMENT ON COLUMN repricer.service_controls.halted_answer IS
     'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
 COMMENT ON COLUMN repricer.service_controls.halted_kinds IS
@@ -285,11 +290,37 @@ FROM pg_inherits i
 JOIN pg_class p ON p.oid = i.inhparent
 JOIN pg_class c ON c.oid = i.inhrelid
 CROSS JOIN LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bounds) b
-WHERE i.inhparent IN ('repricer.notifications'::regclass, 'repricer.price_change_history'::regclass);
+WHERE i.inhparent IN ('repricer.notifications'::regclass, 'repricer.price_change_history'::regclass,
+    'repricer.subscription_events'::regclass, 'repricer.subscription_event_versions'::regclass,
+    'repricer.charge_versions'::regclass, 'repricer.price_change_versions'::regclass,
+    'repricer.dependent_cancellation_versions'::regclass);
 COMMENT ON VIEW repricer.month_partitions IS
-    'The partitions of notifications and of price_change_history. The default partition has no bounds.';
+    'The partitions of the tables that have one for each month. The default partition has no bounds.';
 
--- Makes the partitions of one table (notifications or price_change_history) for the month of p_at and for p_ahead
+-- What retention has dropped: of a rule everything from before the instant. Reports of an earlier past refuse.
+CREATE TABLE repricer.retention_floors (
+    rule text NOT NULL,
+    dropped_before timestamptz NOT NULL,
+    dropped_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    dropped_by text NOT NULL DEFAULT session_user,
+    CONSTRAINT retention_floors_pkey PRIMARY KEY (rule)
+);
+COMMENT ON TABLE repricer.retention_floors IS 'Until when what a rule of retention names has been dropped.';
+
+-- How far the making of checkpoints came: a run that was stopped goes on behind the subscription that it ended with.
+CREATE TABLE repricer.retention_progress (
+    one_row boolean NOT NULL DEFAULT true,
+    covers_before timestamptz NOT NULL,
+    began_at timestamptz NOT NULL,
+    done_through text NOT NULL DEFAULT '',
+    is_complete boolean NOT NULL DEFAULT false,
+    CONSTRAINT retention_progress_pkey PRIMARY KEY (one_row),
+    CONSTRAINT retention_progress_one_row CHECK (one_row)
+);
+COMMENT ON COLUMN repricer.retention_progress.began_at IS
+    'As recorded_at counts: what was recorded since may have escaped it.';
+
+-- Makes the partitions of one table for the month of p_at and for p_ahead
 -- months after it; returns how many were missing. Rows that the default partition took in the meantime move to their
 -- month. One table a call, so that the locks on one are never held while the other one's are waited for.
 CREATE FUNCTION repricer.prepare_months(p_table text, p_at timestamptz, p_ahead integer) RETURNS integer
@@ -312,6 +343,11 @@ BEGIN
             v_storage := ' WITH (toast_tuple_target = 128)';
         WHEN 'price_change_history' THEN
             v_column := 'occurred_at';
+        WHEN 'subscription_events' THEN
+            v_column := 'signed_at';
+        WHEN 'subscription_event_versions', 'charge_versions', 'price_change_versions',
+            'dependent_cancellation_versions' THEN
+            v_column := 'recorded_until';
         ELSE
             RAISE EXCEPTION '% is not partitioned by month', p_table USING ERRCODE = 'invalid_parameter_value';
     END CASE;
@@ -324,18 +360,18 @@ BEGIN
     IF v_months IS NULL THEN
         RETURN 0;
     END IF;
-    IF p_table = 'price_change_history' THEN
-        -- Who writes history is in the middle of a delivery or of a decision. Had the writer chosen the default
+    IF p_table <> 'notifications' THEN
+        -- Who writes there is in the middle of a delivery or of a decision. Had the writer chosen the default
         -- partition already, it would fail once the month is there. So writers and readers wait, and we don't wait
         -- long for them.
         SET LOCAL lock_timeout = '500ms';
-        LOCK TABLE price_change_history IN ACCESS EXCLUSIVE MODE;
+        EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_table);
     ELSE
         -- One at a time; a second one finds the partitions made. Writers go on, and store again what fails so.
         LOCK TABLE notifications IN SHARE UPDATE EXCLUSIVE MODE;
     END IF;
     EXECUTE format(
-        'SELECT EXISTS (SELECT FROM %I WHERE date_trunc(''month'', %I) = ANY ($1))', v_default, v_column)
+        'SELECT EXISTS (SELECT 1 FROM %I WHERE date_trunc(''month'', %I) = ANY ($1))', v_default, v_column)
         INTO v_has_rows USING v_months;
     IF v_has_rows THEN
         -- Rows will move. Readers wait before they look up which partitions there are: a reader that had looked would

@@ -1661,10 +1661,12 @@ BEGIN
 END
 $$;
 
--- What the App Store says is read: calls go on.
-CREATE FUNCTION repricer.end_catch_up() RETURNS void
+-- What the App Store says is read: calls go on. p_restored_at: where another database was lost, the instant from which on
+-- none of its calls can be on its way; the history may lack what they did. Null: the statuses were read as well.
+CREATE FUNCTION repricer.end_catch_up(p_restored_at timestamptz) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
-UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL
+UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL,
+    restored_at = CASE WHEN catch_up_from IS NULL THEN restored_at ELSE coalesce(p_restored_at, restored_at) END
 $$;
 
 -- Notices a database that is not the one of before. Nothing is lost where the history was never read and nothing was

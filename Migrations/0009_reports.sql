@@ -25,6 +25,11 @@ BEGIN
         RAISE EXCEPTION 'the instant % lies ahead of the database''s clock (%)', p_at, recording_instant()
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    IF EXISTS (SELECT FROM retention_floors WHERE rule = 'versions' AND dropped_before > p_at) THEN
+        RAISE EXCEPTION 'what was known at % is not kept any more: retention dropped what was replaced before %', p_at,
+            (SELECT dropped_before FROM retention_floors WHERE rule = 'versions')
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     IF pg_is_in_recovery() AND p_at > coalesce(pg_last_xact_replay_timestamp(), '-infinity')
         AND NOT EXISTS (SELECT FROM service_controls WHERE clock_rate IS NOT NULL)
     THEN
@@ -46,12 +51,23 @@ CREATE FUNCTION repricer.money_entries_at(p_at timestamptz) RETURNS SETOF repric
     LANGUAGE sql STABLE AS $$
 SELECT * FROM repricer.money_entries WHERE recorded_at <= p_at
 $$;
+CREATE FUNCTION repricer.dependent_claims_at(p_at timestamptz) RETURNS SETOF repricer.dependent_claims
+    LANGUAGE sql STABLE AS $$
+SELECT * FROM repricer.dependent_claims WHERE recorded_at <= p_at
+$$;
 CREATE FUNCTION repricer.subscription_events_at(p_at timestamptz) RETURNS SETOF repricer.subscription_events
     LANGUAGE sql STABLE AS $$
 SELECT * FROM repricer.subscription_events WHERE recorded_at <= p_at
 UNION ALL
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at
 FROM repricer.subscription_event_versions WHERE recorded_at <= p_at AND recorded_until > p_at
+$$;
+CREATE FUNCTION repricer.told_statements_at(p_at timestamptz) RETURNS SETOF repricer.told_statements
+    LANGUAGE sql STABLE AS $$
+SELECT * FROM repricer.subscription_events_at(p_at)
+UNION ALL
+SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at
+FROM repricer.kept_statements WHERE recorded_at <= p_at
 $$;
 CREATE FUNCTION repricer.dependent_cancellations_at(p_at timestamptz) RETURNS SETOF repricer.dependent_cancellations
     LANGUAGE sql STABLE AS $$
@@ -164,12 +180,15 @@ CREATE TABLE repricer.change_figures (
     is_told boolean NOT NULL,
     fell_with_parent boolean NOT NULL,
     others_lost_milliunits bigint NOT NULL,
+    taxed_renewals bigint NOT NULL,
+    taxed_uplift_milliunits bigint NOT NULL,
     CONSTRAINT change_figures_pkey PRIMARY KEY (original_transaction_id, change_id, bucket),
     CONSTRAINT change_figures_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
 COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
 COMMENT ON COLUMN repricer.change_figures.is_uncharged IS 'Effective, without a charge at the new price.';
 COMMENT ON COLUMN repricer.change_figures.is_told IS 'The customer was asked, or told.';
+COMMENT ON COLUMN repricer.change_figures.taxed_renewals IS 'Renewals of which the tax is signed; taxed_uplift_milliunits is theirs, without it.';
 COMMENT ON COLUMN repricer.change_figures.others_lost_milliunits IS
     'Of a declined one for which the whole subscription ended: what its other items cost a period. Counted once.';
 
@@ -192,7 +211,7 @@ CREATE TABLE repricer.kept_exceptions (
 CREATE INDEX kept_exceptions_subscription ON repricer.kept_exceptions (original_transaction_id);
 CREATE INDEX kept_exceptions_batch ON repricer.kept_exceptions (batch_id, exception);
 COMMENT ON TABLE repricer.kept_exceptions IS
-    'Charge exceptions of changes that ended. Only summarise_figures writes it.';
+    'Charge exceptions of called changes. Only summarise_figures writes it.';
 
 CREATE TABLE repricer.figure_tallies (
     batch_id uuid NOT NULL,
@@ -225,6 +244,8 @@ CREATE TABLE repricer.figure_tallies (
     fell_lost bigint NOT NULL,
     lapsed_lost bigint NOT NULL,
     others_lost bigint NOT NULL,
+    taxed_renewals bigint NOT NULL,
+    taxed_uplift bigint NOT NULL,
     CONSTRAINT figure_tallies_pkey PRIMARY KEY
         (batch_id, is_undo, direction, forecast_consent, currency, storefront, period)
 );
@@ -250,7 +271,12 @@ SELECT c.batch_id, c.original_transaction_id, c.change_id, h.transaction_id, h.p
     CASE WHEN h.refunded_milliunits = 0 THEN c.current_price_milliunits * h.quantity
         ELSE round(c.current_price_milliunits::numeric * (h.price_milliunits * h.quantity - h.refunded_milliunits)
             / h.price_milliunits)::bigint END AS old_price_milliunits,
-    h.price_milliunits * h.quantity - h.refunded_milliunits AS price_milliunits
+    h.price_milliunits * h.quantity - h.refunded_milliunits AS price_milliunits,
+    -- What was kept of it without tax; null where that is not signed of all.
+    (SELECT CASE WHEN bool_and(e.tax_exclusive_milliunits IS NOT NULL) THEN sum(e.tax_exclusive_milliunits)::bigint END
+        FROM repricer.money_entries e
+        WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
+            AND e.sku = h.sku AND e.currency = h.currency) AS tax_exclusive_milliunits
 FROM repricer.price_changes c
 JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
     AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
@@ -259,7 +285,7 @@ JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
     AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)
 WHERE c.state = 'effective' AND c.undoes_change_id IS NULL AND NOT EXISTS (
     SELECT FROM repricer.price_changes n
-    WHERE n.original_transaction_id = c.original_transaction_id
+    WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
         AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
         AND n.state = 'effective' AND n.undoes_change_id IS NULL AND n.effective_at <= h.purchased_at
         AND (n.effective_at, n.change_id) > (c.effective_at, c.change_id));
@@ -283,8 +309,14 @@ CREATE VIEW repricer.explained_charges AS
 SELECT c.original_transaction_id, c.bucket, h.transaction_id, h.sku, h.purchased_at, h.price_milliunits, h.quantity,
     h.currency, h.storefront, h.refunded_milliunits, c.batch_id, c.change_id,
     CASE WHEN t.is_in_effect THEN c.new_price_milliunits ELSE c.current_price_milliunits END AS expected_milliunits,
-    CASE WHEN w.exception IS NULL THEN w.explained_as END AS explained_as, w.exception, c.stage
+    CASE WHEN w.exception IS NULL THEN w.explained_as END AS explained_as, w.exception
 FROM repricer.price_changes c
+-- Most changes are the only one of their subscription, and need not be asked for others charge by charge.
+CROSS JOIN LATERAL (
+    SELECT NOT EXISTS (
+        SELECT FROM repricer.price_changes o
+        WHERE o.original_transaction_id = c.original_transaction_id AND o.change_id <> c.change_id) AS is_alone
+    OFFSET 0) a
 -- OFFSET 0: change by change, never all charges for those of a batch.
 CROSS JOIN LATERAL (
     SELECT k.*,
@@ -324,13 +356,13 @@ CROSS JOIN LATERAL (
                 ELSE c.current_price_milliunits END THEN 'other_price'
             WHEN h.refunded_milliunits > 0 THEN 'refunded'
         END AS exception
-    FROM (SELECT EXISTS (
+    FROM (SELECT NOT a.is_alone AND EXISTS (
             SELECT FROM repricer.price_changes u
             WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
                 AND u.scheduled_at IS NOT NULL AND h.price_milliunits = u.new_price_milliunits) AS is_undone) u
 ) w
 WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
-    AND NOT EXISTS (
+    AND (a.is_alone OR NOT EXISTS (
         SELECT FROM repricer.price_changes n
         WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
             AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku) AND n.undoes_change_id IS NULL
@@ -341,26 +373,24 @@ WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AN
                 coalesce(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id)
                 > (t.is_in_effect AND c.new_price_milliunits = h.price_milliunits AND c.currency = h.currency,
                 coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)
-        OFFSET 0);
+        OFFSET 0));
 COMMENT ON VIEW repricer.explained_charges IS
     'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
 
 -- A renewal is missing where a paid period ended, a later one is known, and no statement in between tells why no charge
 -- came: a failed charge, say, or an end. The Sandbox's short periods count alike.
-CREATE VIEW repricer.live_charge_exceptions AS
-SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception,
-    x.purchased_at AS occurred_at, x.price_milliunits * x.quantity AS amount_milliunits,
-    x.expected_milliunits * x.quantity AS expected_milliunits, x.refunded_milliunits, x.currency, x.storefront,
-    x.bucket, x.stage
-FROM repricer.explained_charges x WHERE x.exception IS NOT NULL
-UNION ALL
-SELECT c.batch_id, c.original_transaction_id, c.change_id, NULL, h.sku, 'missing', h.expires_at, 0,
-    c.new_price_milliunits * h.quantity, 0, h.currency, h.storefront, c.bucket, c.stage
+CREATE VIEW repricer.missing_renewals AS
+SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, h.expires_at AS occurred_at,
+    c.new_price_milliunits * h.quantity AS expected_milliunits, h.currency, h.storefront, c.bucket
 FROM repricer.price_changes c
 JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
-JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
-    AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
-    AND h.purchased_at >= c.effective_at AND h.expires_at IS NOT NULL
+-- OFFSET 0: as explained_charges.
+CROSS JOIN LATERAL (
+    SELECT k.* FROM repricer.charges k
+    WHERE k.original_transaction_id = c.original_transaction_id
+        AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
+        AND k.purchased_at >= c.effective_at AND k.expires_at IS NOT NULL
+    OFFSET 0) h
 CROSS JOIN LATERAL (
     -- The next renewal that is known: of a charge, or of the running period.
     SELECT least(
@@ -372,16 +402,27 @@ CROSS JOIN LATERAL (
 WHERE c.state = 'effective' AND c.undoes_change_id IS NULL
     AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
     AND NOT EXISTS (
-        SELECT FROM repricer.subscription_events e
+        SELECT FROM repricer.told_statements e
         WHERE e.original_transaction_id = h.original_transaction_id
             AND e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'SUBSCRIBED', 'REFUND', 'REVOKE',
                 'RENEWAL_EXTENDED', 'OFFER_REDEEMED', 'DID_CHANGE_RENEWAL_PREF')
             AND e.signed_at BETWEEN h.purchased_at AND next.at + interval '1 day')
     AND NOT EXISTS (
         SELECT FROM repricer.price_changes n
-        WHERE n.original_transaction_id = c.original_transaction_id AND n.state = 'effective'
-            AND n.undoes_change_id IS NULL AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
+        WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
+            AND n.state = 'effective' AND n.undoes_change_id IS NULL AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
             AND n.effective_at <= h.purchased_at AND (n.effective_at, n.change_id) > (c.effective_at, c.change_id));
+COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of effective changes that no charge tells of.';
+
+CREATE VIEW repricer.live_charge_exceptions AS
+SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception,
+    x.purchased_at AS occurred_at, x.price_milliunits * x.quantity AS amount_milliunits,
+    x.expected_milliunits * x.quantity AS expected_milliunits, x.refunded_milliunits, x.currency, x.storefront, x.bucket
+FROM repricer.explained_charges x WHERE x.exception IS NOT NULL
+UNION ALL
+SELECT r.batch_id, r.original_transaction_id, r.change_id, NULL, r.sku, 'missing', r.occurred_at, 0,
+    r.expected_milliunits, 0, r.currency, r.storefront, r.bucket
+FROM repricer.missing_renewals r;
 COMMENT ON VIEW repricer.live_charge_exceptions IS 'What kept_exceptions keeps, computed from the facts.';
 
 -- The figures of a change, from the facts ---------------------------------------------------------------------------------
@@ -402,7 +443,8 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
     c.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted') AS is_final,
     c.is_leaving, coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL AS is_told,
     c.state IN ('declined', 'cancelled') AND coalesce(c.reason = 'parent_declined', false) AS fell_with_parent,
-    coalesce(o.lost_milliunits, 0) AS others_lost_milliunits
+    coalesce(o.lost_milliunits, 0) AS others_lost_milliunits, coalesce(r.taxed_renewals, 0) AS taxed_renewals,
+    coalesce(r.taxed_uplift_milliunits, 0) AS taxed_uplift_milliunits
 FROM repricer.price_changes c
 LEFT JOIN LATERAL (
     -- The last charge of each other item, where the period that it paid for was the last one.
@@ -417,7 +459,7 @@ LEFT JOIN LATERAL (
     WHERE c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AND c.undoes_change_id IS NULL
         AND l.expires_at + (l.expires_at - l.purchased_at) / 2 > c.ended_at
         AND EXISTS (
-            SELECT FROM repricer.subscription_events e
+            SELECT FROM repricer.told_statements e
             WHERE e.original_transaction_id = c.original_transaction_id AND e.type = 'EXPIRED'
                 AND e.subtype = 'PRICE_INCREASE'
                 AND e.signed_at BETWEEN c.ended_at - interval '1 day' AND c.ended_at + interval '1 day')
@@ -434,7 +476,9 @@ LEFT JOIN LATERAL (
 ) o ON c.state = 'declined'
 LEFT JOIN LATERAL (
     SELECT count(*) AS renewals, min(h.purchased_at) AS first_at, sum(h.old_price_milliunits)::bigint AS old_total_milliunits,
-        sum(h.price_milliunits)::bigint AS new_total_milliunits
+        sum(h.price_milliunits)::bigint AS new_total_milliunits, count(h.tax_exclusive_milliunits) AS taxed_renewals,
+        sum(h.tax_exclusive_milliunits - round(h.old_price_milliunits::numeric * h.tax_exclusive_milliunits
+            / nullif(h.price_milliunits, 0)))::bigint AS taxed_uplift_milliunits
     FROM repricer.charged_renewals h
     WHERE c.state = 'effective' AND h.original_transaction_id = c.original_transaction_id AND h.change_id = c.change_id
 ) r ON true;
@@ -442,15 +486,24 @@ COMMENT ON VIEW repricer.live_change_figures IS 'What change_figures keeps, comp
 
 -- A change whose figures are not kept, or whose subscription is marked.
 CREATE VIEW repricer.unkept_change_figures AS
-SELECT f.* FROM repricer.live_change_figures f
-WHERE f.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+-- As live_change_figures has an open one, of which no charge counts.
+SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction,
+    c.forecast_consent, c.currency, c.storefront, c.period, c.state,
+    coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL AS is_sent,
+    c.consent_asked_at IS NOT NULL AS is_asked, c.acceptance, false AS is_uncharged, c.current_price_milliunits,
+    c.new_price_milliunits, 0::bigint AS renewals, NULL::timestamptz AS first_at, 0::bigint AS old_total_milliunits,
+    0::bigint AS new_total_milliunits, c.stage, false AS is_final, c.is_leaving,
+    coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL AS is_told, false AS fell_with_parent,
+    0::bigint AS others_lost_milliunits, 0::bigint AS taxed_renewals, 0::bigint AS taxed_uplift_milliunits
+FROM repricer.price_changes c
+WHERE c.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
 UNION ALL
 -- OFFSET 0: subscription by subscription, never all of them. The id is that of the mark, so that who asks for some
 -- subscriptions reads their marks alone.
 SELECT m.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent, f.currency,
     f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged, f.current_price_milliunits,
     f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits, f.new_total_milliunits, f.stage, f.is_final,
-    f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits
+    f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits, f.taxed_renewals, f.taxed_uplift_milliunits
 FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
 CROSS JOIN LATERAL (
     SELECT l.* FROM repricer.live_change_figures l
@@ -486,13 +539,15 @@ SELECT
     CASE WHEN f.fell_with_parent THEN f.weight * f.current_price_milliunits ELSE 0 END AS fell_lost,
     CASE WHEN f.state = 'lapsed' AND f.is_told AND f.direction = 'increase' THEN f.weight * f.current_price_milliunits
         ELSE 0 END AS lapsed_lost,
-    f.weight * f.others_lost_milliunits AS others_lost, f.original_transaction_id, f.is_final
+    f.weight * f.others_lost_milliunits AS others_lost, f.weight * f.taxed_renewals AS taxed_renewals,
+    f.weight * f.taxed_uplift_milliunits AS taxed_uplift, f.original_transaction_id, f.is_final
 FROM (
     SELECT
         k.original_transaction_id, k.bucket, k.change_id, k.batch_id, k.is_undo, k.direction, k.forecast_consent,
         k.currency, k.storefront, k.period, k.state, k.is_sent, k.is_asked, k.acceptance, k.is_uncharged,
         k.current_price_milliunits, k.new_price_milliunits, k.renewals, k.first_at, k.old_total_milliunits,
         k.new_total_milliunits, k.is_leaving, k.is_told, k.fell_with_parent, k.others_lost_milliunits,
+        k.taxed_renewals, k.taxed_uplift_milliunits,
         (-1)::bigint AS weight, true AS is_final
     FROM repricer.change_figures k
     WHERE EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
@@ -501,7 +556,8 @@ FROM (
         l.original_transaction_id, l.bucket, l.change_id, l.batch_id, l.is_undo, l.direction, l.forecast_consent,
         l.currency, l.storefront, l.period, l.state, l.is_sent, l.is_asked, l.acceptance, l.is_uncharged,
         l.current_price_milliunits, l.new_price_milliunits, l.renewals, l.first_at, l.old_total_milliunits,
-        l.new_total_milliunits, l.is_leaving, l.is_told, l.fell_with_parent, l.others_lost_milliunits, 1, l.is_final
+        l.new_total_milliunits, l.is_leaving, l.is_told, l.fell_with_parent, l.others_lost_milliunits,
+        l.taxed_renewals, l.taxed_uplift_milliunits, 1, l.is_final
     FROM repricer.unkept_change_figures l
 ) f;
 COMMENT ON VIEW repricer.untallied_changes IS
@@ -514,21 +570,18 @@ SELECT
     u.batch_id, u.is_undo, u.direction, u.forecast_consent, u.currency, u.storefront, u.period, u.changes, u.sent,
     u.asked_for_consent, u.consented, u.informed, u.effective, u.declined, u.cancelled, u.lapsed, u.other, u.uncharged,
     u.charged_changes, u.charged_renewals, u.old_total, u.new_total, u.old_per_period, u.new_per_period,
-    u.declined_lost, u.cancelled_lost, u.fell_with_parent, u.fell_lost, u.lapsed_lost, u.others_lost
+    u.declined_lost, u.cancelled_lost, u.fell_with_parent, u.fell_lost, u.lapsed_lost, u.others_lost,
+    u.taxed_renewals, u.taxed_uplift
 FROM repricer.untallied_changes u;
 COMMENT ON VIEW repricer.change_tallies IS 'Of all changes, exact at any moment. Its rows are to be added up.';
 
--- Charges that are not as they should be: what is kept, and what is marked or open as the facts say.
+-- Charges that are not as they should be: what is kept, and what is marked as the facts say. Who writes a charge since the
+-- call of an open change marks it, too.
 CREATE VIEW repricer.charge_exceptions AS
 SELECT k.batch_id, k.original_transaction_id, k.change_id, k.transaction_id, k.sku, k.exception, k.occurred_at,
     k.amount_milliunits, k.expected_milliunits, k.refunded_milliunits, k.currency, k.storefront, k.bucket
 FROM repricer.kept_exceptions k
 WHERE NOT EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
-UNION ALL
-SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception, x.occurred_at,
-    x.amount_milliunits, x.expected_milliunits, x.refunded_milliunits, x.currency, x.storefront, x.bucket
-FROM repricer.live_charge_exceptions x
-WHERE x.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
 UNION ALL
 SELECT x.batch_id, m.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception, x.occurred_at,
     x.amount_milliunits, x.expected_milliunits, x.refunded_milliunits, x.currency, x.storefront, x.bucket
@@ -537,7 +590,6 @@ FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
 CROSS JOIN LATERAL (
     SELECT l.* FROM repricer.live_charge_exceptions l
     WHERE l.original_transaction_id = m.original_transaction_id
-        AND l.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
     OFFSET 0) x;
 COMMENT ON VIEW repricer.charge_exceptions IS 'Charges that are not as they should be, and renewals that were not charged.';
 
@@ -567,7 +619,7 @@ BEGIN
             sum(u.declined), sum(u.cancelled), sum(u.lapsed), sum(u.other), sum(u.uncharged), sum(u.charged_changes),
             sum(u.charged_renewals), sum(u.old_total), sum(u.new_total), sum(u.old_per_period), sum(u.new_per_period),
             sum(u.declined_lost), sum(u.cancelled_lost), sum(u.fell_with_parent), sum(u.fell_lost), sum(u.lapsed_lost),
-            sum(u.others_lost)
+            sum(u.others_lost), sum(u.taxed_renewals), sum(u.taxed_uplift)
         FROM untallied_changes u WHERE u.original_transaction_id = ANY (v_ids) AND u.is_final
         GROUP BY 1, 2, 3, 4, 5, 6, 7
         ON CONFLICT ON CONSTRAINT figure_tallies_pkey DO UPDATE SET
@@ -585,7 +637,8 @@ BEGIN
             declined_lost = t.declined_lost + EXCLUDED.declined_lost,
             cancelled_lost = t.cancelled_lost + EXCLUDED.cancelled_lost,
             fell_with_parent = t.fell_with_parent + EXCLUDED.fell_with_parent, fell_lost = t.fell_lost + EXCLUDED.fell_lost,
-            lapsed_lost = t.lapsed_lost + EXCLUDED.lapsed_lost, others_lost = t.others_lost + EXCLUDED.others_lost;
+            lapsed_lost = t.lapsed_lost + EXCLUDED.lapsed_lost, others_lost = t.others_lost + EXCLUDED.others_lost,
+            taxed_renewals = t.taxed_renewals + EXCLUDED.taxed_renewals, taxed_uplift = t.taxed_uplift + EXCLUDED.taxed_uplift;
     DELETE FROM change_figures f WHERE f.original_transaction_id = ANY (v_ids);
     DELETE FROM kept_exceptions k WHERE k.original_transaction_id = ANY (v_ids);
     INSERT INTO change_figures
@@ -593,13 +646,33 @@ BEGIN
             f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent,
             f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
             f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
-            f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits
+            f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits,
+            f.taxed_renewals, f.taxed_uplift_milliunits
         FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
+    WITH charged AS MATERIALIZED (
+        SELECT x.* FROM explained_charges x WHERE x.original_transaction_id = ANY (v_ids)
+    ), explained AS (
+        UPDATE money_entries e SET change_id = x.change_id, batch_id = x.batch_id, explained_as = x.explained_as
+        FROM charged x
+        WHERE e.original_transaction_id = x.original_transaction_id AND e.bucket = x.bucket
+            AND e.transaction_id = x.transaction_id AND e.sku = x.sku
+            AND (e.change_id, e.batch_id, e.explained_as) IS DISTINCT FROM (x.change_id, x.batch_id, x.explained_as)
+    ), forgotten AS (
+        UPDATE money_entries e SET change_id = NULL, batch_id = NULL, explained_as = NULL
+        WHERE e.original_transaction_id = ANY (v_ids) AND e.change_id IS NOT NULL AND NOT EXISTS (
+            SELECT FROM charged x
+            WHERE x.original_transaction_id = e.original_transaction_id AND x.transaction_id = e.transaction_id
+                AND x.sku = e.sku)
+    )
     INSERT INTO kept_exceptions
         SELECT x.original_transaction_id, x.bucket, x.change_id, x.batch_id, x.transaction_id, x.sku, x.exception,
-            x.occurred_at, x.amount_milliunits, x.expected_milliunits, x.refunded_milliunits, x.currency, x.storefront
-        FROM live_charge_exceptions x WHERE x.original_transaction_id = ANY (v_ids)
-            AND x.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted');
+            x.purchased_at, x.price_milliunits * x.quantity, x.expected_milliunits * x.quantity, x.refunded_milliunits,
+            x.currency, x.storefront
+        FROM charged x WHERE x.exception IS NOT NULL
+        UNION ALL
+        SELECT r.original_transaction_id, r.bucket, r.change_id, r.batch_id, NULL, r.sku, 'missing', r.occurred_at, 0,
+            r.expected_milliunits, 0, r.currency, r.storefront
+        FROM missing_renewals r WHERE r.original_transaction_id = ANY (v_ids);
     DELETE FROM stale_figures s WHERE s.original_transaction_id = ANY (v_ids);
     RETURN cardinality(v_ids);
 END
@@ -777,7 +850,8 @@ WITH factors (period, numerator, denominator) AS (
         sum(t.cancelled)::bigint AS cancelled, sum(t.cancelled_lost)::bigint AS cancelled_lost,
         sum(t.lapsed)::bigint AS lapsed, sum(t.lapsed_lost)::bigint AS lapsed_lost,
         sum(t.fell_with_parent)::bigint AS fell_with_parent, sum(t.fell_lost)::bigint AS fell_lost,
-        sum(t.others_lost)::bigint AS others_lost
+        sum(t.others_lost)::bigint AS others_lost, sum(t.taxed_renewals)::bigint AS taxed_renewals,
+        sum(t.taxed_uplift)::bigint AS taxed_uplift
     FROM repricer.change_tallies t WHERE NOT t.is_undo
     GROUP BY t.batch_id, t.currency, t.storefront, t.period HAVING sum(t.changes) > 0
 ), groups AS (
@@ -802,12 +876,14 @@ SELECT g.batch_id, b.name AS batch_name, g.currency, g.storefront, g.period, g.c
     g.dependent_lost AS dependent_lost_per_period_milliunits,
     g.all_lost AS lost_per_period_milliunits,
     round(g.all_lost::numeric * f.numerator / f.denominator)::bigint AS lost_per_month_milliunits,
-    g.lapsed, g.lapsed_lost AS lapsed_lost_per_period_milliunits, g.others_lost AS other_items_lost_per_period_milliunits
+    g.lapsed, g.lapsed_lost AS lapsed_lost_per_period_milliunits, g.others_lost AS other_items_lost_per_period_milliunits,
+    g.taxed_renewals AS charged_renewals_with_tax, g.taxed_uplift AS uplift_without_tax_milliunits
 FROM groups g
 JOIN repricer.batches b ON b.batch_id = g.batch_id
 LEFT JOIN factors f ON f.period = g.period;
 COMMENT ON VIEW report.revenue_impact IS
-    'Money, one row a batch, currency, storefront and period, all of it as customers pay it: tax is inside. Uplift counts '
+    'Money, one row a batch, currency, storefront and period, all of it as customers pay it: tax is inside, but for '
+    'uplift_without_tax_milliunits. Uplift counts '
     'only where a renewal was charged at the new price, less what was refunded. Never add milliunits of two currencies.';
 
 CREATE VIEW report.pending_consent AS
@@ -911,8 +987,9 @@ COMMENT ON VIEW report.forecast_accuracy IS
     'The forecast of consent and of its day against what the App Store did: a confusion matrix for each '
     'batch, by rule and by the source of the threshold, and why days slipped.';
 
-CREATE VIEW report.money AS
-SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
+-- The ledger, each line with what explains it.
+CREATE VIEW repricer.live_money AS
+SELECT x.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
     e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, x.change_id, x.batch_id, b.name AS batch_name,
     CASE WHEN e.kind = 'charge' THEN x.explained_as ELSE e.kind END AS explained_as, e.correction > 0 AS is_correction
 FROM repricer.explained_charges x
@@ -931,6 +1008,24 @@ FROM repricer.money_entries e
 WHERE NOT EXISTS (
     SELECT FROM repricer.explained_charges x
     WHERE x.original_transaction_id = e.original_transaction_id AND x.transaction_id = e.transaction_id AND x.sku = e.sku);
+COMMENT ON VIEW repricer.live_money IS 'report.money, computed from the facts.';
+
+CREATE VIEW report.money AS
+SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
+    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, e.batch_id, b.name AS batch_name,
+    CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END AS explained_as, e.correction > 0 AS is_correction
+FROM repricer.money_entries e
+LEFT JOIN repricer.batches b ON b.batch_id = e.batch_id
+WHERE NOT EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = e.original_transaction_id)
+UNION ALL
+SELECT m.original_transaction_id, l.transaction_id, l.sku, l.kind, l.amount_milliunits, l.tax_exclusive_milliunits,
+    l.currency, l.storefront, l.occurred_at, l.recorded_at, l.evidence_id, l.change_id, l.batch_id, l.batch_name,
+    l.explained_as, l.is_correction
+FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
+-- OFFSET 0: subscription by subscription, never all of them.
+CROSS JOIN LATERAL (
+    SELECT y.* FROM repricer.live_money y WHERE y.original_transaction_id = m.original_transaction_id
+    OFFSET 0) l;
 COMMENT ON VIEW report.money IS
     'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is '
     'followed by the difference, so that the sum of what was recorded by an instant is what was known then.';
@@ -960,6 +1055,7 @@ CREATE VIEW repricer.reconciliation_checks (check_name, is_per_batch, is_of_mone
     ('dependents_in_discrepancy', true, false, 'dependents whose cancellation could not be proved'),
     ('dependents_not_recorded', true, false, 'dependents of declined changes that nobody looks after'),
     ('notifications_not_understood', false, false, 'notifications stored but not understood'),
+    ('refunds_without_amount', false, false, 'refunds of seats that say nothing of how much was given back'),
     ('inbox_stuck', false, false, 'notifications with an error, or waiting for more than a day');
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
 
@@ -1035,6 +1131,12 @@ FROM repricer.reconciliation_checks k
 JOIN (
     SELECT 'notifications_not_understood' AS check_name, count(*) AS problems FROM repricer.notifications
     WHERE NOT understood
+    UNION ALL
+    SELECT 'refunds_without_amount', count(*) FROM repricer.notifications f
+    WHERE f.type = 'REFUND' AND f.subtype = 'SEATS' AND f.original_transaction_id IS NOT NULL AND NOT EXISTS (
+        SELECT FROM repricer.money_entries e
+        WHERE e.original_transaction_id = f.original_transaction_id AND e.kind = 'refund'
+            AND e.occurred_at BETWEEN f.signed_at - interval '1 day' AND f.signed_at + interval '1 day')
     UNION ALL
     SELECT 'inbox_stuck', count(*) FROM repricer.inbox
     WHERE error IS NOT NULL OR received_at < report.as_of() - interval '1 day'
@@ -1238,12 +1340,318 @@ COMMENT ON FUNCTION report.close_month(text, timestamptz) IS
     'Closes a month, written as 2026-10, on the server''s clock; returns how many figures it has. In a rehearsal the instant '
     'given is the clock.';
 
+-- Bridge, risk, holdout -----------------------------------------------------------------------------------------------
+
+-- What a period is of a month, in twelfths: a year has 12 months or 52 weeks. A period that nobody knows counts as a
+-- month.
+CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE p_period WHEN 'P1W' THEN 52 WHEN 'P2M' THEN 6 WHEN 'P3M' THEN 4 WHEN 'P6M' THEN 2 WHEN 'P1Y' THEN 1
+        ELSE 12 END;
+
+-- What the items of called changes, and their dependents, brought a month: at the start of each calendar month, or at
+-- the call where that came within it, and at its end; and what became of the difference. In twelfths of milliunits.
+-- What begins or ends at midnight on the first belongs to the month that begins then.
+-- An item counts under the newest change that was called before the month ended, so that no two batches count it. What
+-- is paid for at an instant is what charges say; before the first one that is known, what the plan knew.
+CREATE FUNCTION repricer.revenue_moves(p_at timestamptz, p_batch uuid DEFAULT NULL) RETURNS TABLE (
+        batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text,
+        price_effect numeric)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp SET jit = off AS $$
+WITH subjects AS (
+    SELECT DISTINCT c.original_transaction_id AS id FROM repricer.price_changes c
+    WHERE p_batch IS NULL OR c.batch_id = p_batch
+), called AS (
+    SELECT c.*, k.at AS called_at, lead(k.at) OVER item AS next_called_at,
+        array_remove(ARRAY[c.sku, c.current_sku] || c.former_skus, NULL) AS names
+    FROM repricer.price_changes c
+    JOIN subjects s ON s.id = c.original_transaction_id
+    CROSS JOIN LATERAL (SELECT coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AS at) k
+    WHERE c.undoes_change_id IS NULL AND k.at <= p_at
+    WINDOW item AS (PARTITION BY c.original_transaction_id, coalesce(c.current_sku, c.sku) ORDER BY k.at, c.change_id)
+), named AS (
+    SELECT c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
+        c.storefront, twelfths(c.period) AS twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at,
+        c.effective_at, c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price,
+        c.forecast_renewal_at
+    FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
+    UNION ALL
+    SELECT c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
+        ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
+        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN twelfths(c.period)
+            ELSE twelfths(t.period) END,
+        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
+    FROM called c
+    CROSS JOIN LATERAL unnest(coalesce(c.current_dependent_skus, c.dependent_skus)) AS u (name)
+    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
+    LEFT JOIN repricer.dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
+        AND d.sku = coalesce(n.place[2], u.name)
+    LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
+    -- One that has a called change itself counts with that.
+    WHERE (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
+        SELECT FROM repricer.price_changes o
+        WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
+            AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
+            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= p_at)
+), items AS MATERIALIZED (
+    -- In UTC without a zone: months are added and cut off.
+    SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
+        CASE WHEN i.next_called_at < p_at THEN date_trunc('month', i.next_called_at AT TIME ZONE 'UTC')
+            ELSE p_at AT TIME ZONE 'UTC' END AS ends
+    FROM named i
+), runs AS (
+    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
+    SELECT h.original_transaction_id AS id, h.sku, h.currency, h.price_milliunits * h.quantity AS milliunits,
+        h.purchased_at AT TIME ZONE 'UTC' AS begins,
+        least(h.expires_at, r.at, CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
+            PARTITION BY h.original_transaction_id, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
+            END) AT TIME ZONE 'UTC' AS ends
+    FROM repricer.charges h
+    JOIN (SELECT DISTINCT i.id FROM items i) s ON s.id = h.original_transaction_id
+    LEFT JOIN LATERAL (
+        SELECT max(e.occurred_at) AS at FROM repricer.money_entries e
+        WHERE h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity
+            AND e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
+            AND e.sku = h.sku AND e.kind = 'refund') r ON true
+    WHERE h.purchased_at <= p_at
+), points AS (
+    -- What was paid for at the call, at the start of each month since, and at the end.
+    SELECT i.item, p.at, sum(r.milliunits) AS milliunits
+    FROM items i
+    JOIN runs r ON r.id = i.id AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
+        AND r.ends >= i.begins
+    CROSS JOIN LATERAL (
+        SELECT i.begins AS at WHERE r.begins < i.begins
+        UNION ALL
+        SELECT m.at FROM generate_series(date_trunc('month', greatest(r.begins, i.begins)) + interval '1 month',
+            least(r.ends, i.ends), interval '1 month') AS m (at)
+        UNION ALL
+        SELECT i.ends WHERE i.ends <= r.ends AND i.ends <> date_trunc('month', i.ends) AND i.begins < i.ends) p
+    GROUP BY i.item, p.at
+), known AS (
+    SELECT p.item, p.at, p.milliunits FROM points p
+    UNION ALL
+    -- Before the first charge that is known, what the plan knew.
+    SELECT i.item, p.at, i.old_price
+    FROM items i
+    CROSS JOIN LATERAL (
+        SELECT i.begins AS at
+        UNION ALL
+        SELECT m.at FROM generate_series(date_trunc('month', i.begins) + interval '1 month',
+            least(i.forecast_renewal_at AT TIME ZONE 'UTC', i.ends), interval '1 month') AS m (at)
+        UNION ALL
+        SELECT i.ends WHERE i.ends <> date_trunc('month', i.ends) AND i.begins < i.ends) p
+    WHERE p.at <= i.forecast_renewal_at AT TIME ZONE 'UTC' AND i.old_price IS NOT NULL
+        AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
+        AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = p.at)
+), months AS (
+    SELECT e.item, e.month, sum(e.opens) AS opens, sum(e.closes) AS closes
+    FROM (
+        SELECT k.item, date_trunc('month', k.at) AS month, k.milliunits AS opens, 0 AS closes
+        FROM known k JOIN items i ON i.item = k.item WHERE k.at < i.ends
+        UNION ALL
+        SELECT k.item, date_trunc('month', k.at - interval '1 microsecond'), 0, k.milliunits
+        FROM known k JOIN items i ON i.item = k.item WHERE k.at > i.begins) e
+    GROUP BY e.item, e.month
+), moves AS (
+    SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
+        least((m.month + interval '1 month') AT TIME ZONE 'UTC', p_at) AS to_at,
+        i.twelfths * m.opens::numeric AS opens, i.twelfths * m.closes::numeric AS closes
+    FROM months m JOIN items i ON i.item = m.item
+    WHERE m.opens > 0 OR m.closes > 0
+)
+SELECT m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
+    CASE
+        WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
+        WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
+            THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
+        WHEN m.state = 'cancelled' AND m.ended_at < m.to_at + interval '1 day'
+            THEN CASE WHEN m.reason = 'refunded_or_revoked' THEN 'refunds' ELSE 'left' END
+        WHEN m.state = 'lapsed' AND m.ended_at < m.to_at + interval '1 day' THEN 'lapsed'
+        ELSE coalesce((
+            SELECT CASE
+                    WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'
+                    WHEN e.subtype = 'VOLUNTARY' THEN 'left'
+                    WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
+                    ELSE 'lapsed' END
+            FROM repricer.told_statements e
+            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
+                AND e.signed_at < m.to_at + interval '1 day'
+                AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
+            ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
+    END,
+    CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
+        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
+FROM moves m
+$$;
+
+CREATE VIEW report.revenue_bridge AS
+WITH sums AS (
+    SELECT b.batch_id, m.month, m.currency, m.storefront, round(sum(opening) / 12)::bigint AS opening,
+        round(sum(price_effect) / 12)::bigint AS price_effect,
+        round(sum(closing - opening) FILTER (WHERE cause = 'declined') / 12)::bigint AS declined,
+        round(sum(closing - opening) FILTER (WHERE cause = 'left') / 12)::bigint AS "left",
+        round(sum(closing - opening) FILTER (WHERE cause = 'lapsed') / 12)::bigint AS lapsed,
+        round(sum(closing - opening) FILTER (WHERE cause = 'dependents') / 12)::bigint AS dependents,
+        round(sum(closing - opening) FILTER (WHERE cause = 'refunds') / 12)::bigint AS refunds,
+        round(sum(closing) / 12)::bigint AS closing
+    FROM repricer.batches b
+    -- Batch by batch, so that who asks for one reads its changes alone.
+    CROSS JOIN LATERAL repricer.revenue_moves(report.as_of(), b.batch_id) m
+    GROUP BY b.batch_id, m.month, m.currency, m.storefront
+)
+SELECT s.batch_id, b.name AS batch_name, s.month, s.currency, s.storefront, s.opening AS opening_milliunits,
+    s.price_effect AS price_effect_milliunits, coalesce(s.declined, 0) AS declined_milliunits,
+    coalesce(s."left", 0) AS left_milliunits, coalesce(s.lapsed, 0) AS lapsed_milliunits,
+    coalesce(s.dependents, 0) AS dependents_milliunits, coalesce(s.refunds, 0) AS refunds_milliunits,
+    s.closing - s.opening - s.price_effect - coalesce(s.declined, 0) - coalesce(s."left", 0) - coalesce(s.lapsed, 0)
+        - coalesce(s.dependents, 0) - coalesce(s.refunds, 0) AS other_milliunits,
+    s.closing AS closing_milliunits
+FROM sums s JOIN repricer.batches b ON b.batch_id = s.batch_id;
+
+COMMENT ON VIEW report.revenue_bridge IS
+    'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, '
+    'and why it differs: closing = opening + all between.';
+
+-- In one currency: by the setting repricer.reporting_currency, else US dollars, at the newest rates.
+CREATE VIEW report.revenue_bridge_total AS
+WITH rates AS (
+    SELECT DISTINCT ON (r.currency) r.currency, r.billionths_per_euro::numeric AS per_euro, r.valid_from
+    FROM (
+        -- The newest revision of an instant counts; one that withdraws it leaves none.
+        SELECT DISTINCT ON (e.currency, e.valid_from) e.currency, e.valid_from, e.billionths_per_euro
+        FROM repricer.exchange_rates e
+        WHERE e.valid_from <= report.as_of() AND e.recorded_at <= report.as_of()
+        ORDER BY e.currency, e.valid_from, e.revision DESC) r
+    WHERE r.billionths_per_euro IS NOT NULL
+    ORDER BY r.currency, r.valid_from DESC
+), target AS (
+    SELECT t.currency, r.per_euro, r.valid_from
+    FROM (SELECT coalesce(nullif(current_setting('repricer.reporting_currency', true), ''), 'USD') AS currency) t
+    LEFT JOIN rates r ON r.currency = t.currency
+), converted AS (
+    SELECT b.*, t.currency AS reporting_currency,
+        CASE WHEN b.currency = t.currency THEN 1 ELSE t.per_euro / r.per_euro END AS rate,
+        CASE WHEN b.currency <> t.currency THEN least(t.valid_from, r.valid_from) END AS valid_from
+    FROM report.revenue_bridge b CROSS JOIN target t LEFT JOIN rates r ON r.currency = b.currency
+), sums AS (
+    SELECT batch_id, batch_name, month, reporting_currency,
+        round(sum(opening_milliunits * rate))::bigint AS opening,
+        round(sum(price_effect_milliunits * rate))::bigint AS price_effect,
+        round(sum(declined_milliunits * rate))::bigint AS declined,
+        round(sum(left_milliunits * rate))::bigint AS "left",
+        round(sum(lapsed_milliunits * rate))::bigint AS lapsed,
+        round(sum(dependents_milliunits * rate))::bigint AS dependents,
+        round(sum(refunds_milliunits * rate))::bigint AS refunds,
+        round(sum(closing_milliunits * rate))::bigint AS closing,
+        (min(valid_from) AT TIME ZONE 'UTC')::date AS rates_from,
+        array_agg(DISTINCT currency ORDER BY currency) FILTER (WHERE rate IS NULL) AS without_rate
+    FROM converted GROUP BY batch_id, batch_name, month, reporting_currency
+)
+SELECT batch_id, batch_name, month, reporting_currency AS currency, opening AS opening_milliunits,
+    price_effect AS price_effect_milliunits, declined AS declined_milliunits, "left" AS left_milliunits,
+    lapsed AS lapsed_milliunits, dependents AS dependents_milliunits, refunds AS refunds_milliunits,
+    closing - opening - price_effect - declined - "left" - lapsed - dependents - refunds AS other_milliunits,
+    closing AS closing_milliunits, rates_from, without_rate
+FROM sums;
+COMMENT ON VIEW report.revenue_bridge_total IS
+    'revenue_bridge in one currency: the setting repricer.reporting_currency, else USD, at the newest imported rates.';
+
+-- What the App Store has been given or is to be given, and no customer has agreed to yet.
+CREATE VIEW report.revenue_at_risk AS
+WITH open AS (
+    SELECT c.batch_id, c.change_id, c.state, c.forecast_consent,
+        (c.due_effective_at AT TIME ZONE 'UTC')::date AS consent_due_on, r.currency, r.storefront, r.period, r.milliunits,
+        r.is_own
+    FROM repricer.price_changes c
+    CROSS JOIN LATERAL (
+        SELECT c.currency, c.storefront, c.period, coalesce(c.at_risk_milliunits, c.current_price_milliunits) AS milliunits,
+            true AS is_own
+        UNION ALL
+        SELECT e ->> 'currency', e ->> 'storefront', e ->> 'period', (e ->> 'milliunits')::bigint, false
+        FROM jsonb_array_elements(c.at_risk_elsewhere) AS e) r
+    WHERE c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent') AND c.undoes_change_id IS NULL
+        AND (c.state = 'pending_consent' OR c.forecast_consent IN ('required', 'not_known'))
+)
+SELECT o.batch_id, b.name AS batch_name, o.consent_due_on, o.currency, o.storefront, o.period,
+    count(*) FILTER (WHERE o.is_own) AS changes,
+    count(*) FILTER (WHERE o.is_own AND o.state = 'pending_consent') AS asked,
+    count(*) FILTER (WHERE o.is_own AND o.state <> 'pending_consent' AND o.forecast_consent = 'required') AS to_be_asked,
+    count(*) FILTER (WHERE o.is_own AND o.state <> 'pending_consent' AND o.forecast_consent <> 'required') AS not_known,
+    sum(o.milliunits)::bigint AS at_risk_milliunits,
+    round(sum(o.milliunits) * repricer.twelfths(o.period) / 12)::bigint AS at_risk_per_month_milliunits
+FROM open o JOIN repricer.batches b ON b.batch_id = o.batch_id
+GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period;
+COMMENT ON VIEW report.revenue_at_risk IS
+    'What every period loses where the customers who must consent, or may have to, do not: by the day it is due.';
+
+-- Sent against held out. Both are asked alike: of the subscriptions whose forecast renewal has passed for a day, how many
+-- do not pay for every item of theirs any more? Rows that were never sent, though not held out, count among the sent:
+-- among those held out there are such customers, too. The interval of the difference is Newcombe's, of two of Wilson's.
+CREATE FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) RETURNS numeric
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN (p_share + 3.841459 / (2 * p_of) + p_sign * 1.959964
+        * sqrt(p_share * (1 - p_share) / p_of + 3.841459 / (4 * p_of * p_of))) / (1 + 3.841459 / p_of);
+
+CREATE VIEW report.holdout AS
+WITH rows AS (
+    SELECT c.batch_id, c.forecast_consent, c.original_transaction_id, c.is_held_out,
+        c.is_held_out OR coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL AS is_as_meant,
+        c.forecast_effective_at + interval '1 day' < report.as_of() AS is_due,
+        NOT EXISTS (
+            SELECT FROM repricer.charges h
+            WHERE h.original_transaction_id = c.original_transaction_id
+                AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+                AND h.purchased_at <= report.as_of() AND coalesce(h.expires_at, 'infinity') + interval '1 day' > report.as_of()
+                AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)) AS has_left
+    FROM repricer.batches b
+    JOIN repricer.price_changes c ON c.batch_id = b.batch_id
+    WHERE b.holdout_basis_points > 0 AND b.decided_at <= report.as_of() AND b.state <> 'rejected'
+        AND c.undoes_change_id IS NULL
+), subscriptions AS (
+    SELECT batch_id, forecast_consent, original_transaction_id, is_held_out, bool_and(is_as_meant) AS is_as_meant,
+        bool_and(is_due) AS is_due, bool_or(has_left) AS has_left
+    FROM rows GROUP BY batch_id, forecast_consent, original_transaction_id, is_held_out
+), counts AS (
+    SELECT batch_id, forecast_consent,
+        count(*) FILTER (WHERE is_due AND NOT is_held_out) AS sent,
+        count(*) FILTER (WHERE is_due AND NOT is_held_out AND NOT is_as_meant) AS never_sent,
+        count(*) FILTER (WHERE is_due AND NOT is_held_out AND has_left) AS sent_left,
+        count(*) FILTER (WHERE is_due AND is_held_out) AS held_out,
+        count(*) FILTER (WHERE is_due AND is_held_out AND has_left) AS held_out_left,
+        count(*) FILTER (WHERE NOT is_due) AS not_due
+    FROM subscriptions GROUP BY batch_id, forecast_consent
+), shares AS (
+    SELECT c.*, sent_left::numeric / nullif(sent, 0) AS p, held_out_left::numeric / nullif(held_out, 0) AS q,
+        least(sent, held_out) >= 30 AS is_enough
+    FROM counts c
+), intervals AS (
+    SELECT s.*,
+        p - q - sqrt((p - repricer.wilson_bound(p, sent, -1)) ^ 2 + (repricer.wilson_bound(q, held_out, 1) - q) ^ 2) AS lower,
+        p - q + sqrt((repricer.wilson_bound(p, sent, 1) - p) ^ 2 + (q - repricer.wilson_bound(q, held_out, -1)) ^ 2) AS upper
+    FROM shares s
+)
+SELECT i.batch_id, b.name AS batch_name, i.forecast_consent, i.sent AS sent_subscriptions, i.never_sent, i.sent_left,
+    i.held_out AS held_out_subscriptions, i.held_out_left, i.not_due,
+    round(i.p * 10000)::bigint AS sent_left_basis_points, round(i.q * 10000)::bigint AS held_out_left_basis_points,
+    CASE WHEN i.is_enough THEN round((i.p - i.q) * 10000)::bigint END AS difference_basis_points,
+    CASE WHEN i.is_enough THEN round(i.lower * 10000)::bigint END AS lower_basis_points,
+    CASE WHEN i.is_enough THEN round(i.upper * 10000)::bigint END AS upper_basis_points,
+    CASE WHEN NOT i.is_enough THEN 'too_few' WHEN i.lower > 0 THEN 'more_left' WHEN i.upper < 0 THEN 'fewer_left'
+        ELSE 'no_difference_seen' END AS answer
+FROM intervals i JOIN repricer.batches b ON b.batch_id = i.batch_id;
+COMMENT ON VIEW report.holdout IS
+    'Batches that hold subscriptions out: who left among those sent and among those held out, for each forecast of consent, '
+    'with a 95 % interval of the difference.';
+
 -- Each view as of an instant: itself, over the tables as they were recorded then. So a figure of the past is counted as
 -- one of today is, and a report that says nothing of the past has a comment that says why.
 CREATE FUNCTION repricer.subscriptions_at(p_at timestamptz)
     RETURNS TABLE (original_transaction_id text, period text, purchased_at timestamptz) LANGUAGE sql STABLE AS $$
 SELECT s.original_transaction_id, s.period, (
-    SELECT timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond'
+    SELECT greatest(
+        timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond',
+        (SELECT c.purchased_at FROM repricer.subscription_checkpoints c
+            WHERE c.original_transaction_id = s.original_transaction_id))
     FROM repricer.subscription_events_at(p_at) e WHERE e.original_transaction_id = s.original_transaction_id)
 FROM repricer.subscriptions s
 $$;
@@ -1298,33 +1706,49 @@ BEGIN
 END
 $$;
 
+-- The tables that versions are kept of, in a text, as they were at p_at. Each must have an alias there.
+CREATE FUNCTION repricer.text_at(p_name text, p_text text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    p_text := regexp_replace(p_text, '\mrepricer\.(price_changes|batches|charges|money_entries|told_statements|'
+        'subscriptions|dependent_cancellations|dependent_claims|missing_renewals|charged_renewals|explained_charges|'
+        'live_change_figures|live_charge_exceptions|untallied_changes|change_tallies|change_figures|figure_tallies)\M',
+        'repricer.\1_at(p_at)', 'g');
+    IF p_text ~ '_at\(p_at\)(\s*(,|\)|WHERE|GROUP|JOIN|LEFT|CROSS)|\s*$)' THEN
+        RAISE EXCEPTION '% reads a table without an alias', p_name;
+    END IF;
+    RETURN p_text;
+END
+$$;
+
 DO $past$
 DECLARE
     v record;
     v_text text;
     v_columns text;
 BEGIN
+    SELECT repricer.text_at('revenue_moves', p.prosrc) INTO v_text FROM pg_proc p
+        WHERE p.oid = 'repricer.revenue_moves(timestamptz, uuid)'::regprocedure;
+    EXECUTE format('CREATE FUNCTION repricer.revenue_moves_at(p_at timestamptz, p_batch uuid) RETURNS TABLE ('
+        'batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, '
+        'price_effect numeric) LANGUAGE sql STABLE SET search_path = repricer, pg_temp SET jit = off AS $body$%s$body$', v_text);
     SET LOCAL search_path = '';
     FOR v IN SELECT name, is_report FROM (VALUES
             (1, 'charged_renewals', false), (2, 'explained_charges', false), (3, 'live_change_figures', false),
-            (4, 'live_charge_exceptions', false), (5, 'untallied_changes', false), (6, 'change_tallies', false),
+            (4, 'missing_renewals', false), (4, 'live_charge_exceptions', false), (5, 'untallied_changes', false), (6, 'change_tallies', false),
             (7, 'price_change', true), (8, 'consent_funnel', true), (9, 'revenue_impact', true), (10, 'pending_consent', true),
             (11, 'upcoming_effective', true), (12, 'dependent_cancellation', true), (13, 'forecast_accuracy', true),
-            (14, 'money', true), (15, 'charge_exception', true)) AS n (place, name, is_report) ORDER BY place
+            (14, 'money', true), (15, 'charge_exception', true),
+            (16, 'revenue_bridge', true), (17, 'revenue_bridge_total', true), (18, 'revenue_at_risk', true),
+            (19, 'holdout', true)) AS n (place, name, is_report) ORDER BY place, name DESC
     LOOP
-        v_text := rtrim(pg_get_viewdef(format('%I.%I', CASE WHEN v.is_report THEN 'report' ELSE 'repricer' END, v.name)
-            ::regclass), ';');
+        v_text := rtrim(pg_get_viewdef(CASE WHEN v.name = 'money' THEN 'repricer.live_money'
+            ELSE format('%I.%I', CASE WHEN v.is_report THEN 'report' ELSE 'repricer' END, v.name) END::regclass), ';');
         -- Of the past nothing is kept: all is counted from the facts.
         v_text := replace(replace(v_text, 'repricer.unkept_change_figures', 'repricer.live_change_figures'),
             'repricer.charge_exceptions', 'repricer.live_charge_exceptions');
-        v_text := regexp_replace(v_text, '\mrepricer\.(price_changes|batches|charges|money_entries|subscription_events|'
-            'subscriptions|dependent_cancellations|charged_renewals|explained_charges|live_change_figures|'
-            'live_charge_exceptions|untallied_changes|change_tallies|change_figures|figure_tallies)\M',
-            'repricer.\1_at(p_at)', 'g');
-        v_text := replace(v_text, 'report.as_of()', 'p_at');
-        IF v_text ~ '_at\(p_at\)(\s*(,|\)|WHERE|GROUP|JOIN|LEFT|CROSS)|\s*$)' THEN
-            RAISE EXCEPTION 'view % reads a table without an alias', v.name;
-        END IF;
+        v_text := repricer.text_at(v.name, v_text);
+        v_text := replace(replace(replace(v_text, 'report.as_of()', 'p_at'), 'repricer.revenue_moves(', 'repricer.revenue_moves_at('),
+            'report.revenue_bridge ', 'report.revenue_bridge_as_of(p_at, p_batch) ');
         IF NOT v.is_report THEN
             EXECUTE format('CREATE FUNCTION repricer.%I(p_at timestamptz) RETURNS SETOF repricer.%I LANGUAGE sql STABLE AS $body$%s$body$',
                 v.name || '_at', v.name, E'\n' || v_text || E'\n');
@@ -1393,6 +1817,8 @@ BEGIN
 END
 $$;
 
+DROP FUNCTION repricer.text_at(text, text);
+
 DO $comments$
 DECLARE
     v record;
@@ -1407,287 +1833,6 @@ BEGIN
     END LOOP;
 END
 $comments$;
-
--- Bridge, risk, holdout -----------------------------------------------------------------------------------------------
-
--- What a period is of a month, in twelfths: a year has 12 months or 52 weeks. A period that nobody knows counts as a
--- month.
-CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN CASE p_period WHEN 'P1W' THEN 52 WHEN 'P2M' THEN 6 WHEN 'P3M' THEN 4 WHEN 'P6M' THEN 2 WHEN 'P1Y' THEN 1
-        ELSE 12 END;
-
--- What the items of called changes, and their dependents, brought a month: at the start of each calendar month, or at
--- the call where that came within it, and at its end; and what became of the difference. In twelfths of milliunits.
--- What begins or ends at midnight on the first belongs to the month that begins then.
--- An item counts under the newest change that was called before the month ended, so that no two batches count it. What
--- is paid for at an instant is what charges say; before the first one that is known, what the plan knew.
-CREATE FUNCTION repricer.revenue_moves(p_at timestamptz, p_batch uuid DEFAULT NULL) RETURNS TABLE (
-        batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text,
-        price_effect numeric)
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp SET jit = off AS $$
-WITH subjects AS (
-    SELECT DISTINCT original_transaction_id AS id FROM price_changes
-    WHERE p_batch IS NULL OR batch_id = p_batch
-), called AS (
-    SELECT c.*, k.at AS called_at, lead(k.at) OVER item AS next_called_at,
-        array_remove(ARRAY[c.sku, c.current_sku] || c.former_skus, NULL) AS names
-    FROM price_changes c
-    JOIN subjects s ON s.id = c.original_transaction_id
-    CROSS JOIN LATERAL (SELECT coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AS at) k
-    WHERE c.undoes_change_id IS NULL AND k.at <= p_at
-    WINDOW item AS (PARTITION BY c.original_transaction_id, coalesce(c.current_sku, c.sku) ORDER BY k.at, c.change_id)
-), items AS (
-    SELECT c.batch_id, c.change_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
-        c.storefront, twelfths(c.period) AS twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at,
-        c.effective_at, c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price,
-        c.forecast_renewal_at
-    FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
-    UNION ALL
-    SELECT c.batch_id, c.change_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
-        ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
-        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN twelfths(c.period)
-            ELSE twelfths(t.period) END,
-        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
-    FROM called c
-    CROSS JOIN LATERAL unnest(coalesce(c.current_dependent_skus, c.dependent_skus)) AS u (name)
-    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
-    LEFT JOIN dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
-        AND d.sku = coalesce(n.place[2], u.name)
-    LEFT JOIN subscriptions t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
-    -- One that has a called change itself counts with that.
-    WHERE (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
-        SELECT FROM price_changes o
-        WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
-            AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
-            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= p_at)
-), runs AS (
-    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
-    SELECT h.original_transaction_id AS id, h.sku, h.currency, h.price_milliunits * h.quantity AS milliunits,
-        h.purchased_at AS from_at,
-        least(h.expires_at, r.at, CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
-            PARTITION BY h.original_transaction_id, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
-            END) AS to_at
-    FROM charges h
-    JOIN (SELECT DISTINCT id FROM items) s ON s.id = h.original_transaction_id
-    LEFT JOIN LATERAL (
-        SELECT max(e.occurred_at) AS at FROM money_entries e
-        WHERE h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity
-            AND e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-            AND e.sku = h.sku AND e.kind = 'refund') r ON true
-    WHERE h.purchased_at <= p_at
-), spans AS (
-    SELECT i.*, m.month::date AS month, greatest(m.month, i.called_at) AS from_at, m.end_at AS to_at
-    FROM items i
-    CROSS JOIN LATERAL (
-        SELECT s.month AT TIME ZONE 'UTC' AS month,
-            least((s.month + interval '1 month') AT TIME ZONE 'UTC', p_at) AS end_at
-        FROM generate_series(date_trunc('month', i.called_at AT TIME ZONE 'UTC'),
-            date_trunc('month', p_at AT TIME ZONE 'UTC'), interval '1 month') AS s (month)
-        WHERE s.month AT TIME ZONE 'UTC' < p_at) m
-    WHERE i.next_called_at IS NULL OR i.next_called_at >= m.end_at
-), paid AS (
-    SELECT s.batch_id, s.month, s.change_id, s.id, s.names, s.is_dependent, s.currency, s.storefront, s.twelfths,
-        s.from_at, s.to_at, s.called_at, s.state, s.reason, s.ended_at, s.effective_at, s.old_price, s.new_price,
-        s.forecast_renewal_at,
-        sum(r.milliunits) FILTER (WHERE r.from_at < s.from_at AND s.from_at <= r.to_at) AS opening,
-        sum(r.milliunits) FILTER (WHERE r.from_at < s.to_at AND s.to_at <= r.to_at) AS closing,
-        bool_or(r.from_at < s.called_at AND s.called_at <= r.to_at) AS was_known
-    FROM spans s
-    LEFT JOIN runs r ON r.id = s.id AND r.sku = ANY (s.names) AND r.currency = s.currency
-        AND r.from_at < s.to_at
-    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19
-), moves AS (
-    SELECT p.*,
-        p.twelfths * coalesce(p.opening, CASE WHEN NOT coalesce(p.was_known, false)
-            AND p.from_at <= p.forecast_renewal_at THEN p.old_price END, 0)::numeric AS opens,
-        p.twelfths * coalesce(p.closing, CASE WHEN NOT coalesce(p.was_known, false)
-            AND p.to_at <= p.forecast_renewal_at THEN p.old_price END, 0)::numeric AS closes
-    FROM paid p
-)
-SELECT m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
-    CASE
-        WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
-        WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
-            THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
-        WHEN m.state = 'cancelled' AND m.ended_at < m.to_at + interval '1 day'
-            THEN CASE WHEN m.reason = 'refunded_or_revoked' THEN 'refunds' ELSE 'left' END
-        WHEN m.state = 'lapsed' AND m.ended_at < m.to_at + interval '1 day' THEN 'lapsed'
-        ELSE coalesce((
-            SELECT CASE
-                    WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'
-                    WHEN e.subtype = 'VOLUNTARY' THEN 'left'
-                    WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
-                    ELSE 'lapsed' END
-            FROM subscription_events e
-            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
-                AND e.signed_at < m.to_at + interval '1 day'
-                AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
-            ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
-    END,
-    CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
-        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
-FROM moves m
-WHERE m.opens > 0 OR m.closes > 0
-$$;
-
-CREATE VIEW report.revenue_bridge AS
-WITH sums AS (
-    SELECT batch_id, month, currency, storefront, round(sum(opening) / 12)::bigint AS opening,
-        round(sum(price_effect) / 12)::bigint AS price_effect,
-        round(sum(closing - opening) FILTER (WHERE cause = 'declined') / 12)::bigint AS declined,
-        round(sum(closing - opening) FILTER (WHERE cause = 'left') / 12)::bigint AS "left",
-        round(sum(closing - opening) FILTER (WHERE cause = 'lapsed') / 12)::bigint AS lapsed,
-        round(sum(closing - opening) FILTER (WHERE cause = 'dependents') / 12)::bigint AS dependents,
-        round(sum(closing - opening) FILTER (WHERE cause = 'refunds') / 12)::bigint AS refunds,
-        round(sum(closing) / 12)::bigint AS closing
-    FROM repricer.revenue_moves(report.as_of())
-    GROUP BY batch_id, month, currency, storefront
-)
-SELECT s.batch_id, b.name AS batch_name, s.month, s.currency, s.storefront, s.opening AS opening_milliunits,
-    s.price_effect AS price_effect_milliunits, coalesce(s.declined, 0) AS declined_milliunits,
-    coalesce(s."left", 0) AS left_milliunits, coalesce(s.lapsed, 0) AS lapsed_milliunits,
-    coalesce(s.dependents, 0) AS dependents_milliunits, coalesce(s.refunds, 0) AS refunds_milliunits,
-    s.closing - s.opening - s.price_effect - coalesce(s.declined, 0) - coalesce(s."left", 0) - coalesce(s.lapsed, 0)
-        - coalesce(s.dependents, 0) - coalesce(s.refunds, 0) AS other_milliunits,
-    s.closing AS closing_milliunits
-FROM sums s JOIN repricer.batches b ON b.batch_id = s.batch_id;
-
-COMMENT ON VIEW report.revenue_bridge IS
-    'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, '
-    'and why it differs: closing = opening + all between. No NAME_as_of: each month is told as it is known today, and '
-    'closed_period keeps what was known when it was closed.';
-
--- In one currency: by the setting repricer.reporting_currency, else US dollars, at the newest rates.
-CREATE VIEW report.revenue_bridge_total AS
-WITH rates AS (
-    SELECT DISTINCT ON (r.currency) r.currency, r.billionths_per_euro::numeric AS per_euro, r.valid_from
-    FROM (
-        -- The newest revision of an instant counts; one that withdraws it leaves none.
-        SELECT DISTINCT ON (e.currency, e.valid_from) e.currency, e.valid_from, e.billionths_per_euro
-        FROM repricer.exchange_rates e
-        WHERE e.valid_from <= report.as_of() AND e.recorded_at <= report.as_of()
-        ORDER BY e.currency, e.valid_from, e.revision DESC) r
-    WHERE r.billionths_per_euro IS NOT NULL
-    ORDER BY r.currency, r.valid_from DESC
-), target AS (
-    SELECT t.currency, r.per_euro, r.valid_from
-    FROM (SELECT coalesce(nullif(current_setting('repricer.reporting_currency', true), ''), 'USD') AS currency) t
-    LEFT JOIN rates r ON r.currency = t.currency
-), converted AS (
-    SELECT b.*, t.currency AS reporting_currency,
-        CASE WHEN b.currency = t.currency THEN 1 ELSE t.per_euro / r.per_euro END AS rate,
-        CASE WHEN b.currency <> t.currency THEN least(t.valid_from, r.valid_from) END AS valid_from
-    FROM report.revenue_bridge b CROSS JOIN target t LEFT JOIN rates r ON r.currency = b.currency
-), sums AS (
-    SELECT batch_id, batch_name, month, reporting_currency,
-        round(sum(opening_milliunits * rate))::bigint AS opening,
-        round(sum(price_effect_milliunits * rate))::bigint AS price_effect,
-        round(sum(declined_milliunits * rate))::bigint AS declined,
-        round(sum(left_milliunits * rate))::bigint AS "left",
-        round(sum(lapsed_milliunits * rate))::bigint AS lapsed,
-        round(sum(dependents_milliunits * rate))::bigint AS dependents,
-        round(sum(refunds_milliunits * rate))::bigint AS refunds,
-        round(sum(closing_milliunits * rate))::bigint AS closing,
-        (min(valid_from) AT TIME ZONE 'UTC')::date AS rates_from,
-        array_agg(DISTINCT currency ORDER BY currency) FILTER (WHERE rate IS NULL) AS without_rate
-    FROM converted GROUP BY batch_id, batch_name, month, reporting_currency
-)
-SELECT batch_id, batch_name, month, reporting_currency AS currency, opening AS opening_milliunits,
-    price_effect AS price_effect_milliunits, declined AS declined_milliunits, "left" AS left_milliunits,
-    lapsed AS lapsed_milliunits, dependents AS dependents_milliunits, refunds AS refunds_milliunits,
-    closing - opening - price_effect - declined - "left" - lapsed - dependents - refunds AS other_milliunits,
-    closing AS closing_milliunits, rates_from, without_rate
-FROM sums;
-COMMENT ON VIEW report.revenue_bridge_total IS
-    'revenue_bridge in one currency: the setting repricer.reporting_currency, else USD, at the newest imported rates. No '
-    'NAME_as_of: rates that are imported later change it.';
-
--- What the App Store has been given or is to be given, and no customer has agreed to yet.
-CREATE VIEW report.revenue_at_risk AS
-WITH open AS (
-    SELECT c.batch_id, c.change_id, c.state, c.forecast_consent,
-        (c.due_effective_at AT TIME ZONE 'UTC')::date AS consent_due_on, r.currency, r.storefront, r.period, r.milliunits,
-        r.is_own
-    FROM repricer.price_changes c
-    CROSS JOIN LATERAL (
-        SELECT c.currency, c.storefront, c.period, coalesce(c.at_risk_milliunits, c.current_price_milliunits) AS milliunits,
-            true AS is_own
-        UNION ALL
-        SELECT e ->> 'currency', e ->> 'storefront', e ->> 'period', (e ->> 'milliunits')::bigint, false
-        FROM jsonb_array_elements(c.at_risk_elsewhere) AS e) r
-    WHERE c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent') AND c.undoes_change_id IS NULL
-        AND (c.state = 'pending_consent' OR c.forecast_consent IN ('required', 'not_known'))
-)
-SELECT o.batch_id, b.name AS batch_name, o.consent_due_on, o.currency, o.storefront, o.period,
-    count(*) FILTER (WHERE o.is_own) AS changes,
-    count(*) FILTER (WHERE o.is_own AND o.state = 'pending_consent') AS asked,
-    count(*) FILTER (WHERE o.is_own AND o.state <> 'pending_consent' AND o.forecast_consent = 'required') AS to_be_asked,
-    count(*) FILTER (WHERE o.is_own AND o.state <> 'pending_consent' AND o.forecast_consent <> 'required') AS not_known,
-    sum(o.milliunits)::bigint AS at_risk_milliunits,
-    round(sum(o.milliunits) * repricer.twelfths(o.period) / 12)::bigint AS at_risk_per_month_milliunits
-FROM open o JOIN repricer.batches b ON b.batch_id = o.batch_id
-GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period;
-COMMENT ON VIEW report.revenue_at_risk IS
-    'What every period loses where the customers who must consent, or may have to, do not: by the day it is due. No '
-    'NAME_as_of: it looks ahead from now; price_change_as_of tells what was pending at an earlier instant.';
-
--- Sent against held out. Both are asked alike: of the subscriptions whose forecast renewal has passed for a day, how many
--- do not pay for every item of theirs any more? Rows that were never sent, though not held out, count among the sent:
--- among those held out there are such customers, too. The interval of the difference is Newcombe's, of two of Wilson's.
-CREATE FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) RETURNS numeric
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN (p_share + 3.841459 / (2 * p_of) + p_sign * 1.959964
-        * sqrt(p_share * (1 - p_share) / p_of + 3.841459 / (4 * p_of * p_of))) / (1 + 3.841459 / p_of);
-
-CREATE VIEW report.holdout AS
-WITH rows AS (
-    SELECT c.batch_id, c.forecast_consent, c.original_transaction_id, c.is_held_out,
-        c.is_held_out OR coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL AS is_as_meant,
-        c.forecast_effective_at + interval '1 day' < report.as_of() AS is_due,
-        NOT EXISTS (
-            SELECT FROM repricer.charges h
-            WHERE h.original_transaction_id = c.original_transaction_id
-                AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
-                AND h.purchased_at <= report.as_of() AND coalesce(h.expires_at, 'infinity') + interval '1 day' > report.as_of()
-                AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)) AS has_left
-    FROM repricer.price_changes c
-    JOIN repricer.batches b ON b.batch_id = c.batch_id AND b.holdout_basis_points > 0 AND b.decided_at <= report.as_of()
-    WHERE b.state <> 'rejected' AND c.undoes_change_id IS NULL
-), subscriptions AS (
-    SELECT batch_id, forecast_consent, original_transaction_id, is_held_out, bool_and(is_as_meant) AS is_as_meant,
-        bool_and(is_due) AS is_due, bool_or(has_left) AS has_left
-    FROM rows GROUP BY batch_id, forecast_consent, original_transaction_id, is_held_out
-), counts AS (
-    SELECT batch_id, forecast_consent,
-        count(*) FILTER (WHERE is_due AND NOT is_held_out) AS sent,
-        count(*) FILTER (WHERE is_due AND NOT is_held_out AND NOT is_as_meant) AS never_sent,
-        count(*) FILTER (WHERE is_due AND NOT is_held_out AND has_left) AS sent_left,
-        count(*) FILTER (WHERE is_due AND is_held_out) AS held_out,
-        count(*) FILTER (WHERE is_due AND is_held_out AND has_left) AS held_out_left,
-        count(*) FILTER (WHERE NOT is_due) AS not_due
-    FROM subscriptions GROUP BY batch_id, forecast_consent
-), shares AS (
-    SELECT c.*, sent_left::numeric / nullif(sent, 0) AS p, held_out_left::numeric / nullif(held_out, 0) AS q,
-        least(sent, held_out) >= 30 AS is_enough
-    FROM counts c
-), intervals AS (
-    SELECT s.*,
-        p - q - sqrt((p - repricer.wilson_bound(p, sent, -1)) ^ 2 + (repricer.wilson_bound(q, held_out, 1) - q) ^ 2) AS lower,
-        p - q + sqrt((repricer.wilson_bound(p, sent, 1) - p) ^ 2 + (q - repricer.wilson_bound(q, held_out, -1)) ^ 2) AS upper
-    FROM shares s
-)
-SELECT i.batch_id, b.name AS batch_name, i.forecast_consent, i.sent AS sent_subscriptions, i.never_sent, i.sent_left,
-    i.held_out AS held_out_subscriptions, i.held_out_left, i.not_due,
-    round(i.p * 10000)::bigint AS sent_left_basis_points, round(i.q * 10000)::bigint AS held_out_left_basis_points,
-    CASE WHEN i.is_enough THEN round((i.p - i.q) * 10000)::bigint END AS difference_basis_points,
-    CASE WHEN i.is_enough THEN round(i.lower * 10000)::bigint END AS lower_basis_points,
-    CASE WHEN i.is_enough THEN round(i.upper * 10000)::bigint END AS upper_basis_points,
-    CASE WHEN NOT i.is_enough THEN 'too_few' WHEN i.lower > 0 THEN 'more_left' WHEN i.upper < 0 THEN 'fewer_left'
-        ELSE 'no_difference_seen' END AS answer
-FROM intervals i JOIN repricer.batches b ON b.batch_id = i.batch_id;
-COMMENT ON VIEW report.holdout IS
-    'Batches that hold subscriptions out: who left among those sent and among those held out, for each forecast of consent, '
-    'with a 95 % interval of the difference. No NAME_as_of: it asks the charges that are known today.';
 
 -- The comment of each column; '*' holds in every view that has no nearer one. A column without a comment is an error.
 DO $comments$
@@ -1818,6 +1963,9 @@ BEGIN
             'Sum of the old prices of cancelled increases whose customers had been asked or told.'),
         ('revenue_impact', 'lapsed_lost_per_period_milliunits',
             'Sum of the old prices of lapsed increases whose customers had been asked or told.'),
+        ('revenue_impact', 'charged_renewals_with_tax', 'Charged renewals of which the App Store has signed the tax.'),
+        ('revenue_impact', 'uplift_without_tax_milliunits',
+            'Their uplift without tax: what was kept of each without it, less the same share of the old price.'),
         ('revenue_impact', 'other_items_lost_per_period_milliunits',
             'What other items of subscriptions cost that ended as a whole for a declined increase, where nothing else here '
             'counts them.'),

@@ -31,7 +31,8 @@ GRANT EXECUTE ON FUNCTION repricer.twelfths(text), repricer.wilson_bound(numeric
     TO repricer_finance, repricer_pricing, repricer_service;
 
 -- repricer_pricing plans: it reads.
-GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.charges, repricer.money_entries,
+GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.kept_statements, repricer.told_statements,
+    repricer.overdue_statements, repricer.retention_floors, repricer.charges, repricer.money_entries,
     repricer.notification_ids, repricer.notifications, repricer.signing_headers, repricer.inbox,
     repricer.renewal_extensions, repricer.extension_summaries, repricer.moved_renewals,
     repricer.outbox, repricer.webhook_deliveries,
@@ -42,7 +43,8 @@ GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.c
     repricer.mass_extension_approvals, repricer.extension_requests, repricer.attributed_extensions,
     repricer.rule_imports, repricer.consent_thresholds, repricer.always_consent_storefronts,
     repricer.currency_decimals, repricer.exchange_rates, repricer.history_imports, repricer.imported_increases,
-    repricer.rate_limits, repricer.service_controls, repricer.service_leases, repricer.history_reading,
+    repricer.rate_limits, repricer.refusal_streaks, repricer.service_controls, repricer.service_leases,
+    repricer.history_reading,
     repricer.status_checks,
     repricer.audit_trail, repricer.audit_head, repricer.approval_limits, repricer.default_limits,
     repricer.first_approvals,
@@ -84,7 +86,7 @@ GRANT INSERT, UPDATE ON repricer.subscriptions, repricer.charges, repricer.exten
 GRANT INSERT, UPDATE, DELETE ON repricer.inbox, repricer.renewal_extensions, repricer.moved_renewals,
     repricer.status_checks TO repricer_service;
 GRANT INSERT ON repricer.charge_versions, repricer.subscription_event_versions, repricer.price_change_versions,
-    repricer.dependent_cancellation_versions, repricer.stale_figures TO repricer_service;
+    repricer.dependent_cancellation_versions, repricer.stale_figures, repricer.overdue_statements TO repricer_service;
 GRANT INSERT ON repricer.money_entries, repricer.notification_ids, repricer.notifications, repricer.signing_headers,
     repricer.dependent_claims, repricer.price_change_history TO repricer_service;
 GRANT INSERT, DELETE ON repricer.subscription_events, repricer.dependency_roles, repricer.outbox
@@ -131,7 +133,7 @@ GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsa
     repricer.halt_kind(text, timestamptz, text, timestamptz), repricer.recover_kind(text, timestamptz),
     repricer.note_unclaimed(timestamptz, text, boolean), repricer.note_probe_answer(uuid, text), repricer.note_halt_answer(text, text),
     repricer.throttle_kind(text, timestamptz, timestamptz, text), repricer.end_throttle(text),
-    repricer.note_database(timestamptz, timestamptz, timestamptz), repricer.end_catch_up(),
+    repricer.note_database(timestamptz, timestamptz, timestamptz), repricer.end_catch_up(timestamptz),
     repricer.begin_catch_up(timestamptz, timestamptz, timestamptz, boolean),
     repricer.note_recovery(timestamptz, timestamptz, bigint, bigint, bigint, bigint)
     TO repricer_service;

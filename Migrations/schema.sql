@@ -594,9 +594,12 @@ CREATE VIEW repricer.explained_charges AS
             WHEN (w.exception IS NULL) THEN w.explained_as
             ELSE NULL::text
         END AS explained_as,
-    w.exception,
-    c.stage
-   FROM (((repricer.price_changes c
+    w.exception
+   FROM ((((repricer.price_changes c
+     CROSS JOIN LATERAL ( SELECT (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes o
+                  WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id))))) AS is_alone
+         OFFSET 0) a)
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -642,13 +645,13 @@ CREATE VIEW repricer.explained_charges AS
                     WHEN (h.refunded_milliunits > 0) THEN 'refunded'::text
                     ELSE NULL::text
                 END AS exception
-           FROM ( SELECT (EXISTS ( SELECT
+           FROM ( SELECT ((NOT a.is_alone) AND (EXISTS ( SELECT
                            FROM repricer.price_changes u_1
-                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits)))) AS is_undone) u) w)
-  WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (NOT (EXISTS ( SELECT
+                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits))))) AS is_undone) u) w)
+  WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
-         OFFSET 0))));
+         OFFSET 0)))));
 
 COMMENT ON VIEW repricer.explained_charges IS 'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
 
@@ -669,7 +672,22 @@ CREATE TABLE repricer.kept_exceptions (
     CONSTRAINT kept_exceptions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
-COMMENT ON TABLE repricer.kept_exceptions IS 'Charge exceptions of changes that ended. Only summarise_figures writes it.';
+COMMENT ON TABLE repricer.kept_exceptions IS 'Charge exceptions of called changes. Only summarise_figures writes it.';
+
+CREATE TABLE repricer.kept_statements (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb,
+    recorded_at timestamp with time zone NOT NULL,
+    CONSTRAINT kept_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.kept_statements IS 'What is left of dropped months of subscription_events: statements that a fold still needs, and the names of those that reports ask for.';
 
 CREATE TABLE repricer.subscription_events (
     original_transaction_id text NOT NULL,
@@ -683,9 +701,10 @@ CREATE TABLE repricer.subscription_events (
     recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
     CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
-);
+)
+PARTITION BY RANGE (signed_at);
 
-COMMENT ON TABLE repricer.subscription_events IS 'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status.';
+COMMENT ON TABLE repricer.subscription_events IS 'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status. Old months are dropped by retention, once subscription_checkpoints stands for them.';
 
 CREATE TABLE repricer.subscriptions (
     original_transaction_id text NOT NULL,
@@ -725,6 +744,7 @@ CREATE TABLE repricer.subscriptions (
     known_since timestamp with time zone,
     folded_signed_at timestamp with time zone,
     folded_evidence_id text,
+    checkpoint_at timestamp with time zone,
     CONSTRAINT subscriptions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT subscriptions_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
     CONSTRAINT subscriptions_increases_are_a_list CHECK ((jsonb_typeof(increases) = 'array'::text)),
@@ -756,6 +776,77 @@ COMMENT ON COLUMN repricer.subscriptions.signed_details IS 'What else was signed
 
 COMMENT ON COLUMN repricer.subscriptions.known_since IS 'Start of the earliest period from which on statements tell what was charged; an increase before it may be unknown.';
 
+COMMENT ON COLUMN repricer.subscriptions.checkpoint_at IS 'Statements signed before it stand in subscription_checkpoints; one that comes later is in overdue_statements. Null: all statements are kept.';
+
+CREATE VIEW repricer.told_statements AS
+ SELECT subscription_events.original_transaction_id,
+    subscription_events.bucket,
+    subscription_events.signed_at,
+    subscription_events.evidence_id,
+    subscription_events.source,
+    subscription_events.type,
+    subscription_events.subtype,
+    subscription_events.statement,
+    subscription_events.recorded_at
+   FROM repricer.subscription_events
+UNION ALL
+ SELECT kept_statements.original_transaction_id,
+    kept_statements.bucket,
+    kept_statements.signed_at,
+    kept_statements.evidence_id,
+    kept_statements.source,
+    kept_statements.type,
+    kept_statements.subtype,
+    kept_statements.statement,
+    kept_statements.recorded_at
+   FROM repricer.kept_statements;
+
+COMMENT ON VIEW repricer.told_statements IS 'Statements with what retention kept of dropped months. One may stand in both until its month is dropped.';
+
+CREATE VIEW repricer.missing_renewals AS
+ SELECT c.batch_id,
+    c.original_transaction_id,
+    c.change_id,
+    h.sku,
+    h.expires_at AS occurred_at,
+    (c.new_price_milliunits * h.quantity) AS expected_milliunits,
+    h.currency,
+    h.storefront,
+    c.bucket
+   FROM (((repricer.price_changes c
+     JOIN repricer.subscriptions s ON ((s.original_transaction_id = c.original_transaction_id)))
+     CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
+            k.bucket,
+            k.transaction_id,
+            k.sku,
+            k.purchased_at,
+            k.expires_at,
+            k.price_milliunits,
+            k.quantity,
+            k.currency,
+            k.storefront,
+            k.is_offer,
+            k.is_purchase,
+            k.refunded_milliunits,
+            k.recorded_at
+           FROM repricer.charges k
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
+         OFFSET 0) h)
+     CROSS JOIN LATERAL ( SELECT LEAST(( SELECT min(n.purchased_at) AS min
+                   FROM repricer.charges n
+                  WHERE ((n.original_transaction_id = h.original_transaction_id) AND (n.sku = h.sku) AND (n.purchased_at > h.purchased_at))),
+                CASE
+                    WHEN (s.purchased_at > h.purchased_at) THEN s.purchased_at
+                    ELSE NULL::timestamp with time zone
+                END) AS at) next)
+  WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.told_statements e
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
+
+COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of effective changes that no charge tells of.';
+
 CREATE VIEW repricer.live_charge_exceptions AS
  SELECT x.batch_id,
     x.original_transaction_id,
@@ -769,40 +860,24 @@ CREATE VIEW repricer.live_charge_exceptions AS
     x.refunded_milliunits,
     x.currency,
     x.storefront,
-    x.bucket,
-    x.stage
+    x.bucket
    FROM repricer.explained_charges x
   WHERE (x.exception IS NOT NULL)
 UNION ALL
- SELECT c.batch_id,
-    c.original_transaction_id,
-    c.change_id,
+ SELECT r.batch_id,
+    r.original_transaction_id,
+    r.change_id,
     NULL::text AS transaction_id,
-    h.sku,
+    r.sku,
     'missing'::text AS exception,
-    h.expires_at AS occurred_at,
+    r.occurred_at,
     0 AS amount_milliunits,
-    (c.new_price_milliunits * h.quantity) AS expected_milliunits,
+    r.expected_milliunits,
     0 AS refunded_milliunits,
-    h.currency,
-    h.storefront,
-    c.bucket,
-    c.stage
-   FROM (((repricer.price_changes c
-     JOIN repricer.subscriptions s ON ((s.original_transaction_id = c.original_transaction_id)))
-     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.expires_at IS NOT NULL))))
-     CROSS JOIN LATERAL ( SELECT LEAST(( SELECT min(n.purchased_at) AS min
-                   FROM repricer.charges n
-                  WHERE ((n.original_transaction_id = h.original_transaction_id) AND (n.sku = h.sku) AND (n.purchased_at > h.purchased_at))),
-                CASE
-                    WHEN (s.purchased_at > h.purchased_at) THEN s.purchased_at
-                    ELSE NULL::timestamp with time zone
-                END) AS at) next)
-  WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
-           FROM repricer.subscription_events e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
-           FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
+    r.currency,
+    r.storefront,
+    r.bucket
+   FROM repricer.missing_renewals r;
 
 COMMENT ON VIEW repricer.live_charge_exceptions IS 'What kept_exceptions keeps, computed from the facts.';
 
@@ -834,22 +909,6 @@ CREATE VIEW repricer.charge_exceptions AS
           WHERE (s.original_transaction_id = k.original_transaction_id))))
 UNION ALL
  SELECT x.batch_id,
-    x.original_transaction_id,
-    x.change_id,
-    x.transaction_id,
-    x.sku,
-    x.exception,
-    x.occurred_at,
-    x.amount_milliunits,
-    x.expected_milliunits,
-    x.refunded_milliunits,
-    x.currency,
-    x.storefront,
-    x.bucket
-   FROM repricer.live_charge_exceptions x
-  WHERE (x.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]))
-UNION ALL
- SELECT x.batch_id,
     m.original_transaction_id,
     x.change_id,
     x.transaction_id,
@@ -876,10 +935,9 @@ UNION ALL
             l.refunded_milliunits,
             l.currency,
             l.storefront,
-            l.bucket,
-            l.stage
+            l.bucket
            FROM repricer.live_charge_exceptions l
-          WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
+          WHERE (l.original_transaction_id = m.original_transaction_id)
          OFFSET 0) x);
 
 COMMENT ON VIEW repricer.charge_exceptions IS 'Charges that are not as they should be, and renewals that were not charged.';
@@ -1036,6 +1094,8 @@ CREATE TABLE repricer.change_figures (
     is_told boolean NOT NULL,
     fell_with_parent boolean NOT NULL,
     others_lost_milliunits bigint NOT NULL,
+    taxed_renewals bigint NOT NULL,
+    taxed_uplift_milliunits bigint NOT NULL,
     CONSTRAINT change_figures_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
@@ -1047,6 +1107,38 @@ COMMENT ON COLUMN repricer.change_figures.is_told IS 'The customer was asked, or
 
 COMMENT ON COLUMN repricer.change_figures.others_lost_milliunits IS 'Of a declined one for which the whole subscription ended: what its other items cost a period. Counted once.';
 
+COMMENT ON COLUMN repricer.change_figures.taxed_renewals IS 'Renewals of which the tax is signed; taxed_uplift_milliunits is theirs, without it.';
+
+CREATE TABLE repricer.money_entries (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    kind text NOT NULL,
+    occurred_at timestamp with time zone NOT NULL,
+    number integer NOT NULL,
+    correction integer NOT NULL,
+    amount_milliunits bigint NOT NULL,
+    tax_exclusive_milliunits bigint,
+    currency text NOT NULL,
+    storefront text,
+    evidence_id text NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    change_id uuid,
+    batch_id uuid,
+    explained_as text,
+    CONSTRAINT money_entries_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT money_entries_kind CHECK ((kind = ANY (ARRAY['charge'::text, 'refund'::text, 'reversal'::text])))
+);
+
+COMMENT ON TABLE repricer.money_entries IS 'Append-only, but for what explains a line. What the App Store signed as charged, refunded and taken back, each item of a transaction by itself.';
+
+COMMENT ON COLUMN repricer.money_entries.number IS 'Tells refunds of one item and one instant apart, from 0 on.';
+
+COMMENT ON COLUMN repricer.money_entries.correction IS '0: as it was first told. Later ones are differences: all of a line add up to what is known.';
+
+COMMENT ON COLUMN repricer.money_entries.explained_as IS 'Why the charge is as it is; null: it has an exception, or no change of ours is about it.';
+
 CREATE VIEW repricer.charged_renewals AS
  SELECT c.batch_id,
     c.original_transaction_id,
@@ -1057,12 +1149,19 @@ CREATE VIEW repricer.charged_renewals AS
             WHEN (h.refunded_milliunits = 0) THEN (c.current_price_milliunits * h.quantity)
             ELSE (round((((c.current_price_milliunits)::numeric * (((h.price_milliunits * h.quantity) - h.refunded_milliunits))::numeric) / (h.price_milliunits)::numeric)))::bigint
         END AS old_price_milliunits,
-    ((h.price_milliunits * h.quantity) - h.refunded_milliunits) AS price_milliunits
+    ((h.price_milliunits * h.quantity) - h.refunded_milliunits) AS price_milliunits,
+    ( SELECT
+                CASE
+                    WHEN bool_and((e.tax_exclusive_milliunits IS NOT NULL)) THEN (sum(e.tax_exclusive_milliunits))::bigint
+                    ELSE NULL::bigint
+                END AS "case"
+           FROM repricer.money_entries e
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.transaction_id = h.transaction_id) AND (e.sku = h.sku) AND (e.currency = h.currency))) AS tax_exclusive_milliunits
    FROM (repricer.price_changes c
      JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
 
 COMMENT ON VIEW repricer.charged_renewals IS 'Charged renewals, each under the one change that set its price.';
 
@@ -1096,7 +1195,9 @@ CREATE TABLE repricer.figure_tallies (
     fell_with_parent bigint NOT NULL,
     fell_lost bigint NOT NULL,
     lapsed_lost bigint NOT NULL,
-    others_lost bigint NOT NULL
+    others_lost bigint NOT NULL,
+    taxed_renewals bigint NOT NULL,
+    taxed_uplift bigint NOT NULL
 );
 
 COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one at a time.';
@@ -1130,7 +1231,9 @@ CREATE VIEW repricer.live_change_figures AS
     c.is_leaving,
     (COALESCE(c.consent_asked_at, c.accepted_at) IS NOT NULL) AS is_told,
     ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text])) AND COALESCE((c.reason = 'parent_declined'::text), false)) AS fell_with_parent,
-    COALESCE(o.lost_milliunits, (0)::bigint) AS others_lost_milliunits
+    COALESCE(o.lost_milliunits, (0)::bigint) AS others_lost_milliunits,
+    COALESCE(r.taxed_renewals, (0)::bigint) AS taxed_renewals,
+    COALESCE(r.taxed_uplift_milliunits, (0)::bigint) AS taxed_uplift_milliunits
    FROM ((repricer.price_changes c
      LEFT JOIN LATERAL ( SELECT (sum((l.price_milliunits * l.quantity)))::bigint AS lost_milliunits
            FROM ( SELECT DISTINCT ON (h.sku) h.sku,
@@ -1142,49 +1245,53 @@ CREATE VIEW repricer.live_change_figures AS
                   WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (h.sku <> c.sku) AND (h.sku IS DISTINCT FROM c.current_sku) AND ((c.former_skus IS NULL) OR (h.sku <> ALL (c.former_skus))))
                   ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
           WHERE ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (c.undoes_change_id IS NULL) AND ((l.expires_at + ((l.expires_at - l.purchased_at) / (2)::double precision)) > c.ended_at) AND (EXISTS ( SELECT
-                   FROM repricer.subscription_events e
+                   FROM repricer.told_statements e
                   WHERE ((e.original_transaction_id = c.original_transaction_id) AND (e.type = 'EXPIRED'::text) AND (e.subtype = 'PRICE_INCREASE'::text) AND ((e.signed_at >= (c.ended_at - '1 day'::interval)) AND (e.signed_at <= (c.ended_at + '1 day'::interval)))))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes n
                   WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.undoes_change_id IS NULL) AND (((n.state = 'declined'::text) AND ((l.sku = ANY (COALESCE(n.current_dependent_skus, n.dependent_skus))) OR ((n.change_id < c.change_id) AND (n.reason IS DISTINCT FROM 'parent_declined'::text) AND (n.ended_at > (c.ended_at - '1 day'::interval))))) OR (((l.sku = n.sku) OR (l.sku = n.current_sku)) AND ((n.state = 'declined'::text) OR (n.reason = 'parent_declined'::text) OR ((n.state = 'cancelled'::text) AND (n.direction = 'increase'::text) AND (COALESCE(n.consent_asked_at, n.accepted_at) IS NOT NULL))))))))))) o ON ((c.state = 'declined'::text)))
      LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
             min(h.purchased_at) AS first_at,
             (sum(h.old_price_milliunits))::bigint AS old_total_milliunits,
-            (sum(h.price_milliunits))::bigint AS new_total_milliunits
+            (sum(h.price_milliunits))::bigint AS new_total_milliunits,
+            count(h.tax_exclusive_milliunits) AS taxed_renewals,
+            (sum(((h.tax_exclusive_milliunits)::numeric - round((((h.old_price_milliunits)::numeric * (h.tax_exclusive_milliunits)::numeric) / (NULLIF(h.price_milliunits, 0))::numeric)))))::bigint AS taxed_uplift_milliunits
            FROM repricer.charged_renewals h
           WHERE ((c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true));
 
 COMMENT ON VIEW repricer.live_change_figures IS 'What change_figures keeps, computed from the facts.';
 
 CREATE VIEW repricer.unkept_change_figures AS
- SELECT f.original_transaction_id,
-    f.bucket,
-    f.change_id,
-    f.batch_id,
-    f.is_undo,
-    f.direction,
-    f.forecast_consent,
-    f.currency,
-    f.storefront,
-    f.period,
-    f.state,
-    f.is_sent,
-    f.is_asked,
-    f.acceptance,
-    f.is_uncharged,
-    f.current_price_milliunits,
-    f.new_price_milliunits,
-    f.renewals,
-    f.first_at,
-    f.old_total_milliunits,
-    f.new_total_milliunits,
-    f.stage,
-    f.is_final,
-    f.is_leaving,
-    f.is_told,
-    f.fell_with_parent,
-    f.others_lost_milliunits
-   FROM repricer.live_change_figures f
-  WHERE (f.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]))
+ SELECT c.original_transaction_id,
+    c.bucket,
+    c.change_id,
+    c.batch_id,
+    (c.undoes_change_id IS NOT NULL) AS is_undo,
+    c.direction,
+    c.forecast_consent,
+    c.currency,
+    c.storefront,
+    c.period,
+    c.state,
+    (COALESCE(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL) AS is_sent,
+    (c.consent_asked_at IS NOT NULL) AS is_asked,
+    c.acceptance,
+    false AS is_uncharged,
+    c.current_price_milliunits,
+    c.new_price_milliunits,
+    (0)::bigint AS renewals,
+    NULL::timestamp with time zone AS first_at,
+    (0)::bigint AS old_total_milliunits,
+    (0)::bigint AS new_total_milliunits,
+    c.stage,
+    false AS is_final,
+    c.is_leaving,
+    (COALESCE(c.consent_asked_at, c.accepted_at) IS NOT NULL) AS is_told,
+    false AS fell_with_parent,
+    (0)::bigint AS others_lost_milliunits,
+    (0)::bigint AS taxed_renewals,
+    (0)::bigint AS taxed_uplift_milliunits
+   FROM repricer.price_changes c
+  WHERE (c.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]))
 UNION ALL
  SELECT m.original_transaction_id,
     f.bucket,
@@ -1212,7 +1319,9 @@ UNION ALL
     f.is_leaving,
     f.is_told,
     f.fell_with_parent,
-    f.others_lost_milliunits
+    f.others_lost_milliunits,
+    f.taxed_renewals,
+    f.taxed_uplift_milliunits
    FROM (( SELECT DISTINCT s.original_transaction_id
            FROM repricer.stale_figures s) m
      CROSS JOIN LATERAL ( SELECT l.original_transaction_id,
@@ -1241,7 +1350,9 @@ UNION ALL
             l.is_leaving,
             l.is_told,
             l.fell_with_parent,
-            l.others_lost_milliunits
+            l.others_lost_milliunits,
+            l.taxed_renewals,
+            l.taxed_uplift_milliunits
            FROM repricer.live_change_figures l
           WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
          OFFSET 0) f);
@@ -1333,6 +1444,8 @@ CREATE VIEW repricer.untallied_changes AS
             ELSE (0)::bigint
         END AS lapsed_lost,
     (f.weight * f.others_lost_milliunits) AS others_lost,
+    (f.weight * f.taxed_renewals) AS taxed_renewals,
+    (f.weight * f.taxed_uplift_milliunits) AS taxed_uplift,
     f.original_transaction_id,
     f.is_final
    FROM ( SELECT k.original_transaction_id,
@@ -1360,6 +1473,8 @@ CREATE VIEW repricer.untallied_changes AS
             k.is_told,
             k.fell_with_parent,
             k.others_lost_milliunits,
+            k.taxed_renewals,
+            k.taxed_uplift_milliunits,
             ('-1'::integer)::bigint AS weight,
             true AS is_final
            FROM repricer.change_figures k
@@ -1392,6 +1507,8 @@ CREATE VIEW repricer.untallied_changes AS
             l.is_told,
             l.fell_with_parent,
             l.others_lost_milliunits,
+            l.taxed_renewals,
+            l.taxed_uplift_milliunits,
             1,
             l.is_final
            FROM repricer.unkept_change_figures l) f;
@@ -1428,7 +1545,9 @@ CREATE VIEW repricer.change_tallies AS
     t.fell_with_parent,
     t.fell_lost,
     t.lapsed_lost,
-    t.others_lost
+    t.others_lost,
+    t.taxed_renewals,
+    t.taxed_uplift
    FROM repricer.figure_tallies t
 UNION ALL
  SELECT u.batch_id,
@@ -1460,7 +1579,9 @@ UNION ALL
     u.fell_with_parent,
     u.fell_lost,
     u.lapsed_lost,
-    u.others_lost
+    u.others_lost,
+    u.taxed_renewals,
+    u.taxed_uplift
    FROM repricer.untallied_changes u;
 
 COMMENT ON VIEW repricer.change_tallies IS 'Of all changes, exact at any moment. Its rows are to be added up.';
@@ -1990,33 +2111,250 @@ $_$;
 
 COMMENT ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.forecast_accuracy as it was known at the instant: by what was recorded until then, late news left out.';
 
-CREATE TABLE repricer.money_entries (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    transaction_id text NOT NULL,
-    sku text NOT NULL,
-    kind text NOT NULL,
-    occurred_at timestamp with time zone NOT NULL,
-    number integer NOT NULL,
-    correction integer NOT NULL,
-    amount_milliunits bigint NOT NULL,
-    tax_exclusive_milliunits bigint,
-    currency text NOT NULL,
-    storefront text,
-    evidence_id text NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT money_entries_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT money_entries_kind CHECK ((kind = ANY (ARRAY['charge'::text, 'refund'::text, 'reversal'::text])))
-);
+CREATE FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) RETURNS numeric
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN (((p_share + (3.841459 / ((2)::numeric * p_of))) + (((p_sign)::numeric * 1.959964) * sqrt((((p_share * ((1)::numeric - p_share)) / p_of) + (3.841459 / (((4)::numeric * p_of) * p_of)))))) / ((1)::numeric + (3.841459 / p_of)));
 
-COMMENT ON TABLE repricer.money_entries IS 'Append-only. What the App Store signed as charged, refunded and taken back, each item of a transaction by itself.';
+CREATE VIEW report.holdout AS
+ WITH rows AS (
+         SELECT c.batch_id,
+            c.forecast_consent,
+            c.original_transaction_id,
+            c.is_held_out,
+            (c.is_held_out OR (COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL)) AS is_as_meant,
+            ((c.forecast_effective_at + '1 day'::interval) < report.as_of()) AS is_due,
+            (NOT (EXISTS ( SELECT
+                   FROM repricer.charges h
+                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at <= report.as_of()) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + '1 day'::interval) > report.as_of()) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
+           FROM (repricer.batches b_1
+             JOIN repricer.price_changes c ON ((c.batch_id = b_1.batch_id)))
+          WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= report.as_of()) AND (b_1.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL))
+        ), subscriptions AS (
+         SELECT rows.batch_id,
+            rows.forecast_consent,
+            rows.original_transaction_id,
+            rows.is_held_out,
+            bool_and(rows.is_as_meant) AS is_as_meant,
+            bool_and(rows.is_due) AS is_due,
+            bool_or(rows.has_left) AS has_left
+           FROM rows
+          GROUP BY rows.batch_id, rows.forecast_consent, rows.original_transaction_id, rows.is_held_out
+        ), counts AS (
+         SELECT subscriptions.batch_id,
+            subscriptions.forecast_consent,
+            count(*) FILTER (WHERE (subscriptions.is_due AND (NOT subscriptions.is_held_out))) AS sent,
+            count(*) FILTER (WHERE (subscriptions.is_due AND (NOT subscriptions.is_held_out) AND (NOT subscriptions.is_as_meant))) AS never_sent,
+            count(*) FILTER (WHERE (subscriptions.is_due AND (NOT subscriptions.is_held_out) AND subscriptions.has_left)) AS sent_left,
+            count(*) FILTER (WHERE (subscriptions.is_due AND subscriptions.is_held_out)) AS held_out,
+            count(*) FILTER (WHERE (subscriptions.is_due AND subscriptions.is_held_out AND subscriptions.has_left)) AS held_out_left,
+            count(*) FILTER (WHERE (NOT subscriptions.is_due)) AS not_due
+           FROM subscriptions
+          GROUP BY subscriptions.batch_id, subscriptions.forecast_consent
+        ), shares AS (
+         SELECT c.batch_id,
+            c.forecast_consent,
+            c.sent,
+            c.never_sent,
+            c.sent_left,
+            c.held_out,
+            c.held_out_left,
+            c.not_due,
+            ((c.sent_left)::numeric / (NULLIF(c.sent, 0))::numeric) AS p,
+            ((c.held_out_left)::numeric / (NULLIF(c.held_out, 0))::numeric) AS q,
+            (LEAST(c.sent, c.held_out) >= 30) AS is_enough
+           FROM counts c
+        ), intervals AS (
+         SELECT s.batch_id,
+            s.forecast_consent,
+            s.sent,
+            s.never_sent,
+            s.sent_left,
+            s.held_out,
+            s.held_out_left,
+            s.not_due,
+            s.p,
+            s.q,
+            s.is_enough,
+            ((s.p - s.q) - sqrt((((s.p - repricer.wilson_bound(s.p, (s.sent)::numeric, '-1'::integer)) ^ (2)::numeric) + ((repricer.wilson_bound(s.q, (s.held_out)::numeric, 1) - s.q) ^ (2)::numeric)))) AS lower,
+            ((s.p - s.q) + sqrt((((repricer.wilson_bound(s.p, (s.sent)::numeric, 1) - s.p) ^ (2)::numeric) + ((s.q - repricer.wilson_bound(s.q, (s.held_out)::numeric, '-1'::integer)) ^ (2)::numeric)))) AS upper
+           FROM shares s
+        )
+ SELECT i.batch_id,
+    b.name AS batch_name,
+    i.forecast_consent,
+    i.sent AS sent_subscriptions,
+    i.never_sent,
+    i.sent_left,
+    i.held_out AS held_out_subscriptions,
+    i.held_out_left,
+    i.not_due,
+    (round((i.p * (10000)::numeric)))::bigint AS sent_left_basis_points,
+    (round((i.q * (10000)::numeric)))::bigint AS held_out_left_basis_points,
+        CASE
+            WHEN i.is_enough THEN (round(((i.p - i.q) * (10000)::numeric)))::bigint
+            ELSE NULL::bigint
+        END AS difference_basis_points,
+        CASE
+            WHEN i.is_enough THEN (round((i.lower * (10000)::numeric)))::bigint
+            ELSE NULL::bigint
+        END AS lower_basis_points,
+        CASE
+            WHEN i.is_enough THEN (round((i.upper * (10000)::numeric)))::bigint
+            ELSE NULL::bigint
+        END AS upper_basis_points,
+        CASE
+            WHEN (NOT i.is_enough) THEN 'too_few'::text
+            WHEN (i.lower > (0)::numeric) THEN 'more_left'::text
+            WHEN (i.upper < (0)::numeric) THEN 'fewer_left'::text
+            ELSE 'no_difference_seen'::text
+        END AS answer
+   FROM (intervals i
+     JOIN repricer.batches b ON ((b.batch_id = i.batch_id)));
 
-COMMENT ON COLUMN repricer.money_entries.number IS 'Tells refunds of one item and one instant apart, from 0 on.';
+COMMENT ON VIEW report.holdout IS 'Batches that hold subscriptions out: who left among those sent and among those held out, for each forecast of consent, with a 95 % interval of the difference.';
 
-COMMENT ON COLUMN repricer.money_entries.correction IS '0: as it was first told. Later ones are differences: all of a line add up to what is known.';
+COMMENT ON COLUMN report.holdout.batch_id IS 'The batch; null where the row is about the whole installation.';
 
-CREATE VIEW report.money AS
- SELECT e.original_transaction_id,
+COMMENT ON COLUMN report.holdout.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.holdout.forecast_consent IS 'Consent as forecast: required, not_known, not_required (announced only), none (a decrease).';
+
+COMMENT ON COLUMN report.holdout.sent_subscriptions IS 'Subscriptions that were not held out and whose forecast renewal has passed for a day.';
+
+COMMENT ON COLUMN report.holdout.never_sent IS 'Of these: an item of theirs was never sent, as one that turned out ineligible.';
+
+COMMENT ON COLUMN report.holdout.sent_left IS 'Of these: at least one of the items is not paid for any more.';
+
+COMMENT ON COLUMN report.holdout.held_out_subscriptions IS 'Subscriptions that were held out, likewise.';
+
+COMMENT ON COLUMN report.holdout.held_out_left IS 'Of these: at least one of the items is not paid for any more.';
+
+COMMENT ON COLUMN report.holdout.not_due IS 'Subscriptions of both kinds whose forecast renewal has not passed for a day: not counted.';
+
+COMMENT ON COLUMN report.holdout.sent_left_basis_points IS 'sent_left of sent_subscriptions, in hundredths of a per cent.';
+
+COMMENT ON COLUMN report.holdout.held_out_left_basis_points IS 'held_out_left of held_out_subscriptions, likewise.';
+
+COMMENT ON COLUMN report.holdout.difference_basis_points IS 'The first less the second; null: too few.';
+
+COMMENT ON COLUMN report.holdout.lower_basis_points IS 'The lower end of its 95 % interval (Newcombe); null: too few.';
+
+COMMENT ON COLUMN report.holdout.upper_basis_points IS 'The upper end, likewise.';
+
+COMMENT ON COLUMN report.holdout.answer IS 'more_left or fewer_left (of those sent: the interval leaves 0 out), no_difference_seen, or too_few (fewer than 30 on one side).';
+
+CREATE FUNCTION report.holdout_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.holdout
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM repricer.require_past(p_at);
+    RETURN QUERY SELECT * FROM (
+ WITH rows AS (
+         SELECT c.batch_id,
+            c.forecast_consent,
+            c.original_transaction_id,
+            c.is_held_out,
+            (c.is_held_out OR (COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL)) AS is_as_meant,
+            ((c.forecast_effective_at + 'P1D'::interval) < p_at) AS is_due,
+            (NOT (EXISTS ( SELECT
+                   FROM repricer.charges_at(p_at) h
+                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at <= p_at) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + 'P1D'::interval) > p_at) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
+           FROM (repricer.batches_at(p_at) b_1
+             JOIN repricer.price_changes_at(p_at) c ON ((c.batch_id = b_1.batch_id)))
+          WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= p_at) AND (b_1.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL))
+        ), subscriptions AS (
+         SELECT rows.batch_id,
+            rows.forecast_consent,
+            rows.original_transaction_id,
+            rows.is_held_out,
+            bool_and(rows.is_as_meant) AS is_as_meant,
+            bool_and(rows.is_due) AS is_due,
+            bool_or(rows.has_left) AS has_left
+           FROM rows
+          GROUP BY rows.batch_id, rows.forecast_consent, rows.original_transaction_id, rows.is_held_out
+        ), counts AS (
+         SELECT subscriptions.batch_id,
+            subscriptions.forecast_consent,
+            count(*) FILTER (WHERE (subscriptions.is_due AND (NOT subscriptions.is_held_out))) AS sent,
+            count(*) FILTER (WHERE (subscriptions.is_due AND (NOT subscriptions.is_held_out) AND (NOT subscriptions.is_as_meant))) AS never_sent,
+            count(*) FILTER (WHERE (subscriptions.is_due AND (NOT subscriptions.is_held_out) AND subscriptions.has_left)) AS sent_left,
+            count(*) FILTER (WHERE (subscriptions.is_due AND subscriptions.is_held_out)) AS held_out,
+            count(*) FILTER (WHERE (subscriptions.is_due AND subscriptions.is_held_out AND subscriptions.has_left)) AS held_out_left,
+            count(*) FILTER (WHERE (NOT subscriptions.is_due)) AS not_due
+           FROM subscriptions
+          GROUP BY subscriptions.batch_id, subscriptions.forecast_consent
+        ), shares AS (
+         SELECT c.batch_id,
+            c.forecast_consent,
+            c.sent,
+            c.never_sent,
+            c.sent_left,
+            c.held_out,
+            c.held_out_left,
+            c.not_due,
+            ((c.sent_left)::numeric / (NULLIF(c.sent, 0))::numeric) AS p,
+            ((c.held_out_left)::numeric / (NULLIF(c.held_out, 0))::numeric) AS q,
+            (LEAST(c.sent, c.held_out) >= 30) AS is_enough
+           FROM counts c
+        ), intervals AS (
+         SELECT s.batch_id,
+            s.forecast_consent,
+            s.sent,
+            s.never_sent,
+            s.sent_left,
+            s.held_out,
+            s.held_out_left,
+            s.not_due,
+            s.p,
+            s.q,
+            s.is_enough,
+            ((s.p - s.q) - sqrt((((s.p - repricer.wilson_bound(s.p, (s.sent)::numeric, '-1'::integer)) ^ (2)::numeric) + ((repricer.wilson_bound(s.q, (s.held_out)::numeric, 1) - s.q) ^ (2)::numeric)))) AS lower,
+            ((s.p - s.q) + sqrt((((repricer.wilson_bound(s.p, (s.sent)::numeric, 1) - s.p) ^ (2)::numeric) + ((s.q - repricer.wilson_bound(s.q, (s.held_out)::numeric, '-1'::integer)) ^ (2)::numeric)))) AS upper
+           FROM shares s
+        )
+ SELECT i.batch_id,
+    b.name AS batch_name,
+    i.forecast_consent,
+    i.sent AS sent_subscriptions,
+    i.never_sent,
+    i.sent_left,
+    i.held_out AS held_out_subscriptions,
+    i.held_out_left,
+    i.not_due,
+    (round((i.p * (10000)::numeric)))::bigint AS sent_left_basis_points,
+    (round((i.q * (10000)::numeric)))::bigint AS held_out_left_basis_points,
+        CASE
+            WHEN i.is_enough THEN (round(((i.p - i.q) * (10000)::numeric)))::bigint
+            ELSE NULL::bigint
+        END AS difference_basis_points,
+        CASE
+            WHEN i.is_enough THEN (round((i.lower * (10000)::numeric)))::bigint
+            ELSE NULL::bigint
+        END AS lower_basis_points,
+        CASE
+            WHEN i.is_enough THEN (round((i.upper * (10000)::numeric)))::bigint
+            ELSE NULL::bigint
+        END AS upper_basis_points,
+        CASE
+            WHEN (NOT i.is_enough) THEN 'too_few'::text
+            WHEN (i.lower > (0)::numeric) THEN 'more_left'::text
+            WHEN (i.upper < (0)::numeric) THEN 'fewer_left'::text
+            ELSE 'no_difference_seen'::text
+        END AS answer
+   FROM (intervals i
+     JOIN repricer.batches_at(p_at) b ON ((b.batch_id = i.batch_id)))
+    ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
+END
+$$;
+
+COMMENT ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.holdout as it was known at the instant: by what was recorded until then, late news left out.';
+
+CREATE VIEW repricer.live_money AS
+ SELECT x.original_transaction_id,
     e.transaction_id,
     e.sku,
     e.kind,
@@ -2050,7 +2388,10 @@ CREATE VIEW report.money AS
             m.currency,
             m.storefront,
             m.evidence_id,
-            m.recorded_at
+            m.recorded_at,
+            m.change_id,
+            m.batch_id,
+            m.explained_as
            FROM repricer.money_entries m
           WHERE ((m.original_transaction_id = x.original_transaction_id) AND (m.transaction_id = x.transaction_id) AND (m.sku = x.sku))
          OFFSET 0) e)
@@ -2078,6 +2419,72 @@ UNION ALL
   WHERE (NOT (EXISTS ( SELECT
            FROM repricer.explained_charges x
           WHERE ((x.original_transaction_id = e.original_transaction_id) AND (x.transaction_id = e.transaction_id) AND (x.sku = e.sku)))));
+
+COMMENT ON VIEW repricer.live_money IS 'report.money, computed from the facts.';
+
+CREATE VIEW report.money AS
+ SELECT e.original_transaction_id,
+    e.transaction_id,
+    e.sku,
+    e.kind,
+    e.amount_milliunits,
+    e.tax_exclusive_milliunits,
+    e.currency,
+    e.storefront,
+    e.occurred_at,
+    e.recorded_at,
+    e.evidence_id,
+    e.change_id,
+    e.batch_id,
+    b.name AS batch_name,
+        CASE
+            WHEN (e.kind = 'charge'::text) THEN e.explained_as
+            ELSE e.kind
+        END AS explained_as,
+    (e.correction > 0) AS is_correction
+   FROM (repricer.money_entries e
+     LEFT JOIN repricer.batches b ON ((b.batch_id = e.batch_id)))
+  WHERE (NOT (EXISTS ( SELECT
+           FROM repricer.stale_figures s
+          WHERE (s.original_transaction_id = e.original_transaction_id))))
+UNION ALL
+ SELECT m.original_transaction_id,
+    l.transaction_id,
+    l.sku,
+    l.kind,
+    l.amount_milliunits,
+    l.tax_exclusive_milliunits,
+    l.currency,
+    l.storefront,
+    l.occurred_at,
+    l.recorded_at,
+    l.evidence_id,
+    l.change_id,
+    l.batch_id,
+    l.batch_name,
+    l.explained_as,
+    l.is_correction
+   FROM (( SELECT DISTINCT s.original_transaction_id
+           FROM repricer.stale_figures s) m
+     CROSS JOIN LATERAL ( SELECT y.original_transaction_id,
+            y.transaction_id,
+            y.sku,
+            y.kind,
+            y.amount_milliunits,
+            y.tax_exclusive_milliunits,
+            y.currency,
+            y.storefront,
+            y.occurred_at,
+            y.recorded_at,
+            y.evidence_id,
+            y.change_id,
+            y.batch_id,
+            y.batch_name,
+            y.explained_as,
+            y.is_correction
+           FROM repricer.live_money y
+          WHERE (y.original_transaction_id = m.original_transaction_id)
+         OFFSET 0) l);
 
 COMMENT ON VIEW report.money IS 'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is followed by the difference, so that the sum of what was recorded by an instant is what was known then.';
 
@@ -2123,7 +2530,7 @@ CREATE FUNCTION report.money_as_of(p_at timestamp with time zone, p_batch uuid D
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
- SELECT e.original_transaction_id,
+ SELECT x.original_transaction_id,
     e.transaction_id,
     e.sku,
     e.kind,
@@ -2157,7 +2564,10 @@ BEGIN
             m.currency,
             m.storefront,
             m.evidence_id,
-            m.recorded_at
+            m.recorded_at,
+            m.change_id,
+            m.batch_id,
+            m.explained_as
            FROM repricer.money_entries_at(p_at) m
           WHERE ((m.original_transaction_id = x.original_transaction_id) AND (m.transaction_id = x.transaction_id) AND (m.sku = x.sku))
          OFFSET 0) e)
@@ -2383,7 +2793,7 @@ CREATE VIEW repricer.reconciliation_checks AS
     "*VALUES*".column2 AS is_per_batch,
     "*VALUES*".column3 AS is_of_money,
     "*VALUES*".column4 AS meaning
-   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals of effective changes that no charge tells of'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
+   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals of effective changes that no charge tells of'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refunds of seats that say nothing of how much was given back'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
 
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
 
@@ -2488,6 +2898,13 @@ UNION ALL
            FROM repricer.notifications
           WHERE (NOT notifications.understood)
         UNION ALL
+         SELECT 'refunds_without_amount'::text,
+            count(*) AS count
+           FROM repricer.notifications f
+          WHERE ((f.type = 'REFUND'::text) AND (f.subtype = 'SEATS'::text) AND (f.original_transaction_id IS NOT NULL) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.money_entries e
+                  WHERE ((e.original_transaction_id = f.original_transaction_id) AND (e.kind = 'refund'::text) AND ((e.occurred_at >= (f.signed_at - '1 day'::interval)) AND (e.occurred_at <= (f.signed_at + '1 day'::interval))))))))
+        UNION ALL
          SELECT 'inbox_stuck'::text,
             count(*) AS count
            FROM repricer.inbox
@@ -2544,6 +2961,607 @@ $$;
 
 COMMENT ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.reconciliation as it was known at the instant: by what was recorded until then, late news left out. Only the checks of rows and of money.';
 
+CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE p_period WHEN 'P1W'::text THEN 52 WHEN 'P2M'::text THEN 6 WHEN 'P3M'::text THEN 4 WHEN 'P6M'::text THEN 2 WHEN 'P1Y'::text THEN 1 ELSE 12 END;
+
+CREATE VIEW report.revenue_at_risk AS
+ WITH open AS (
+         SELECT c.batch_id,
+            c.change_id,
+            c.state,
+            c.forecast_consent,
+            ((c.due_effective_at AT TIME ZONE 'UTC'::text))::date AS consent_due_on,
+            r.currency,
+            r.storefront,
+            r.period,
+            r.milliunits,
+            r.is_own
+           FROM (repricer.price_changes c
+             CROSS JOIN LATERAL ( SELECT c.currency,
+                    c.storefront,
+                    c.period,
+                    COALESCE(c.at_risk_milliunits, c.current_price_milliunits) AS milliunits,
+                    true AS is_own
+                UNION ALL
+                 SELECT (e.value ->> 'currency'::text),
+                    (e.value ->> 'storefront'::text),
+                    (e.value ->> 'period'::text),
+                    ((e.value ->> 'milliunits'::text))::bigint AS int8,
+                    false
+                   FROM jsonb_array_elements(c.at_risk_elsewhere) e(value)) r)
+          WHERE ((c.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND (c.undoes_change_id IS NULL) AND ((c.state = 'pending_consent'::text) OR (c.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))
+        )
+ SELECT o.batch_id,
+    b.name AS batch_name,
+    o.consent_due_on,
+    o.currency,
+    o.storefront,
+    o.period,
+    count(*) FILTER (WHERE o.is_own) AS changes,
+    count(*) FILTER (WHERE (o.is_own AND (o.state = 'pending_consent'::text))) AS asked,
+    count(*) FILTER (WHERE (o.is_own AND (o.state <> 'pending_consent'::text) AND (o.forecast_consent = 'required'::text))) AS to_be_asked,
+    count(*) FILTER (WHERE (o.is_own AND (o.state <> 'pending_consent'::text) AND (o.forecast_consent <> 'required'::text))) AS not_known,
+    (sum(o.milliunits))::bigint AS at_risk_milliunits,
+    (round(((sum(o.milliunits) * (repricer.twelfths(o.period))::numeric) / (12)::numeric)))::bigint AS at_risk_per_month_milliunits
+   FROM (open o
+     JOIN repricer.batches b ON ((b.batch_id = o.batch_id)))
+  GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period;
+
+COMMENT ON VIEW report.revenue_at_risk IS 'What every period loses where the customers who must consent, or may have to, do not: by the day it is due.';
+
+COMMENT ON COLUMN report.revenue_at_risk.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.revenue_at_risk.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.revenue_at_risk.consent_due_on IS 'The day, UTC, of the renewal at which items end if consent is not given.';
+
+COMMENT ON COLUMN report.revenue_at_risk.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.revenue_at_risk.storefront IS 'ISO 3166-1 alpha-3.';
+
+COMMENT ON COLUMN report.revenue_at_risk.period IS 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.';
+
+COMMENT ON COLUMN report.revenue_at_risk.changes IS 'Price changes that wait for consent, or may have to; 0: only dependents of some in another currency or period.';
+
+COMMENT ON COLUMN report.revenue_at_risk.asked IS 'Of these: the App Store has asked.';
+
+COMMENT ON COLUMN report.revenue_at_risk.to_be_asked IS 'Of these: forecast as required, and not asked yet.';
+
+COMMENT ON COLUMN report.revenue_at_risk.not_known IS 'Of these: the forecast does not say whether the App Store will ask.';
+
+COMMENT ON COLUMN report.revenue_at_risk.at_risk_milliunits IS 'What a period brings of them and their dependents, as charged at submission.';
+
+COMMENT ON COLUMN report.revenue_at_risk.at_risk_per_month_milliunits IS 'The same a month (weekly: times 52/12), rounded once.';
+
+CREATE FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_at_risk
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM repricer.require_past(p_at);
+    RETURN QUERY SELECT * FROM (
+ WITH open AS (
+         SELECT c.batch_id,
+            c.change_id,
+            c.state,
+            c.forecast_consent,
+            ((c.due_effective_at AT TIME ZONE 'UTC'::text))::date AS consent_due_on,
+            r.currency,
+            r.storefront,
+            r.period,
+            r.milliunits,
+            r.is_own
+           FROM (repricer.price_changes_at(p_at) c
+             CROSS JOIN LATERAL ( SELECT c.currency,
+                    c.storefront,
+                    c.period,
+                    COALESCE(c.at_risk_milliunits, c.current_price_milliunits) AS milliunits,
+                    true AS is_own
+                UNION ALL
+                 SELECT (e.value ->> 'currency'::text),
+                    (e.value ->> 'storefront'::text),
+                    (e.value ->> 'period'::text),
+                    ((e.value ->> 'milliunits'::text))::bigint AS int8,
+                    false
+                   FROM jsonb_array_elements(c.at_risk_elsewhere) e(value)) r)
+          WHERE ((c.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND (c.undoes_change_id IS NULL) AND ((c.state = 'pending_consent'::text) OR (c.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))
+        )
+ SELECT o.batch_id,
+    b.name AS batch_name,
+    o.consent_due_on,
+    o.currency,
+    o.storefront,
+    o.period,
+    count(*) FILTER (WHERE o.is_own) AS changes,
+    count(*) FILTER (WHERE (o.is_own AND (o.state = 'pending_consent'::text))) AS asked,
+    count(*) FILTER (WHERE (o.is_own AND (o.state <> 'pending_consent'::text) AND (o.forecast_consent = 'required'::text))) AS to_be_asked,
+    count(*) FILTER (WHERE (o.is_own AND (o.state <> 'pending_consent'::text) AND (o.forecast_consent <> 'required'::text))) AS not_known,
+    (sum(o.milliunits))::bigint AS at_risk_milliunits,
+    (round(((sum(o.milliunits) * (repricer.twelfths(o.period))::numeric) / (12)::numeric)))::bigint AS at_risk_per_month_milliunits
+   FROM (open o
+     JOIN repricer.batches_at(p_at) b ON ((b.batch_id = o.batch_id)))
+  GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period
+    ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
+END
+$$;
+
+COMMENT ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.revenue_at_risk as it was known at the instant: by what was recorded until then, late news left out.';
+
+CREATE FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS TABLE(batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET jit TO 'off'
+    AS $_$
+WITH subjects AS (
+    SELECT DISTINCT c.original_transaction_id AS id FROM repricer.price_changes c
+    WHERE p_batch IS NULL OR c.batch_id = p_batch
+), called AS (
+    SELECT c.*, k.at AS called_at, lead(k.at) OVER item AS next_called_at,
+        array_remove(ARRAY[c.sku, c.current_sku] || c.former_skus, NULL) AS names
+    FROM repricer.price_changes c
+    JOIN subjects s ON s.id = c.original_transaction_id
+    CROSS JOIN LATERAL (SELECT coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AS at) k
+    WHERE c.undoes_change_id IS NULL AND k.at <= p_at
+    WINDOW item AS (PARTITION BY c.original_transaction_id, coalesce(c.current_sku, c.sku) ORDER BY k.at, c.change_id)
+), named AS (
+    SELECT c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
+        c.storefront, twelfths(c.period) AS twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at,
+        c.effective_at, c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price,
+        c.forecast_renewal_at
+    FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
+    UNION ALL
+    SELECT c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
+        ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
+        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN twelfths(c.period)
+            ELSE twelfths(t.period) END,
+        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
+    FROM called c
+    CROSS JOIN LATERAL unnest(coalesce(c.current_dependent_skus, c.dependent_skus)) AS u (name)
+    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
+    LEFT JOIN repricer.dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
+        AND d.sku = coalesce(n.place[2], u.name)
+    LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
+    -- One that has a called change itself counts with that.
+    WHERE (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
+        SELECT FROM repricer.price_changes o
+        WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
+            AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
+            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= p_at)
+), items AS MATERIALIZED (
+    -- In UTC without a zone: months are added and cut off.
+    SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
+        CASE WHEN i.next_called_at < p_at THEN date_trunc('month', i.next_called_at AT TIME ZONE 'UTC')
+            ELSE p_at AT TIME ZONE 'UTC' END AS ends
+    FROM named i
+), runs AS (
+    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
+    SELECT h.original_transaction_id AS id, h.sku, h.currency, h.price_milliunits * h.quantity AS milliunits,
+        h.purchased_at AT TIME ZONE 'UTC' AS begins,
+        least(h.expires_at, r.at, CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
+            PARTITION BY h.original_transaction_id, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
+            END) AT TIME ZONE 'UTC' AS ends
+    FROM repricer.charges h
+    JOIN (SELECT DISTINCT i.id FROM items i) s ON s.id = h.original_transaction_id
+    LEFT JOIN LATERAL (
+        SELECT max(e.occurred_at) AS at FROM repricer.money_entries e
+        WHERE h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity
+            AND e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
+            AND e.sku = h.sku AND e.kind = 'refund') r ON true
+    WHERE h.purchased_at <= p_at
+), points AS (
+    -- What was paid for at the call, at the start of each month since, and at the end.
+    SELECT i.item, p.at, sum(r.milliunits) AS milliunits
+    FROM items i
+    JOIN runs r ON r.id = i.id AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
+        AND r.ends >= i.begins
+    CROSS JOIN LATERAL (
+        SELECT i.begins AS at WHERE r.begins < i.begins
+        UNION ALL
+        SELECT m.at FROM generate_series(date_trunc('month', greatest(r.begins, i.begins)) + interval '1 month',
+            least(r.ends, i.ends), interval '1 month') AS m (at)
+        UNION ALL
+        SELECT i.ends WHERE i.ends <= r.ends AND i.ends <> date_trunc('month', i.ends) AND i.begins < i.ends) p
+    GROUP BY i.item, p.at
+), known AS (
+    SELECT p.item, p.at, p.milliunits FROM points p
+    UNION ALL
+    -- Before the first charge that is known, what the plan knew.
+    SELECT i.item, p.at, i.old_price
+    FROM items i
+    CROSS JOIN LATERAL (
+        SELECT i.begins AS at
+        UNION ALL
+        SELECT m.at FROM generate_series(date_trunc('month', i.begins) + interval '1 month',
+            least(i.forecast_renewal_at AT TIME ZONE 'UTC', i.ends), interval '1 month') AS m (at)
+        UNION ALL
+        SELECT i.ends WHERE i.ends <> date_trunc('month', i.ends) AND i.begins < i.ends) p
+    WHERE p.at <= i.forecast_renewal_at AT TIME ZONE 'UTC' AND i.old_price IS NOT NULL
+        AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
+        AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = p.at)
+), months AS (
+    SELECT e.item, e.month, sum(e.opens) AS opens, sum(e.closes) AS closes
+    FROM (
+        SELECT k.item, date_trunc('month', k.at) AS month, k.milliunits AS opens, 0 AS closes
+        FROM known k JOIN items i ON i.item = k.item WHERE k.at < i.ends
+        UNION ALL
+        SELECT k.item, date_trunc('month', k.at - interval '1 microsecond'), 0, k.milliunits
+        FROM known k JOIN items i ON i.item = k.item WHERE k.at > i.begins) e
+    GROUP BY e.item, e.month
+), moves AS (
+    SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
+        least((m.month + interval '1 month') AT TIME ZONE 'UTC', p_at) AS to_at,
+        i.twelfths * m.opens::numeric AS opens, i.twelfths * m.closes::numeric AS closes
+    FROM months m JOIN items i ON i.item = m.item
+    WHERE m.opens > 0 OR m.closes > 0
+)
+SELECT m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
+    CASE
+        WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
+        WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
+            THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
+        WHEN m.state = 'cancelled' AND m.ended_at < m.to_at + interval '1 day'
+            THEN CASE WHEN m.reason = 'refunded_or_revoked' THEN 'refunds' ELSE 'left' END
+        WHEN m.state = 'lapsed' AND m.ended_at < m.to_at + interval '1 day' THEN 'lapsed'
+        ELSE coalesce((
+            SELECT CASE
+                    WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'
+                    WHEN e.subtype = 'VOLUNTARY' THEN 'left'
+                    WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
+                    ELSE 'lapsed' END
+            FROM repricer.told_statements e
+            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
+                AND e.signed_at < m.to_at + interval '1 day'
+                AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
+            ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
+    END,
+    CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
+        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
+FROM moves m
+$_$;
+
+CREATE VIEW report.revenue_bridge AS
+ WITH sums AS (
+         SELECT b_1.batch_id,
+            m.month,
+            m.currency,
+            m.storefront,
+            (round((sum(m.opening) / (12)::numeric)))::bigint AS opening,
+            (round((sum(m.price_effect) / (12)::numeric)))::bigint AS price_effect,
+            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'declined'::text)) / (12)::numeric)))::bigint AS declined,
+            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'left'::text)) / (12)::numeric)))::bigint AS "left",
+            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'lapsed'::text)) / (12)::numeric)))::bigint AS lapsed,
+            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'dependents'::text)) / (12)::numeric)))::bigint AS dependents,
+            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'refunds'::text)) / (12)::numeric)))::bigint AS refunds,
+            (round((sum(m.closing) / (12)::numeric)))::bigint AS closing
+           FROM (repricer.batches b_1
+             CROSS JOIN LATERAL repricer.revenue_moves(report.as_of(), b_1.batch_id) m(batch_id, month, currency, storefront, opening, closing, cause, price_effect))
+          GROUP BY b_1.batch_id, m.month, m.currency, m.storefront
+        )
+ SELECT s.batch_id,
+    b.name AS batch_name,
+    s.month,
+    s.currency,
+    s.storefront,
+    s.opening AS opening_milliunits,
+    s.price_effect AS price_effect_milliunits,
+    COALESCE(s.declined, (0)::bigint) AS declined_milliunits,
+    COALESCE(s."left", (0)::bigint) AS left_milliunits,
+    COALESCE(s.lapsed, (0)::bigint) AS lapsed_milliunits,
+    COALESCE(s.dependents, (0)::bigint) AS dependents_milliunits,
+    COALESCE(s.refunds, (0)::bigint) AS refunds_milliunits,
+    (((((((s.closing - s.opening) - s.price_effect) - COALESCE(s.declined, (0)::bigint)) - COALESCE(s."left", (0)::bigint)) - COALESCE(s.lapsed, (0)::bigint)) - COALESCE(s.dependents, (0)::bigint)) - COALESCE(s.refunds, (0)::bigint)) AS other_milliunits,
+    s.closing AS closing_milliunits
+   FROM (sums s
+     JOIN repricer.batches b ON ((b.batch_id = s.batch_id)));
+
+COMMENT ON VIEW report.revenue_bridge IS 'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, and why it differs: closing = opening + all between.';
+
+COMMENT ON COLUMN report.revenue_bridge.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.revenue_bridge.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.revenue_bridge.month IS 'The calendar month, UTC, by its first day; the running one ends now.';
+
+COMMENT ON COLUMN report.revenue_bridge.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.revenue_bridge.storefront IS 'ISO 3166-1 alpha-3.';
+
+COMMENT ON COLUMN report.revenue_bridge.opening_milliunits IS 'What the items brought a month at the start of the month; of those called within it, at their call.';
+
+COMMENT ON COLUMN report.revenue_bridge.price_effect_milliunits IS 'What new prices added that took effect.';
+
+COMMENT ON COLUMN report.revenue_bridge.declined_milliunits IS 'Items that ended because their increase was declined; losses are negative.';
+
+COMMENT ON COLUMN report.revenue_bridge.left_milliunits IS 'Items whose customer left.';
+
+COMMENT ON COLUMN report.revenue_bridge.lapsed_milliunits IS 'Items that ended for billing or product reasons.';
+
+COMMENT ON COLUMN report.revenue_bridge.dependents_milliunits IS 'Dependents that ended with the declined increase of their parent.';
+
+COMMENT ON COLUMN report.revenue_bridge.refunds_milliunits IS 'Items that ended by a refund or a revocation.';
+
+COMMENT ON COLUMN report.revenue_bridge.other_milliunits IS 'All else: who came back, prices changed elsewhere, offers, moves to another storefront, ends without a word, and rounding.';
+
+COMMENT ON COLUMN report.revenue_bridge.closing_milliunits IS 'What they brought a month at its end.';
+
+CREATE FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_bridge
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM repricer.require_past(p_at);
+    RETURN QUERY SELECT * FROM (
+ WITH sums AS (
+         SELECT b_1.batch_id,
+            m.month,
+            m.currency,
+            m.storefront,
+            (round((sum(m.opening) / (12)::numeric)))::bigint AS opening,
+            (round((sum(m.price_effect) / (12)::numeric)))::bigint AS price_effect,
+            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'declined'::text)) / (12)::numeric)))::bigint AS declined,
+            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'left'::text)) / (12)::numeric)))::bigint AS "left",
+            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'lapsed'::text)) / (12)::numeric)))::bigint AS lapsed,
+            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'dependents'::text)) / (12)::numeric)))::bigint AS dependents,
+            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'refunds'::text)) / (12)::numeric)))::bigint AS refunds,
+            (round((sum(m.closing) / (12)::numeric)))::bigint AS closing
+           FROM (repricer.batches_at(p_at) b_1
+             CROSS JOIN LATERAL repricer.revenue_moves_at(p_at, b_1.batch_id) m(batch_id, month, currency, storefront, opening, closing, cause, price_effect))
+          GROUP BY b_1.batch_id, m.month, m.currency, m.storefront
+        )
+ SELECT s.batch_id,
+    b.name AS batch_name,
+    s.month,
+    s.currency,
+    s.storefront,
+    s.opening AS opening_milliunits,
+    s.price_effect AS price_effect_milliunits,
+    COALESCE(s.declined, (0)::bigint) AS declined_milliunits,
+    COALESCE(s."left", (0)::bigint) AS left_milliunits,
+    COALESCE(s.lapsed, (0)::bigint) AS lapsed_milliunits,
+    COALESCE(s.dependents, (0)::bigint) AS dependents_milliunits,
+    COALESCE(s.refunds, (0)::bigint) AS refunds_milliunits,
+    (((((((s.closing - s.opening) - s.price_effect) - COALESCE(s.declined, (0)::bigint)) - COALESCE(s."left", (0)::bigint)) - COALESCE(s.lapsed, (0)::bigint)) - COALESCE(s.dependents, (0)::bigint)) - COALESCE(s.refunds, (0)::bigint)) AS other_milliunits,
+    s.closing AS closing_milliunits
+   FROM (sums s
+     JOIN repricer.batches_at(p_at) b ON ((b.batch_id = s.batch_id)))
+    ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
+END
+$$;
+
+COMMENT ON FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.revenue_bridge as it was known at the instant: by what was recorded until then, late news left out.';
+
+CREATE TABLE repricer.exchange_rates (
+    currency text NOT NULL,
+    valid_from timestamp with time zone NOT NULL,
+    revision integer NOT NULL,
+    imported_by text DEFAULT SESSION_USER NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    withdrawn boolean DEFAULT false NOT NULL,
+    billionths_per_euro bigint,
+    source text,
+    CONSTRAINT exchange_rates_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT exchange_rates_positive CHECK ((billionths_per_euro > 0)),
+    CONSTRAINT exchange_rates_says CHECK (((withdrawn = (billionths_per_euro IS NULL)) AND (withdrawn = (source IS NULL)))),
+    CONSTRAINT exchange_rates_source_size CHECK (((length(source) >= 1) AND (length(source) <= 64)))
+);
+
+COMMENT ON TABLE repricer.exchange_rates IS 'Append-only. What one euro costs, in billionths of the currency: only for estimates of thresholds.';
+
+CREATE VIEW report.revenue_bridge_total AS
+ WITH rates AS (
+         SELECT DISTINCT ON (r.currency) r.currency,
+            (r.billionths_per_euro)::numeric AS per_euro,
+            r.valid_from
+           FROM ( SELECT DISTINCT ON (e.currency, e.valid_from) e.currency,
+                    e.valid_from,
+                    e.billionths_per_euro
+                   FROM repricer.exchange_rates e
+                  WHERE ((e.valid_from <= report.as_of()) AND (e.recorded_at <= report.as_of()))
+                  ORDER BY e.currency, e.valid_from, e.revision DESC) r
+          WHERE (r.billionths_per_euro IS NOT NULL)
+          ORDER BY r.currency, r.valid_from DESC
+        ), target AS (
+         SELECT t.currency,
+            r.per_euro,
+            r.valid_from
+           FROM (( SELECT COALESCE(NULLIF(current_setting('repricer.reporting_currency'::text, true), ''::text), 'USD'::text) AS currency) t
+             LEFT JOIN rates r ON ((r.currency = t.currency)))
+        ), converted AS (
+         SELECT b.batch_id,
+            b.batch_name,
+            b.month,
+            b.currency,
+            b.storefront,
+            b.opening_milliunits,
+            b.price_effect_milliunits,
+            b.declined_milliunits,
+            b.left_milliunits,
+            b.lapsed_milliunits,
+            b.dependents_milliunits,
+            b.refunds_milliunits,
+            b.other_milliunits,
+            b.closing_milliunits,
+            t.currency AS reporting_currency,
+                CASE
+                    WHEN (b.currency = t.currency) THEN (1)::numeric
+                    ELSE (t.per_euro / r.per_euro)
+                END AS rate,
+                CASE
+                    WHEN (b.currency <> t.currency) THEN LEAST(t.valid_from, r.valid_from)
+                    ELSE NULL::timestamp with time zone
+                END AS valid_from
+           FROM ((report.revenue_bridge b
+             CROSS JOIN target t)
+             LEFT JOIN rates r ON ((r.currency = b.currency)))
+        ), sums AS (
+         SELECT converted.batch_id,
+            converted.batch_name,
+            converted.month,
+            converted.reporting_currency,
+            (round(sum(((converted.opening_milliunits)::numeric * converted.rate))))::bigint AS opening,
+            (round(sum(((converted.price_effect_milliunits)::numeric * converted.rate))))::bigint AS price_effect,
+            (round(sum(((converted.declined_milliunits)::numeric * converted.rate))))::bigint AS declined,
+            (round(sum(((converted.left_milliunits)::numeric * converted.rate))))::bigint AS "left",
+            (round(sum(((converted.lapsed_milliunits)::numeric * converted.rate))))::bigint AS lapsed,
+            (round(sum(((converted.dependents_milliunits)::numeric * converted.rate))))::bigint AS dependents,
+            (round(sum(((converted.refunds_milliunits)::numeric * converted.rate))))::bigint AS refunds,
+            (round(sum(((converted.closing_milliunits)::numeric * converted.rate))))::bigint AS closing,
+            ((min(converted.valid_from) AT TIME ZONE 'UTC'::text))::date AS rates_from,
+            array_agg(DISTINCT converted.currency ORDER BY converted.currency) FILTER (WHERE (converted.rate IS NULL)) AS without_rate
+           FROM converted
+          GROUP BY converted.batch_id, converted.batch_name, converted.month, converted.reporting_currency
+        )
+ SELECT sums.batch_id,
+    sums.batch_name,
+    sums.month,
+    sums.reporting_currency AS currency,
+    sums.opening AS opening_milliunits,
+    sums.price_effect AS price_effect_milliunits,
+    sums.declined AS declined_milliunits,
+    sums."left" AS left_milliunits,
+    sums.lapsed AS lapsed_milliunits,
+    sums.dependents AS dependents_milliunits,
+    sums.refunds AS refunds_milliunits,
+    (((((((sums.closing - sums.opening) - sums.price_effect) - sums.declined) - sums."left") - sums.lapsed) - sums.dependents) - sums.refunds) AS other_milliunits,
+    sums.closing AS closing_milliunits,
+    sums.rates_from,
+    sums.without_rate
+   FROM sums;
+
+COMMENT ON VIEW report.revenue_bridge_total IS 'revenue_bridge in one currency: the setting repricer.reporting_currency, else USD, at the newest imported rates.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.month IS 'The calendar month, UTC, by its first day; the running one ends now.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.currency IS 'The reporting currency, ISO 4217.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.opening_milliunits IS 'As in revenue_bridge, converted.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.price_effect_milliunits IS 'Likewise.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.declined_milliunits IS 'Likewise.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.left_milliunits IS 'Likewise.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.lapsed_milliunits IS 'Likewise.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.dependents_milliunits IS 'Likewise.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.refunds_milliunits IS 'Likewise.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.other_milliunits IS 'Likewise.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.closing_milliunits IS 'Likewise.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.rates_from IS 'The day of the oldest rate that it rests on; null: nothing was converted.';
+
+COMMENT ON COLUMN report.revenue_bridge_total.without_rate IS 'Currencies that have no rate: their money is in no figure of the row.';
+
+CREATE FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_bridge_total
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM repricer.require_past(p_at);
+    RETURN QUERY SELECT * FROM (
+ WITH rates AS (
+         SELECT DISTINCT ON (r.currency) r.currency,
+            (r.billionths_per_euro)::numeric AS per_euro,
+            r.valid_from
+           FROM ( SELECT DISTINCT ON (e.currency, e.valid_from) e.currency,
+                    e.valid_from,
+                    e.billionths_per_euro
+                   FROM repricer.exchange_rates e
+                  WHERE ((e.valid_from <= p_at) AND (e.recorded_at <= p_at))
+                  ORDER BY e.currency, e.valid_from, e.revision DESC) r
+          WHERE (r.billionths_per_euro IS NOT NULL)
+          ORDER BY r.currency, r.valid_from DESC
+        ), target AS (
+         SELECT t.currency,
+            r.per_euro,
+            r.valid_from
+           FROM (( SELECT COALESCE(NULLIF(current_setting('repricer.reporting_currency'::text, true), ''::text), 'USD'::text) AS currency) t
+             LEFT JOIN rates r ON ((r.currency = t.currency)))
+        ), converted AS (
+         SELECT b.batch_id,
+            b.batch_name,
+            b.month,
+            b.currency,
+            b.storefront,
+            b.opening_milliunits,
+            b.price_effect_milliunits,
+            b.declined_milliunits,
+            b.left_milliunits,
+            b.lapsed_milliunits,
+            b.dependents_milliunits,
+            b.refunds_milliunits,
+            b.other_milliunits,
+            b.closing_milliunits,
+            t.currency AS reporting_currency,
+                CASE
+                    WHEN (b.currency = t.currency) THEN (1)::numeric
+                    ELSE (t.per_euro / r.per_euro)
+                END AS rate,
+                CASE
+                    WHEN (b.currency <> t.currency) THEN LEAST(t.valid_from, r.valid_from)
+                    ELSE NULL::timestamp with time zone
+                END AS valid_from
+           FROM ((report.revenue_bridge_as_of(p_at, p_batch) b
+             CROSS JOIN target t)
+             LEFT JOIN rates r ON ((r.currency = b.currency)))
+        ), sums AS (
+         SELECT converted.batch_id,
+            converted.batch_name,
+            converted.month,
+            converted.reporting_currency,
+            (round(sum(((converted.opening_milliunits)::numeric * converted.rate))))::bigint AS opening,
+            (round(sum(((converted.price_effect_milliunits)::numeric * converted.rate))))::bigint AS price_effect,
+            (round(sum(((converted.declined_milliunits)::numeric * converted.rate))))::bigint AS declined,
+            (round(sum(((converted.left_milliunits)::numeric * converted.rate))))::bigint AS "left",
+            (round(sum(((converted.lapsed_milliunits)::numeric * converted.rate))))::bigint AS lapsed,
+            (round(sum(((converted.dependents_milliunits)::numeric * converted.rate))))::bigint AS dependents,
+            (round(sum(((converted.refunds_milliunits)::numeric * converted.rate))))::bigint AS refunds,
+            (round(sum(((converted.closing_milliunits)::numeric * converted.rate))))::bigint AS closing,
+            ((min(converted.valid_from) AT TIME ZONE 'UTC'::text))::date AS rates_from,
+            array_agg(DISTINCT converted.currency ORDER BY converted.currency) FILTER (WHERE (converted.rate IS NULL)) AS without_rate
+           FROM converted
+          GROUP BY converted.batch_id, converted.batch_name, converted.month, converted.reporting_currency
+        )
+ SELECT sums.batch_id,
+    sums.batch_name,
+    sums.month,
+    sums.reporting_currency AS currency,
+    sums.opening AS opening_milliunits,
+    sums.price_effect AS price_effect_milliunits,
+    sums.declined AS declined_milliunits,
+    sums."left" AS left_milliunits,
+    sums.lapsed AS lapsed_milliunits,
+    sums.dependents AS dependents_milliunits,
+    sums.refunds AS refunds_milliunits,
+    (((((((sums.closing - sums.opening) - sums.price_effect) - sums.declined) - sums."left") - sums.lapsed) - sums.dependents) - sums.refunds) AS other_milliunits,
+    sums.closing AS closing_milliunits,
+    sums.rates_from,
+    sums.without_rate
+   FROM sums
+    ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
+END
+$$;
+
+COMMENT ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.revenue_bridge_total as it was known at the instant: by what was recorded until then, late news left out.';
+
 CREATE VIEW report.revenue_impact AS
  WITH factors(period, numerator, denominator) AS (
          VALUES ('P1W'::text,13,3), ('P1M'::text,1,1), ('P2M'::text,1,2), ('P3M'::text,1,3), ('P6M'::text,1,6), ('P1Y'::text,1,12)
@@ -2598,7 +3616,9 @@ CREATE VIEW report.revenue_impact AS
             (sum(t.lapsed_lost))::bigint AS lapsed_lost,
             (sum(t.fell_with_parent))::bigint AS fell_with_parent,
             (sum(t.fell_lost))::bigint AS fell_lost,
-            (sum(t.others_lost))::bigint AS others_lost
+            (sum(t.others_lost))::bigint AS others_lost,
+            (sum(t.taxed_renewals))::bigint AS taxed_renewals,
+            (sum(t.taxed_uplift))::bigint AS taxed_uplift
            FROM repricer.change_tallies t
           WHERE (NOT t.is_undo)
           GROUP BY t.batch_id, t.currency, t.storefront, t.period
@@ -2625,6 +3645,8 @@ CREATE VIEW report.revenue_impact AS
             s.fell_with_parent,
             s.fell_lost,
             s.others_lost,
+            s.taxed_renewals,
+            s.taxed_uplift,
             (COALESCE(l.dependents, (0)::bigint) + s.fell_with_parent) AS dependents,
             (COALESCE(l.dependent_lost, (0)::bigint) + s.fell_lost) AS dependent_lost,
             (((((s.declined_lost + s.cancelled_lost) + s.lapsed_lost) + s.others_lost) + s.fell_lost) + COALESCE(l.dependent_lost, (0)::bigint)) AS all_lost
@@ -2657,12 +3679,14 @@ CREATE VIEW report.revenue_impact AS
     (round((((g.all_lost)::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS lost_per_month_milliunits,
     g.lapsed,
     g.lapsed_lost AS lapsed_lost_per_period_milliunits,
-    g.others_lost AS other_items_lost_per_period_milliunits
+    g.others_lost AS other_items_lost_per_period_milliunits,
+    g.taxed_renewals AS charged_renewals_with_tax,
+    g.taxed_uplift AS uplift_without_tax_milliunits
    FROM ((groups g
      JOIN repricer.batches b ON ((b.batch_id = g.batch_id)))
      LEFT JOIN factors f ON ((f.period = g.period)));
 
-COMMENT ON VIEW report.revenue_impact IS 'Money, one row a batch, currency, storefront and period, all of it as customers pay it: tax is inside. Uplift counts only where a renewal was charged at the new price, less what was refunded. Never add milliunits of two currencies.';
+COMMENT ON VIEW report.revenue_impact IS 'Money, one row a batch, currency, storefront and period, all of it as customers pay it: tax is inside, but for uplift_without_tax_milliunits. Uplift counts only where a renewal was charged at the new price, less what was refunded. Never add milliunits of two currencies.';
 
 COMMENT ON COLUMN report.revenue_impact.batch_id IS 'The batch; null where the row is about the whole installation.';
 
@@ -2717,6 +3741,10 @@ COMMENT ON COLUMN report.revenue_impact.lapsed IS 'Changes that ended for billin
 COMMENT ON COLUMN report.revenue_impact.lapsed_lost_per_period_milliunits IS 'Sum of the old prices of lapsed increases whose customers had been asked or told.';
 
 COMMENT ON COLUMN report.revenue_impact.other_items_lost_per_period_milliunits IS 'What other items of subscriptions cost that ended as a whole for a declined increase, where nothing else here counts them.';
+
+COMMENT ON COLUMN report.revenue_impact.charged_renewals_with_tax IS 'Charged renewals of which the App Store has signed the tax.';
+
+COMMENT ON COLUMN report.revenue_impact.uplift_without_tax_milliunits IS 'Their uplift without tax: what was kept of each without it, less the same share of the old price.';
 
 CREATE FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_impact
     LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -2781,7 +3809,9 @@ BEGIN
             (sum(t.lapsed_lost))::bigint AS lapsed_lost,
             (sum(t.fell_with_parent))::bigint AS fell_with_parent,
             (sum(t.fell_lost))::bigint AS fell_lost,
-            (sum(t.others_lost))::bigint AS others_lost
+            (sum(t.others_lost))::bigint AS others_lost,
+            (sum(t.taxed_renewals))::bigint AS taxed_renewals,
+            (sum(t.taxed_uplift))::bigint AS taxed_uplift
            FROM repricer.change_tallies_at(p_at) t
           WHERE (NOT t.is_undo)
           GROUP BY t.batch_id, t.currency, t.storefront, t.period
@@ -2808,6 +3838,8 @@ BEGIN
             s.fell_with_parent,
             s.fell_lost,
             s.others_lost,
+            s.taxed_renewals,
+            s.taxed_uplift,
             (COALESCE(l.dependents, (0)::bigint) + s.fell_with_parent) AS dependents,
             (COALESCE(l.dependent_lost, (0)::bigint) + s.fell_lost) AS dependent_lost,
             (((((s.declined_lost + s.cancelled_lost) + s.lapsed_lost) + s.others_lost) + s.fell_lost) + COALESCE(l.dependent_lost, (0)::bigint)) AS all_lost
@@ -2840,7 +3872,9 @@ BEGIN
     (round((((g.all_lost)::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS lost_per_month_milliunits,
     g.lapsed,
     g.lapsed_lost AS lapsed_lost_per_period_milliunits,
-    g.others_lost AS other_items_lost_per_period_milliunits
+    g.others_lost AS other_items_lost_per_period_milliunits,
+    g.taxed_renewals AS charged_renewals_with_tax,
+    g.taxed_uplift AS uplift_without_tax_milliunits
    FROM ((groups g
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = g.batch_id)))
      LEFT JOIN factors f ON ((f.period = g.period)))
@@ -3441,7 +4475,9 @@ CREATE FUNCTION repricer.change_tallies_at(p_at timestamp with time zone) RETURN
     t.fell_with_parent,
     t.fell_lost,
     t.lapsed_lost,
-    t.others_lost
+    t.others_lost,
+    t.taxed_renewals,
+    t.taxed_uplift
    FROM repricer.figure_tallies_at(p_at) t
 UNION ALL
  SELECT u.batch_id,
@@ -3473,7 +4509,9 @@ UNION ALL
     u.fell_with_parent,
     u.fell_lost,
     u.lapsed_lost,
-    u.others_lost
+    u.others_lost,
+    u.taxed_renewals,
+    u.taxed_uplift
    FROM repricer.untallied_changes_at(p_at) u
 $$;
 
@@ -3489,12 +4527,19 @@ CREATE FUNCTION repricer.charged_renewals_at(p_at timestamp with time zone) RETU
             WHEN (h.refunded_milliunits = 0) THEN (c.current_price_milliunits * h.quantity)
             ELSE (round((((c.current_price_milliunits)::numeric * (((h.price_milliunits * h.quantity) - h.refunded_milliunits))::numeric) / (h.price_milliunits)::numeric)))::bigint
         END AS old_price_milliunits,
-    ((h.price_milliunits * h.quantity) - h.refunded_milliunits) AS price_milliunits
+    ((h.price_milliunits * h.quantity) - h.refunded_milliunits) AS price_milliunits,
+    ( SELECT
+                CASE
+                    WHEN bool_and((e.tax_exclusive_milliunits IS NOT NULL)) THEN (sum(e.tax_exclusive_milliunits))::bigint
+                    ELSE NULL::bigint
+                END AS "case"
+           FROM repricer.money_entries_at(p_at) e
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.transaction_id = h.transaction_id) AND (e.sku = h.sku) AND (e.currency = h.currency))) AS tax_exclusive_milliunits
    FROM (repricer.price_changes_at(p_at) c
      JOIN repricer.charges_at(p_at) h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))
 $$;
 
 CREATE FUNCTION repricer.charges_at(p_at timestamp with time zone) RETURNS SETOF repricer.charges
@@ -3650,6 +4695,28 @@ SELECT original_transaction_id, bucket, change_id, dependent_sku, parent_sku, ba
 FROM repricer.dependent_cancellation_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 
+CREATE TABLE repricer.dependent_claims (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    sku text NOT NULL,
+    claimed_by text NOT NULL,
+    change_id uuid NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT dependent_claims_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.dependent_claims IS 'Items that a change names as dependents and that another subscription of the customer carries. Counts while the change is open.';
+
+COMMENT ON COLUMN repricer.dependent_claims.original_transaction_id IS 'The subscription that carries the item.';
+
+COMMENT ON COLUMN repricer.dependent_claims.claimed_by IS 'The subscription of the change that names it.';
+
+CREATE FUNCTION repricer.dependent_claims_at(p_at timestamp with time zone) RETURNS SETOF repricer.dependent_claims
+    LANGUAGE sql STABLE
+    AS $$
+SELECT * FROM repricer.dependent_claims WHERE recorded_at <= p_at
+$$;
+
 CREATE FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -3664,11 +4731,12 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.end_catch_up() RETURNS void
+CREATE FUNCTION repricer.end_catch_up(p_restored_at timestamp with time zone) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
-UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL
+UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL,
+    restored_at = CASE WHEN catch_up_from IS NULL THEN restored_at ELSE coalesce(p_restored_at, restored_at) END
 $$;
 
 CREATE FUNCTION repricer.end_throttle(p_kind text) RETURNS boolean
@@ -3704,9 +4772,12 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             WHEN (w.exception IS NULL) THEN w.explained_as
             ELSE NULL::text
         END AS explained_as,
-    w.exception,
-    c.stage
-   FROM (((repricer.price_changes_at(p_at) c
+    w.exception
+   FROM ((((repricer.price_changes_at(p_at) c
+     CROSS JOIN LATERAL ( SELECT (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes_at(p_at) o
+                  WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id))))) AS is_alone
+         OFFSET 0) a)
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -3752,13 +4823,13 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                     WHEN (h.refunded_milliunits > 0) THEN 'refunded'::text
                     ELSE NULL::text
                 END AS exception
-           FROM ( SELECT (EXISTS ( SELECT
+           FROM ( SELECT ((NOT a.is_alone) AND (EXISTS ( SELECT
                            FROM repricer.price_changes_at(p_at) u_1
-                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits)))) AS is_undone) u) w)
-  WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (NOT (EXISTS ( SELECT
+                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits))))) AS is_undone) u) w)
+  WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
-         OFFSET 0))))
+         OFFSET 0)))))
 $$;
 
 CREATE FUNCTION repricer.extension_shortfall(p_extension_id uuid) RETURNS text[]
@@ -4209,7 +5280,9 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
     c.is_leaving,
     (COALESCE(c.consent_asked_at, c.accepted_at) IS NOT NULL) AS is_told,
     ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text])) AND COALESCE((c.reason = 'parent_declined'::text), false)) AS fell_with_parent,
-    COALESCE(o.lost_milliunits, (0)::bigint) AS others_lost_milliunits
+    COALESCE(o.lost_milliunits, (0)::bigint) AS others_lost_milliunits,
+    COALESCE(r.taxed_renewals, (0)::bigint) AS taxed_renewals,
+    COALESCE(r.taxed_uplift_milliunits, (0)::bigint) AS taxed_uplift_milliunits
    FROM ((repricer.price_changes_at(p_at) c
      LEFT JOIN LATERAL ( SELECT (sum((l.price_milliunits * l.quantity)))::bigint AS lost_milliunits
            FROM ( SELECT DISTINCT ON (h.sku) h.sku,
@@ -4221,14 +5294,16 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
                   WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (h.sku <> c.sku) AND (h.sku IS DISTINCT FROM c.current_sku) AND ((c.former_skus IS NULL) OR (h.sku <> ALL (c.former_skus))))
                   ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
           WHERE ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (c.undoes_change_id IS NULL) AND ((l.expires_at + ((l.expires_at - l.purchased_at) / (2)::double precision)) > c.ended_at) AND (EXISTS ( SELECT
-                   FROM repricer.subscription_events_at(p_at) e
+                   FROM repricer.told_statements_at(p_at) e
                   WHERE ((e.original_transaction_id = c.original_transaction_id) AND (e.type = 'EXPIRED'::text) AND (e.subtype = 'PRICE_INCREASE'::text) AND ((e.signed_at >= (c.ended_at - 'P1D'::interval)) AND (e.signed_at <= (c.ended_at + 'P1D'::interval)))))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes_at(p_at) n
                   WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.undoes_change_id IS NULL) AND (((n.state = 'declined'::text) AND ((l.sku = ANY (COALESCE(n.current_dependent_skus, n.dependent_skus))) OR ((n.change_id < c.change_id) AND (n.reason IS DISTINCT FROM 'parent_declined'::text) AND (n.ended_at > (c.ended_at - 'P1D'::interval))))) OR (((l.sku = n.sku) OR (l.sku = n.current_sku)) AND ((n.state = 'declined'::text) OR (n.reason = 'parent_declined'::text) OR ((n.state = 'cancelled'::text) AND (n.direction = 'increase'::text) AND (COALESCE(n.consent_asked_at, n.accepted_at) IS NOT NULL))))))))))) o ON ((c.state = 'declined'::text)))
      LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
             min(h.purchased_at) AS first_at,
             (sum(h.old_price_milliunits))::bigint AS old_total_milliunits,
-            (sum(h.price_milliunits))::bigint AS new_total_milliunits
+            (sum(h.price_milliunits))::bigint AS new_total_milliunits,
+            count(h.tax_exclusive_milliunits) AS taxed_renewals,
+            (sum(((h.tax_exclusive_milliunits)::numeric - round((((h.old_price_milliunits)::numeric * (h.tax_exclusive_milliunits)::numeric) / (NULLIF(h.price_milliunits, 0))::numeric)))))::bigint AS taxed_uplift_milliunits
            FROM repricer.charged_renewals_at(p_at) h
           WHERE ((c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true))
 $$;
@@ -4248,40 +5323,24 @@ CREATE FUNCTION repricer.live_charge_exceptions_at(p_at timestamp with time zone
     x.refunded_milliunits,
     x.currency,
     x.storefront,
-    x.bucket,
-    x.stage
+    x.bucket
    FROM repricer.explained_charges_at(p_at) x
   WHERE (x.exception IS NOT NULL)
 UNION ALL
- SELECT c.batch_id,
-    c.original_transaction_id,
-    c.change_id,
+ SELECT r.batch_id,
+    r.original_transaction_id,
+    r.change_id,
     NULL::text AS transaction_id,
-    h.sku,
+    r.sku,
     'missing'::text AS exception,
-    h.expires_at AS occurred_at,
+    r.occurred_at,
     0 AS amount_milliunits,
-    (c.new_price_milliunits * h.quantity) AS expected_milliunits,
+    r.expected_milliunits,
     0 AS refunded_milliunits,
-    h.currency,
-    h.storefront,
-    c.bucket,
-    c.stage
-   FROM (((repricer.price_changes_at(p_at) c
-     JOIN repricer.subscriptions_at(p_at) s ON ((s.original_transaction_id = c.original_transaction_id)))
-     JOIN repricer.charges_at(p_at) h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.expires_at IS NOT NULL))))
-     CROSS JOIN LATERAL ( SELECT LEAST(( SELECT min(n.purchased_at) AS min
-                   FROM repricer.charges_at(p_at) n
-                  WHERE ((n.original_transaction_id = h.original_transaction_id) AND (n.sku = h.sku) AND (n.purchased_at > h.purchased_at))),
-                CASE
-                    WHEN (s.purchased_at > h.purchased_at) THEN s.purchased_at
-                    ELSE NULL::timestamp with time zone
-                END) AS at) next)
-  WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
-           FROM repricer.subscription_events_at(p_at) e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
-           FROM repricer.price_changes_at(p_at) n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))
+    r.currency,
+    r.storefront,
+    r.bucket
+   FROM repricer.missing_renewals_at(p_at) r
 $$;
 
 CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) RETURNS boolean
@@ -4292,6 +5351,51 @@ BEGIN
     PERFORM FROM batches WHERE batch_id = p_batch_id AND is_paused AND probe_at <= p_now FOR UPDATE SKIP LOCKED;
     RETURN FOUND;
 END
+$$;
+
+CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETURNS SETOF repricer.missing_renewals
+    LANGUAGE sql STABLE
+    AS $$
+ SELECT c.batch_id,
+    c.original_transaction_id,
+    c.change_id,
+    h.sku,
+    h.expires_at AS occurred_at,
+    (c.new_price_milliunits * h.quantity) AS expected_milliunits,
+    h.currency,
+    h.storefront,
+    c.bucket
+   FROM (((repricer.price_changes_at(p_at) c
+     JOIN repricer.subscriptions_at(p_at) s ON ((s.original_transaction_id = c.original_transaction_id)))
+     CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
+            k.bucket,
+            k.transaction_id,
+            k.sku,
+            k.purchased_at,
+            k.expires_at,
+            k.price_milliunits,
+            k.quantity,
+            k.currency,
+            k.storefront,
+            k.is_offer,
+            k.is_purchase,
+            k.refunded_milliunits,
+            k.recorded_at
+           FROM repricer.charges_at(p_at) k
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
+         OFFSET 0) h)
+     CROSS JOIN LATERAL ( SELECT LEAST(( SELECT min(n.purchased_at) AS min
+                   FROM repricer.charges_at(p_at) n
+                  WHERE ((n.original_transaction_id = h.original_transaction_id) AND (n.sku = h.sku) AND (n.purchased_at > h.purchased_at))),
+                CASE
+                    WHEN (s.purchased_at > h.purchased_at) THEN s.purchased_at
+                    ELSE NULL::timestamp with time zone
+                END) AS at) next)
+  WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.told_statements_at(p_at) e
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes_at(p_at) n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))
 $$;
 
 CREATE FUNCTION repricer.money_entries_at(p_at timestamp with time zone) RETURNS SETOF repricer.money_entries
@@ -4352,6 +5456,7 @@ CREATE TABLE repricer.service_controls (
     catch_up_since timestamp with time zone,
     catch_up_from timestamp with time zone,
     catch_up_by text,
+    restored_at timestamp with time zone,
     unclaimed jsonb,
     is_rehearsal boolean DEFAULT false NOT NULL,
     clock_start timestamp with time zone,
@@ -4369,6 +5474,8 @@ COMMENT ON COLUMN repricer.service_controls.halted_answer IS 'What the latest pr
 COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
 
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+
+COMMENT ON COLUMN repricer.service_controls.restored_at IS 'By the business clock: no call that a lost database made can be on its way later. A subscription whose changes that database may have called is asked for its status before it is called. Null: no database was lost.';
 
 COMMENT ON COLUMN repricer.service_controls.unclaimed IS 'since, sessions (who holds rows), is_all (nothing that is due can be claimed), seen_at: real time. A sight of more than three minutes ago says nothing of today.';
 
@@ -4504,6 +5611,11 @@ BEGIN
             v_storage := ' WITH (toast_tuple_target = 128)';
         WHEN 'price_change_history' THEN
             v_column := 'occurred_at';
+        WHEN 'subscription_events' THEN
+            v_column := 'signed_at';
+        WHEN 'subscription_event_versions', 'charge_versions', 'price_change_versions',
+            'dependent_cancellation_versions' THEN
+            v_column := 'recorded_until';
         ELSE
             RAISE EXCEPTION '% is not partitioned by month', p_table USING ERRCODE = 'invalid_parameter_value';
     END CASE;
@@ -4516,18 +5628,18 @@ BEGIN
     IF v_months IS NULL THEN
         RETURN 0;
     END IF;
-    IF p_table = 'price_change_history' THEN
-        -- Who writes history is in the middle of a delivery or of a decision. Had the writer chosen the default
+    IF p_table <> 'notifications' THEN
+        -- Who writes there is in the middle of a delivery or of a decision. Had the writer chosen the default
         -- partition already, it would fail once the month is there. So writers and readers wait, and we don't wait
         -- long for them.
         SET LOCAL lock_timeout = '500ms';
-        LOCK TABLE price_change_history IN ACCESS EXCLUSIVE MODE;
+        EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_table);
     ELSE
         -- One at a time; a second one finds the partitions made. Writers go on, and store again what fails so.
         LOCK TABLE notifications IN SHARE UPDATE EXCLUSIVE MODE;
     END IF;
     EXECUTE format(
-        'SELECT EXISTS (SELECT FROM %I WHERE date_trunc(''month'', %I) = ANY ($1))', v_default, v_column)
+        'SELECT EXISTS (SELECT 1 FROM %I WHERE date_trunc(''month'', %I) = ANY ($1))', v_default, v_column)
         INTO v_has_rows USING v_months;
     IF v_has_rows THEN
         -- Rows will move. Readers wait before they look up which partitions there are: a reader that had looked would
@@ -5243,6 +6355,11 @@ BEGIN
         RAISE EXCEPTION 'the instant % lies ahead of the database''s clock (%)', p_at, recording_instant()
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    IF EXISTS (SELECT FROM retention_floors WHERE rule = 'versions' AND dropped_before > p_at) THEN
+        RAISE EXCEPTION 'what was known at % is not kept any more: retention dropped what was replaced before %', p_at,
+            (SELECT dropped_before FROM retention_floors WHERE rule = 'versions')
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     IF pg_is_in_recovery() AND p_at > coalesce(pg_last_xact_replay_timestamp(), '-infinity')
         AND NOT EXISTS (SELECT FROM service_controls WHERE clock_rate IS NOT NULL)
     THEN
@@ -5276,30 +6393,30 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS TABLE(batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
-    LANGUAGE sql STABLE SECURITY DEFINER
+CREATE FUNCTION repricer.revenue_moves_at(p_at timestamp with time zone, p_batch uuid) RETURNS TABLE(batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
+    LANGUAGE sql STABLE
     SET search_path TO 'repricer', 'pg_temp'
     SET jit TO 'off'
     AS $_$
 WITH subjects AS (
-    SELECT DISTINCT original_transaction_id AS id FROM price_changes
-    WHERE p_batch IS NULL OR batch_id = p_batch
+    SELECT DISTINCT c.original_transaction_id AS id FROM repricer.price_changes_at(p_at) c
+    WHERE p_batch IS NULL OR c.batch_id = p_batch
 ), called AS (
     SELECT c.*, k.at AS called_at, lead(k.at) OVER item AS next_called_at,
         array_remove(ARRAY[c.sku, c.current_sku] || c.former_skus, NULL) AS names
-    FROM price_changes c
+    FROM repricer.price_changes_at(p_at) c
     JOIN subjects s ON s.id = c.original_transaction_id
     CROSS JOIN LATERAL (SELECT coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AS at) k
     WHERE c.undoes_change_id IS NULL AND k.at <= p_at
     WINDOW item AS (PARTITION BY c.original_transaction_id, coalesce(c.current_sku, c.sku) ORDER BY k.at, c.change_id)
-), items AS (
-    SELECT c.batch_id, c.change_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
+), named AS (
+    SELECT c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
         c.storefront, twelfths(c.period) AS twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at,
         c.effective_at, c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price,
         c.forecast_renewal_at
     FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
     UNION ALL
-    SELECT c.batch_id, c.change_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
+    SELECT c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
         ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
         CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN twelfths(c.period)
             ELSE twelfths(t.period) END,
@@ -5307,58 +6424,81 @@ WITH subjects AS (
     FROM called c
     CROSS JOIN LATERAL unnest(coalesce(c.current_dependent_skus, c.dependent_skus)) AS u (name)
     CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
-    LEFT JOIN dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
+    LEFT JOIN repricer.dependent_claims_at(p_at) d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
         AND d.sku = coalesce(n.place[2], u.name)
-    LEFT JOIN subscriptions t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
+    LEFT JOIN repricer.subscriptions_at(p_at) t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
     -- One that has a called change itself counts with that.
     WHERE (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
-        SELECT FROM price_changes o
+        SELECT FROM repricer.price_changes_at(p_at) o
         WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
             AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
             AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= p_at)
+), items AS MATERIALIZED (
+    -- In UTC without a zone: months are added and cut off.
+    SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
+        CASE WHEN i.next_called_at < p_at THEN date_trunc('month', i.next_called_at AT TIME ZONE 'UTC')
+            ELSE p_at AT TIME ZONE 'UTC' END AS ends
+    FROM named i
 ), runs AS (
     -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
     SELECT h.original_transaction_id AS id, h.sku, h.currency, h.price_milliunits * h.quantity AS milliunits,
-        h.purchased_at AS from_at,
+        h.purchased_at AT TIME ZONE 'UTC' AS begins,
         least(h.expires_at, r.at, CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
             PARTITION BY h.original_transaction_id, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
-            END) AS to_at
-    FROM charges h
-    JOIN (SELECT DISTINCT id FROM items) s ON s.id = h.original_transaction_id
+            END) AT TIME ZONE 'UTC' AS ends
+    FROM repricer.charges_at(p_at) h
+    JOIN (SELECT DISTINCT i.id FROM items i) s ON s.id = h.original_transaction_id
     LEFT JOIN LATERAL (
-        SELECT max(e.occurred_at) AS at FROM money_entries e
+        SELECT max(e.occurred_at) AS at FROM repricer.money_entries_at(p_at) e
         WHERE h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity
             AND e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
             AND e.sku = h.sku AND e.kind = 'refund') r ON true
     WHERE h.purchased_at <= p_at
-), spans AS (
-    SELECT i.*, m.month::date AS month, greatest(m.month, i.called_at) AS from_at, m.end_at AS to_at
+), points AS (
+    -- What was paid for at the call, at the start of each month since, and at the end.
+    SELECT i.item, p.at, sum(r.milliunits) AS milliunits
+    FROM items i
+    JOIN runs r ON r.id = i.id AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
+        AND r.ends >= i.begins
+    CROSS JOIN LATERAL (
+        SELECT i.begins AS at WHERE r.begins < i.begins
+        UNION ALL
+        SELECT m.at FROM generate_series(date_trunc('month', greatest(r.begins, i.begins)) + interval '1 month',
+            least(r.ends, i.ends), interval '1 month') AS m (at)
+        UNION ALL
+        SELECT i.ends WHERE i.ends <= r.ends AND i.ends <> date_trunc('month', i.ends) AND i.begins < i.ends) p
+    GROUP BY i.item, p.at
+), known AS (
+    SELECT p.item, p.at, p.milliunits FROM points p
+    UNION ALL
+    -- Before the first charge that is known, what the plan knew.
+    SELECT i.item, p.at, i.old_price
     FROM items i
     CROSS JOIN LATERAL (
-        SELECT s.month AT TIME ZONE 'UTC' AS month,
-            least((s.month + interval '1 month') AT TIME ZONE 'UTC', p_at) AS end_at
-        FROM generate_series(date_trunc('month', i.called_at AT TIME ZONE 'UTC'),
-            date_trunc('month', p_at AT TIME ZONE 'UTC'), interval '1 month') AS s (month)
-        WHERE s.month AT TIME ZONE 'UTC' < p_at) m
-    WHERE i.next_called_at IS NULL OR i.next_called_at >= m.end_at
-), paid AS (
-    SELECT s.batch_id, s.month, s.change_id, s.id, s.names, s.is_dependent, s.currency, s.storefront, s.twelfths,
-        s.from_at, s.to_at, s.called_at, s.state, s.reason, s.ended_at, s.effective_at, s.old_price, s.new_price,
-        s.forecast_renewal_at,
-        sum(r.milliunits) FILTER (WHERE r.from_at < s.from_at AND s.from_at <= r.to_at) AS opening,
-        sum(r.milliunits) FILTER (WHERE r.from_at < s.to_at AND s.to_at <= r.to_at) AS closing,
-        bool_or(r.from_at < s.called_at AND s.called_at <= r.to_at) AS was_known
-    FROM spans s
-    LEFT JOIN runs r ON r.id = s.id AND r.sku = ANY (s.names) AND r.currency = s.currency
-        AND r.from_at < s.to_at
-    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19
+        SELECT i.begins AS at
+        UNION ALL
+        SELECT m.at FROM generate_series(date_trunc('month', i.begins) + interval '1 month',
+            least(i.forecast_renewal_at AT TIME ZONE 'UTC', i.ends), interval '1 month') AS m (at)
+        UNION ALL
+        SELECT i.ends WHERE i.ends <> date_trunc('month', i.ends) AND i.begins < i.ends) p
+    WHERE p.at <= i.forecast_renewal_at AT TIME ZONE 'UTC' AND i.old_price IS NOT NULL
+        AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
+        AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = p.at)
+), months AS (
+    SELECT e.item, e.month, sum(e.opens) AS opens, sum(e.closes) AS closes
+    FROM (
+        SELECT k.item, date_trunc('month', k.at) AS month, k.milliunits AS opens, 0 AS closes
+        FROM known k JOIN items i ON i.item = k.item WHERE k.at < i.ends
+        UNION ALL
+        SELECT k.item, date_trunc('month', k.at - interval '1 microsecond'), 0, k.milliunits
+        FROM known k JOIN items i ON i.item = k.item WHERE k.at > i.begins) e
+    GROUP BY e.item, e.month
 ), moves AS (
-    SELECT p.*,
-        p.twelfths * coalesce(p.opening, CASE WHEN NOT coalesce(p.was_known, false)
-            AND p.from_at <= p.forecast_renewal_at THEN p.old_price END, 0)::numeric AS opens,
-        p.twelfths * coalesce(p.closing, CASE WHEN NOT coalesce(p.was_known, false)
-            AND p.to_at <= p.forecast_renewal_at THEN p.old_price END, 0)::numeric AS closes
-    FROM paid p
+    SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
+        least((m.month + interval '1 month') AT TIME ZONE 'UTC', p_at) AS to_at,
+        i.twelfths * m.opens::numeric AS opens, i.twelfths * m.closes::numeric AS closes
+    FROM months m JOIN items i ON i.item = m.item
+    WHERE m.opens > 0 OR m.closes > 0
 )
 SELECT m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
     CASE
@@ -5374,7 +6514,7 @@ SELECT m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
                     WHEN e.subtype = 'VOLUNTARY' THEN 'left'
                     WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
                     ELSE 'lapsed' END
-            FROM subscription_events e
+            FROM repricer.told_statements_at(p_at) e
             WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
                 AND e.signed_at < m.to_at + interval '1 day'
                 AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
@@ -5383,7 +6523,6 @@ SELECT m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
     CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
         THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
 FROM moves m
-WHERE m.opens > 0 OR m.closes > 0
 $_$;
 
 CREATE FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) RETURNS void
@@ -5563,7 +6702,10 @@ CREATE FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) RETURNS
     LANGUAGE sql STABLE
     AS $$
 SELECT s.original_transaction_id, s.period, (
-    SELECT timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond'
+    SELECT greatest(
+        timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond',
+        (SELECT c.purchased_at FROM repricer.subscription_checkpoints c
+            WHERE c.original_transaction_id = s.original_transaction_id))
     FROM repricer.subscription_events_at(p_at) e WHERE e.original_transaction_id = s.original_transaction_id)
 FROM repricer.subscriptions s
 $$;
@@ -5597,7 +6739,7 @@ BEGIN
             sum(u.declined), sum(u.cancelled), sum(u.lapsed), sum(u.other), sum(u.uncharged), sum(u.charged_changes),
             sum(u.charged_renewals), sum(u.old_total), sum(u.new_total), sum(u.old_per_period), sum(u.new_per_period),
             sum(u.declined_lost), sum(u.cancelled_lost), sum(u.fell_with_parent), sum(u.fell_lost), sum(u.lapsed_lost),
-            sum(u.others_lost)
+            sum(u.others_lost), sum(u.taxed_renewals), sum(u.taxed_uplift)
         FROM untallied_changes u WHERE u.original_transaction_id = ANY (v_ids) AND u.is_final
         GROUP BY 1, 2, 3, 4, 5, 6, 7
         ON CONFLICT ON CONSTRAINT figure_tallies_pkey DO UPDATE SET
@@ -5615,7 +6757,8 @@ BEGIN
             declined_lost = t.declined_lost + EXCLUDED.declined_lost,
             cancelled_lost = t.cancelled_lost + EXCLUDED.cancelled_lost,
             fell_with_parent = t.fell_with_parent + EXCLUDED.fell_with_parent, fell_lost = t.fell_lost + EXCLUDED.fell_lost,
-            lapsed_lost = t.lapsed_lost + EXCLUDED.lapsed_lost, others_lost = t.others_lost + EXCLUDED.others_lost;
+            lapsed_lost = t.lapsed_lost + EXCLUDED.lapsed_lost, others_lost = t.others_lost + EXCLUDED.others_lost,
+            taxed_renewals = t.taxed_renewals + EXCLUDED.taxed_renewals, taxed_uplift = t.taxed_uplift + EXCLUDED.taxed_uplift;
     DELETE FROM change_figures f WHERE f.original_transaction_id = ANY (v_ids);
     DELETE FROM kept_exceptions k WHERE k.original_transaction_id = ANY (v_ids);
     INSERT INTO change_figures
@@ -5623,13 +6766,33 @@ BEGIN
             f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent,
             f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
             f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
-            f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits
+            f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits,
+            f.taxed_renewals, f.taxed_uplift_milliunits
         FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
+    WITH charged AS MATERIALIZED (
+        SELECT x.* FROM explained_charges x WHERE x.original_transaction_id = ANY (v_ids)
+    ), explained AS (
+        UPDATE money_entries e SET change_id = x.change_id, batch_id = x.batch_id, explained_as = x.explained_as
+        FROM charged x
+        WHERE e.original_transaction_id = x.original_transaction_id AND e.bucket = x.bucket
+            AND e.transaction_id = x.transaction_id AND e.sku = x.sku
+            AND (e.change_id, e.batch_id, e.explained_as) IS DISTINCT FROM (x.change_id, x.batch_id, x.explained_as)
+    ), forgotten AS (
+        UPDATE money_entries e SET change_id = NULL, batch_id = NULL, explained_as = NULL
+        WHERE e.original_transaction_id = ANY (v_ids) AND e.change_id IS NOT NULL AND NOT EXISTS (
+            SELECT FROM charged x
+            WHERE x.original_transaction_id = e.original_transaction_id AND x.transaction_id = e.transaction_id
+                AND x.sku = e.sku)
+    )
     INSERT INTO kept_exceptions
         SELECT x.original_transaction_id, x.bucket, x.change_id, x.batch_id, x.transaction_id, x.sku, x.exception,
-            x.occurred_at, x.amount_milliunits, x.expected_milliunits, x.refunded_milliunits, x.currency, x.storefront
-        FROM live_charge_exceptions x WHERE x.original_transaction_id = ANY (v_ids)
-            AND x.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted');
+            x.purchased_at, x.price_milliunits * x.quantity, x.expected_milliunits * x.quantity, x.refunded_milliunits,
+            x.currency, x.storefront
+        FROM charged x WHERE x.exception IS NOT NULL
+        UNION ALL
+        SELECT r.original_transaction_id, r.bucket, r.change_id, r.batch_id, NULL, r.sku, 'missing', r.occurred_at, 0,
+            r.expected_milliunits, 0, r.currency, r.storefront
+        FROM missing_renewals r WHERE r.original_transaction_id = ANY (v_ids);
     DELETE FROM stale_figures s WHERE s.original_transaction_id = ANY (v_ids);
     RETURN cardinality(v_ids);
 END
@@ -5642,9 +6805,14 @@ CREATE FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zon
  UPDATE repricer.service_controls SET throttled_kinds = (service_controls.throttled_kinds || jsonb_build_object(throttle_kind.p_kind, jsonb_build_object('since', COALESCE((service_controls.throttled_kinds #> ARRAY[throttle_kind.p_kind, 'since'::text]), to_jsonb(throttle_kind.p_at)), 'until', throttle_kind.p_until, 'answer', throttle_kind.p_answer)));
 END;
 
-CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN CASE p_period WHEN 'P1W'::text THEN 52 WHEN 'P2M'::text THEN 6 WHEN 'P3M'::text THEN 4 WHEN 'P6M'::text THEN 2 WHEN 'P1Y'::text THEN 1 ELSE 12 END;
+CREATE FUNCTION repricer.told_statements_at(p_at timestamp with time zone) RETURNS SETOF repricer.told_statements
+    LANGUAGE sql STABLE
+    AS $$
+SELECT * FROM repricer.subscription_events_at(p_at)
+UNION ALL
+SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at
+FROM repricer.kept_statements WHERE recorded_at <= p_at
+$$;
 
 CREATE FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
@@ -5809,6 +6977,8 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
             ELSE (0)::bigint
         END AS lapsed_lost,
     (f.weight * f.others_lost_milliunits) AS others_lost,
+    (f.weight * f.taxed_renewals) AS taxed_renewals,
+    (f.weight * f.taxed_uplift_milliunits) AS taxed_uplift,
     f.original_transaction_id,
     f.is_final
    FROM ( SELECT k.original_transaction_id,
@@ -5836,6 +7006,8 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
             k.is_told,
             k.fell_with_parent,
             k.others_lost_milliunits,
+            k.taxed_renewals,
+            k.taxed_uplift_milliunits,
             ('-1'::integer)::bigint AS weight,
             true AS is_final
            FROM repricer.change_figures_at(p_at) k
@@ -5868,6 +7040,8 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
             l.is_told,
             l.fell_with_parent,
             l.others_lost_milliunits,
+            l.taxed_renewals,
+            l.taxed_uplift_milliunits,
             1,
             l.is_final
            FROM repricer.live_change_figures_at(p_at) l) f
@@ -5887,10 +7061,6 @@ SELECT CASE p_wave ->> 'release'
     WHEN 'after' THEN p_at + (p_wave ->> 'after_ms')::bigint * interval '1 millisecond'
     END
 $$;
-
-CREATE FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) RETURNS numeric
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN (((p_share + (3.841459 / ((2)::numeric * p_of))) + (((p_sign)::numeric * 1.959964) * sqrt((((p_share * ((1)::numeric - p_share)) / p_of) + (3.841459 / (((4)::numeric * p_of) * p_of)))))) / ((1)::numeric + (3.841459 / p_of)));
 
 CREATE FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
@@ -6067,134 +7237,6 @@ COMMENT ON COLUMN report.closed_period.known_milliunits IS 'As it is known now.'
 COMMENT ON COLUMN report.closed_period.closed_at IS 'When the month was closed.';
 
 COMMENT ON COLUMN report.closed_period.closed_by IS 'Database user who closed it.';
-
-CREATE VIEW report.holdout AS
- WITH rows AS (
-         SELECT c.batch_id,
-            c.forecast_consent,
-            c.original_transaction_id,
-            c.is_held_out,
-            (c.is_held_out OR (COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL)) AS is_as_meant,
-            ((c.forecast_effective_at + '1 day'::interval) < report.as_of()) AS is_due,
-            (NOT (EXISTS ( SELECT
-                   FROM repricer.charges h
-                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at <= report.as_of()) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + '1 day'::interval) > report.as_of()) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
-           FROM (repricer.price_changes c
-             JOIN repricer.batches b_1 ON (((b_1.batch_id = c.batch_id) AND (b_1.holdout_basis_points > 0) AND (b_1.decided_at <= report.as_of()))))
-          WHERE ((b_1.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL))
-        ), subscriptions AS (
-         SELECT rows.batch_id,
-            rows.forecast_consent,
-            rows.original_transaction_id,
-            rows.is_held_out,
-            bool_and(rows.is_as_meant) AS is_as_meant,
-            bool_and(rows.is_due) AS is_due,
-            bool_or(rows.has_left) AS has_left
-           FROM rows
-          GROUP BY rows.batch_id, rows.forecast_consent, rows.original_transaction_id, rows.is_held_out
-        ), counts AS (
-         SELECT subscriptions.batch_id,
-            subscriptions.forecast_consent,
-            count(*) FILTER (WHERE (subscriptions.is_due AND (NOT subscriptions.is_held_out))) AS sent,
-            count(*) FILTER (WHERE (subscriptions.is_due AND (NOT subscriptions.is_held_out) AND (NOT subscriptions.is_as_meant))) AS never_sent,
-            count(*) FILTER (WHERE (subscriptions.is_due AND (NOT subscriptions.is_held_out) AND subscriptions.has_left)) AS sent_left,
-            count(*) FILTER (WHERE (subscriptions.is_due AND subscriptions.is_held_out)) AS held_out,
-            count(*) FILTER (WHERE (subscriptions.is_due AND subscriptions.is_held_out AND subscriptions.has_left)) AS held_out_left,
-            count(*) FILTER (WHERE (NOT subscriptions.is_due)) AS not_due
-           FROM subscriptions
-          GROUP BY subscriptions.batch_id, subscriptions.forecast_consent
-        ), shares AS (
-         SELECT c.batch_id,
-            c.forecast_consent,
-            c.sent,
-            c.never_sent,
-            c.sent_left,
-            c.held_out,
-            c.held_out_left,
-            c.not_due,
-            ((c.sent_left)::numeric / (NULLIF(c.sent, 0))::numeric) AS p,
-            ((c.held_out_left)::numeric / (NULLIF(c.held_out, 0))::numeric) AS q,
-            (LEAST(c.sent, c.held_out) >= 30) AS is_enough
-           FROM counts c
-        ), intervals AS (
-         SELECT s.batch_id,
-            s.forecast_consent,
-            s.sent,
-            s.never_sent,
-            s.sent_left,
-            s.held_out,
-            s.held_out_left,
-            s.not_due,
-            s.p,
-            s.q,
-            s.is_enough,
-            ((s.p - s.q) - sqrt((((s.p - repricer.wilson_bound(s.p, (s.sent)::numeric, '-1'::integer)) ^ (2)::numeric) + ((repricer.wilson_bound(s.q, (s.held_out)::numeric, 1) - s.q) ^ (2)::numeric)))) AS lower,
-            ((s.p - s.q) + sqrt((((repricer.wilson_bound(s.p, (s.sent)::numeric, 1) - s.p) ^ (2)::numeric) + ((s.q - repricer.wilson_bound(s.q, (s.held_out)::numeric, '-1'::integer)) ^ (2)::numeric)))) AS upper
-           FROM shares s
-        )
- SELECT i.batch_id,
-    b.name AS batch_name,
-    i.forecast_consent,
-    i.sent AS sent_subscriptions,
-    i.never_sent,
-    i.sent_left,
-    i.held_out AS held_out_subscriptions,
-    i.held_out_left,
-    i.not_due,
-    (round((i.p * (10000)::numeric)))::bigint AS sent_left_basis_points,
-    (round((i.q * (10000)::numeric)))::bigint AS held_out_left_basis_points,
-        CASE
-            WHEN i.is_enough THEN (round(((i.p - i.q) * (10000)::numeric)))::bigint
-            ELSE NULL::bigint
-        END AS difference_basis_points,
-        CASE
-            WHEN i.is_enough THEN (round((i.lower * (10000)::numeric)))::bigint
-            ELSE NULL::bigint
-        END AS lower_basis_points,
-        CASE
-            WHEN i.is_enough THEN (round((i.upper * (10000)::numeric)))::bigint
-            ELSE NULL::bigint
-        END AS upper_basis_points,
-        CASE
-            WHEN (NOT i.is_enough) THEN 'too_few'::text
-            WHEN (i.lower > (0)::numeric) THEN 'more_left'::text
-            WHEN (i.upper < (0)::numeric) THEN 'fewer_left'::text
-            ELSE 'no_difference_seen'::text
-        END AS answer
-   FROM (intervals i
-     JOIN repricer.batches b ON ((b.batch_id = i.batch_id)));
-
-COMMENT ON VIEW report.holdout IS 'Batches that hold subscriptions out: who left among those sent and among those held out, for each forecast of consent, with a 95 % interval of the difference. No NAME_as_of: it asks the charges that are known today.';
-
-COMMENT ON COLUMN report.holdout.batch_id IS 'The batch; null where the row is about the whole installation.';
-
-COMMENT ON COLUMN report.holdout.batch_name IS 'The name that the submitter gave to the batch.';
-
-COMMENT ON COLUMN report.holdout.forecast_consent IS 'Consent as forecast: required, not_known, not_required (announced only), none (a decrease).';
-
-COMMENT ON COLUMN report.holdout.sent_subscriptions IS 'Subscriptions that were not held out and whose forecast renewal has passed for a day.';
-
-COMMENT ON COLUMN report.holdout.never_sent IS 'Of these: an item of theirs was never sent, as one that turned out ineligible.';
-
-COMMENT ON COLUMN report.holdout.sent_left IS 'Of these: at least one of the items is not paid for any more.';
-
-COMMENT ON COLUMN report.holdout.held_out_subscriptions IS 'Subscriptions that were held out, likewise.';
-
-COMMENT ON COLUMN report.holdout.held_out_left IS 'Of these: at least one of the items is not paid for any more.';
-
-COMMENT ON COLUMN report.holdout.not_due IS 'Subscriptions of both kinds whose forecast renewal has not passed for a day: not counted.';
-
-COMMENT ON COLUMN report.holdout.sent_left_basis_points IS 'sent_left of sent_subscriptions, in hundredths of a per cent.';
-
-COMMENT ON COLUMN report.holdout.held_out_left_basis_points IS 'held_out_left of held_out_subscriptions, likewise.';
-
-COMMENT ON COLUMN report.holdout.difference_basis_points IS 'The first less the second; null: too few.';
-
-COMMENT ON COLUMN report.holdout.lower_basis_points IS 'The lower end of its 95 % interval (Newcombe); null: too few.';
-
-COMMENT ON COLUMN report.holdout.upper_basis_points IS 'The upper end, likewise.';
-
-COMMENT ON COLUMN report.holdout.answer IS 'more_left or fewer_left (of those sent: the interval leaves 0 out), no_difference_seen, or too_few (fewer than 30 on one side).';
 
 CREATE VIEW report.notification_health AS
  SELECT n.type,
@@ -6753,269 +7795,6 @@ COMMENT ON COLUMN report.renewal_extension.rejected_by IS 'The user who rejected
 
 COMMENT ON COLUMN report.renewal_extension.rejected_at IS 'When.';
 
-CREATE VIEW report.revenue_at_risk AS
- WITH open AS (
-         SELECT c.batch_id,
-            c.change_id,
-            c.state,
-            c.forecast_consent,
-            ((c.due_effective_at AT TIME ZONE 'UTC'::text))::date AS consent_due_on,
-            r.currency,
-            r.storefront,
-            r.period,
-            r.milliunits,
-            r.is_own
-           FROM (repricer.price_changes c
-             CROSS JOIN LATERAL ( SELECT c.currency,
-                    c.storefront,
-                    c.period,
-                    COALESCE(c.at_risk_milliunits, c.current_price_milliunits) AS milliunits,
-                    true AS is_own
-                UNION ALL
-                 SELECT (e.value ->> 'currency'::text),
-                    (e.value ->> 'storefront'::text),
-                    (e.value ->> 'period'::text),
-                    ((e.value ->> 'milliunits'::text))::bigint AS int8,
-                    false
-                   FROM jsonb_array_elements(c.at_risk_elsewhere) e(value)) r)
-          WHERE ((c.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND (c.undoes_change_id IS NULL) AND ((c.state = 'pending_consent'::text) OR (c.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))
-        )
- SELECT o.batch_id,
-    b.name AS batch_name,
-    o.consent_due_on,
-    o.currency,
-    o.storefront,
-    o.period,
-    count(*) FILTER (WHERE o.is_own) AS changes,
-    count(*) FILTER (WHERE (o.is_own AND (o.state = 'pending_consent'::text))) AS asked,
-    count(*) FILTER (WHERE (o.is_own AND (o.state <> 'pending_consent'::text) AND (o.forecast_consent = 'required'::text))) AS to_be_asked,
-    count(*) FILTER (WHERE (o.is_own AND (o.state <> 'pending_consent'::text) AND (o.forecast_consent <> 'required'::text))) AS not_known,
-    (sum(o.milliunits))::bigint AS at_risk_milliunits,
-    (round(((sum(o.milliunits) * (repricer.twelfths(o.period))::numeric) / (12)::numeric)))::bigint AS at_risk_per_month_milliunits
-   FROM (open o
-     JOIN repricer.batches b ON ((b.batch_id = o.batch_id)))
-  GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period;
-
-COMMENT ON VIEW report.revenue_at_risk IS 'What every period loses where the customers who must consent, or may have to, do not: by the day it is due. No NAME_as_of: it looks ahead from now; price_change_as_of tells what was pending at an earlier instant.';
-
-COMMENT ON COLUMN report.revenue_at_risk.batch_id IS 'The batch; null where the row is about the whole installation.';
-
-COMMENT ON COLUMN report.revenue_at_risk.batch_name IS 'The name that the submitter gave to the batch.';
-
-COMMENT ON COLUMN report.revenue_at_risk.consent_due_on IS 'The day, UTC, of the renewal at which items end if consent is not given.';
-
-COMMENT ON COLUMN report.revenue_at_risk.currency IS 'ISO 4217: the currency of all money in the row.';
-
-COMMENT ON COLUMN report.revenue_at_risk.storefront IS 'ISO 3166-1 alpha-3.';
-
-COMMENT ON COLUMN report.revenue_at_risk.period IS 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.';
-
-COMMENT ON COLUMN report.revenue_at_risk.changes IS 'Price changes that wait for consent, or may have to; 0: only dependents of some in another currency or period.';
-
-COMMENT ON COLUMN report.revenue_at_risk.asked IS 'Of these: the App Store has asked.';
-
-COMMENT ON COLUMN report.revenue_at_risk.to_be_asked IS 'Of these: forecast as required, and not asked yet.';
-
-COMMENT ON COLUMN report.revenue_at_risk.not_known IS 'Of these: the forecast does not say whether the App Store will ask.';
-
-COMMENT ON COLUMN report.revenue_at_risk.at_risk_milliunits IS 'What a period brings of them and their dependents, as charged at submission.';
-
-COMMENT ON COLUMN report.revenue_at_risk.at_risk_per_month_milliunits IS 'The same a month (weekly: times 52/12), rounded once.';
-
-CREATE VIEW report.revenue_bridge AS
- WITH sums AS (
-         SELECT revenue_moves.batch_id,
-            revenue_moves.month,
-            revenue_moves.currency,
-            revenue_moves.storefront,
-            (round((sum(revenue_moves.opening) / (12)::numeric)))::bigint AS opening,
-            (round((sum(revenue_moves.price_effect) / (12)::numeric)))::bigint AS price_effect,
-            (round((sum((revenue_moves.closing - revenue_moves.opening)) FILTER (WHERE (revenue_moves.cause = 'declined'::text)) / (12)::numeric)))::bigint AS declined,
-            (round((sum((revenue_moves.closing - revenue_moves.opening)) FILTER (WHERE (revenue_moves.cause = 'left'::text)) / (12)::numeric)))::bigint AS "left",
-            (round((sum((revenue_moves.closing - revenue_moves.opening)) FILTER (WHERE (revenue_moves.cause = 'lapsed'::text)) / (12)::numeric)))::bigint AS lapsed,
-            (round((sum((revenue_moves.closing - revenue_moves.opening)) FILTER (WHERE (revenue_moves.cause = 'dependents'::text)) / (12)::numeric)))::bigint AS dependents,
-            (round((sum((revenue_moves.closing - revenue_moves.opening)) FILTER (WHERE (revenue_moves.cause = 'refunds'::text)) / (12)::numeric)))::bigint AS refunds,
-            (round((sum(revenue_moves.closing) / (12)::numeric)))::bigint AS closing
-           FROM repricer.revenue_moves(report.as_of()) revenue_moves(batch_id, month, currency, storefront, opening, closing, cause, price_effect)
-          GROUP BY revenue_moves.batch_id, revenue_moves.month, revenue_moves.currency, revenue_moves.storefront
-        )
- SELECT s.batch_id,
-    b.name AS batch_name,
-    s.month,
-    s.currency,
-    s.storefront,
-    s.opening AS opening_milliunits,
-    s.price_effect AS price_effect_milliunits,
-    COALESCE(s.declined, (0)::bigint) AS declined_milliunits,
-    COALESCE(s."left", (0)::bigint) AS left_milliunits,
-    COALESCE(s.lapsed, (0)::bigint) AS lapsed_milliunits,
-    COALESCE(s.dependents, (0)::bigint) AS dependents_milliunits,
-    COALESCE(s.refunds, (0)::bigint) AS refunds_milliunits,
-    (((((((s.closing - s.opening) - s.price_effect) - COALESCE(s.declined, (0)::bigint)) - COALESCE(s."left", (0)::bigint)) - COALESCE(s.lapsed, (0)::bigint)) - COALESCE(s.dependents, (0)::bigint)) - COALESCE(s.refunds, (0)::bigint)) AS other_milliunits,
-    s.closing AS closing_milliunits
-   FROM (sums s
-     JOIN repricer.batches b ON ((b.batch_id = s.batch_id)));
-
-COMMENT ON VIEW report.revenue_bridge IS 'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, and why it differs: closing = opening + all between. No NAME_as_of: each month is told as it is known today, and closed_period keeps what was known when it was closed.';
-
-COMMENT ON COLUMN report.revenue_bridge.batch_id IS 'The batch; null where the row is about the whole installation.';
-
-COMMENT ON COLUMN report.revenue_bridge.batch_name IS 'The name that the submitter gave to the batch.';
-
-COMMENT ON COLUMN report.revenue_bridge.month IS 'The calendar month, UTC, by its first day; the running one ends now.';
-
-COMMENT ON COLUMN report.revenue_bridge.currency IS 'ISO 4217: the currency of all money in the row.';
-
-COMMENT ON COLUMN report.revenue_bridge.storefront IS 'ISO 3166-1 alpha-3.';
-
-COMMENT ON COLUMN report.revenue_bridge.opening_milliunits IS 'What the items brought a month at the start of the month; of those called within it, at their call.';
-
-COMMENT ON COLUMN report.revenue_bridge.price_effect_milliunits IS 'What new prices added that took effect.';
-
-COMMENT ON COLUMN report.revenue_bridge.declined_milliunits IS 'Items that ended because their increase was declined; losses are negative.';
-
-COMMENT ON COLUMN report.revenue_bridge.left_milliunits IS 'Items whose customer left.';
-
-COMMENT ON COLUMN report.revenue_bridge.lapsed_milliunits IS 'Items that ended for billing or product reasons.';
-
-COMMENT ON COLUMN report.revenue_bridge.dependents_milliunits IS 'Dependents that ended with the declined increase of their parent.';
-
-COMMENT ON COLUMN report.revenue_bridge.refunds_milliunits IS 'Items that ended by a refund or a revocation.';
-
-COMMENT ON COLUMN report.revenue_bridge.other_milliunits IS 'All else: who came back, prices changed elsewhere, offers, moves to another storefront, ends without a word, and rounding.';
-
-COMMENT ON COLUMN report.revenue_bridge.closing_milliunits IS 'What they brought a month at its end.';
-
-CREATE TABLE repricer.exchange_rates (
-    currency text NOT NULL,
-    valid_from timestamp with time zone NOT NULL,
-    revision integer NOT NULL,
-    imported_by text DEFAULT SESSION_USER NOT NULL,
-    recorded_at timestamp with time zone NOT NULL,
-    withdrawn boolean DEFAULT false NOT NULL,
-    billionths_per_euro bigint,
-    source text,
-    CONSTRAINT exchange_rates_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
-    CONSTRAINT exchange_rates_positive CHECK ((billionths_per_euro > 0)),
-    CONSTRAINT exchange_rates_says CHECK (((withdrawn = (billionths_per_euro IS NULL)) AND (withdrawn = (source IS NULL)))),
-    CONSTRAINT exchange_rates_source_size CHECK (((length(source) >= 1) AND (length(source) <= 64)))
-);
-
-COMMENT ON TABLE repricer.exchange_rates IS 'Append-only. What one euro costs, in billionths of the currency: only for estimates of thresholds.';
-
-CREATE VIEW report.revenue_bridge_total AS
- WITH rates AS (
-         SELECT DISTINCT ON (r.currency) r.currency,
-            (r.billionths_per_euro)::numeric AS per_euro,
-            r.valid_from
-           FROM ( SELECT DISTINCT ON (e.currency, e.valid_from) e.currency,
-                    e.valid_from,
-                    e.billionths_per_euro
-                   FROM repricer.exchange_rates e
-                  WHERE ((e.valid_from <= report.as_of()) AND (e.recorded_at <= report.as_of()))
-                  ORDER BY e.currency, e.valid_from, e.revision DESC) r
-          WHERE (r.billionths_per_euro IS NOT NULL)
-          ORDER BY r.currency, r.valid_from DESC
-        ), target AS (
-         SELECT t.currency,
-            r.per_euro,
-            r.valid_from
-           FROM (( SELECT COALESCE(NULLIF(current_setting('repricer.reporting_currency'::text, true), ''::text), 'USD'::text) AS currency) t
-             LEFT JOIN rates r ON ((r.currency = t.currency)))
-        ), converted AS (
-         SELECT b.batch_id,
-            b.batch_name,
-            b.month,
-            b.currency,
-            b.storefront,
-            b.opening_milliunits,
-            b.price_effect_milliunits,
-            b.declined_milliunits,
-            b.left_milliunits,
-            b.lapsed_milliunits,
-            b.dependents_milliunits,
-            b.refunds_milliunits,
-            b.other_milliunits,
-            b.closing_milliunits,
-            t.currency AS reporting_currency,
-                CASE
-                    WHEN (b.currency = t.currency) THEN (1)::numeric
-                    ELSE (t.per_euro / r.per_euro)
-                END AS rate,
-                CASE
-                    WHEN (b.currency <> t.currency) THEN LEAST(t.valid_from, r.valid_from)
-                    ELSE NULL::timestamp with time zone
-                END AS valid_from
-           FROM ((report.revenue_bridge b
-             CROSS JOIN target t)
-             LEFT JOIN rates r ON ((r.currency = b.currency)))
-        ), sums AS (
-         SELECT converted.batch_id,
-            converted.batch_name,
-            converted.month,
-            converted.reporting_currency,
-            (round(sum(((converted.opening_milliunits)::numeric * converted.rate))))::bigint AS opening,
-            (round(sum(((converted.price_effect_milliunits)::numeric * converted.rate))))::bigint AS price_effect,
-            (round(sum(((converted.declined_milliunits)::numeric * converted.rate))))::bigint AS declined,
-            (round(sum(((converted.left_milliunits)::numeric * converted.rate))))::bigint AS "left",
-            (round(sum(((converted.lapsed_milliunits)::numeric * converted.rate))))::bigint AS lapsed,
-            (round(sum(((converted.dependents_milliunits)::numeric * converted.rate))))::bigint AS dependents,
-            (round(sum(((converted.refunds_milliunits)::numeric * converted.rate))))::bigint AS refunds,
-            (round(sum(((converted.closing_milliunits)::numeric * converted.rate))))::bigint AS closing,
-            ((min(converted.valid_from) AT TIME ZONE 'UTC'::text))::date AS rates_from,
-            array_agg(DISTINCT converted.currency ORDER BY converted.currency) FILTER (WHERE (converted.rate IS NULL)) AS without_rate
-           FROM converted
-          GROUP BY converted.batch_id, converted.batch_name, converted.month, converted.reporting_currency
-        )
- SELECT sums.batch_id,
-    sums.batch_name,
-    sums.month,
-    sums.reporting_currency AS currency,
-    sums.opening AS opening_milliunits,
-    sums.price_effect AS price_effect_milliunits,
-    sums.declined AS declined_milliunits,
-    sums."left" AS left_milliunits,
-    sums.lapsed AS lapsed_milliunits,
-    sums.dependents AS dependents_milliunits,
-    sums.refunds AS refunds_milliunits,
-    (((((((sums.closing - sums.opening) - sums.price_effect) - sums.declined) - sums."left") - sums.lapsed) - sums.dependents) - sums.refunds) AS other_milliunits,
-    sums.closing AS closing_milliunits,
-    sums.rates_from,
-    sums.without_rate
-   FROM sums;
-
-COMMENT ON VIEW report.revenue_bridge_total IS 'revenue_bridge in one currency: the setting repricer.reporting_currency, else USD, at the newest imported rates. No NAME_as_of: rates that are imported later change it.';
-
-COMMENT ON COLUMN report.revenue_bridge_total.batch_id IS 'The batch; null where the row is about the whole installation.';
-
-COMMENT ON COLUMN report.revenue_bridge_total.batch_name IS 'The name that the submitter gave to the batch.';
-
-COMMENT ON COLUMN report.revenue_bridge_total.month IS 'The calendar month, UTC, by its first day; the running one ends now.';
-
-COMMENT ON COLUMN report.revenue_bridge_total.currency IS 'The reporting currency, ISO 4217.';
-
-COMMENT ON COLUMN report.revenue_bridge_total.opening_milliunits IS 'As in revenue_bridge, converted.';
-
-COMMENT ON COLUMN report.revenue_bridge_total.price_effect_milliunits IS 'Likewise.';
-
-COMMENT ON COLUMN report.revenue_bridge_total.declined_milliunits IS 'Likewise.';
-
-COMMENT ON COLUMN report.revenue_bridge_total.left_milliunits IS 'Likewise.';
-
-COMMENT ON COLUMN report.revenue_bridge_total.lapsed_milliunits IS 'Likewise.';
-
-COMMENT ON COLUMN report.revenue_bridge_total.dependents_milliunits IS 'Likewise.';
-
-COMMENT ON COLUMN report.revenue_bridge_total.refunds_milliunits IS 'Likewise.';
-
-COMMENT ON COLUMN report.revenue_bridge_total.other_milliunits IS 'Likewise.';
-
-COMMENT ON COLUMN report.revenue_bridge_total.closing_milliunits IS 'Likewise.';
-
-COMMENT ON COLUMN report.revenue_bridge_total.rates_from IS 'The day of the oldest rate that it rests on; null: nothing was converted.';
-
-COMMENT ON COLUMN report.revenue_bridge_total.without_rate IS 'Currencies that have no rate: their money is in no figure of the row.';
-
 CREATE VIEW report.unknown_part AS
  SELECT split_part(u.part, ':'::text, 1) AS kind,
     substr(u.part, (strpos(u.part, ':'::text) + 1)) AS name,
@@ -7131,9 +7910,105 @@ CREATE TABLE repricer.charge_versions (
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
     CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
+)
+PARTITION BY RANGE (recorded_until);
 
 COMMENT ON TABLE repricer.charge_versions IS 'Append-only. What a charge was, from recorded_at until recorded_until.';
+
+CREATE TABLE repricer.charge_versions_2026_11 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    purchased_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    price_milliunits bigint NOT NULL,
+    quantity bigint NOT NULL,
+    currency text NOT NULL,
+    storefront text,
+    is_offer boolean NOT NULL,
+    is_purchase boolean NOT NULL,
+    refunded_milliunits bigint NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.charge_versions_2026_12 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    purchased_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    price_milliunits bigint NOT NULL,
+    quantity bigint NOT NULL,
+    currency text NOT NULL,
+    storefront text,
+    is_offer boolean NOT NULL,
+    is_purchase boolean NOT NULL,
+    refunded_milliunits bigint NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.charge_versions_2027_01 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    purchased_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    price_milliunits bigint NOT NULL,
+    quantity bigint NOT NULL,
+    currency text NOT NULL,
+    storefront text,
+    is_offer boolean NOT NULL,
+    is_purchase boolean NOT NULL,
+    refunded_milliunits bigint NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.charge_versions_2027_02 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    purchased_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    price_milliunits bigint NOT NULL,
+    quantity bigint NOT NULL,
+    currency text NOT NULL,
+    storefront text,
+    is_offer boolean NOT NULL,
+    is_purchase boolean NOT NULL,
+    refunded_milliunits bigint NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.charge_versions_default (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    purchased_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    price_milliunits bigint NOT NULL,
+    quantity bigint NOT NULL,
+    currency text NOT NULL,
+    storefront text,
+    is_offer boolean NOT NULL,
+    is_purchase boolean NOT NULL,
+    refunded_milliunits bigint NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
 
 CREATE VIEW repricer.charged_changes AS
  SELECT r.batch_id,
@@ -7231,24 +8106,140 @@ CREATE TABLE repricer.dependent_cancellation_versions (
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
     CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
+)
+PARTITION BY RANGE (recorded_until);
 
 COMMENT ON TABLE repricer.dependent_cancellation_versions IS 'Append-only. What a dependent''s cancellation was, from recorded_at until recorded_until.';
 
-CREATE TABLE repricer.dependent_claims (
+CREATE TABLE repricer.dependent_cancellation_versions_2026_11 (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
-    sku text NOT NULL,
-    claimed_by text NOT NULL,
     change_id uuid NOT NULL,
-    CONSTRAINT dependent_claims_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+    dependent_sku text NOT NULL,
+    parent_sku text NOT NULL,
+    batch_id uuid NOT NULL,
+    cause text NOT NULL,
+    is_cross_subscription boolean NOT NULL,
+    target_transaction_id text,
+    cancel_reference_id uuid,
+    state text NOT NULL,
+    price_milliunits bigint,
+    currency text,
+    requested_at timestamp with time zone NOT NULL,
+    requested_by_evidence text NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by_evidence text,
+    detail text,
+    next_check_at timestamp with time zone,
+    checks integer NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
-COMMENT ON TABLE repricer.dependent_claims IS 'Items that a change names as dependents and that another subscription of the customer carries. Counts while the change is open.';
+CREATE TABLE repricer.dependent_cancellation_versions_2026_12 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    dependent_sku text NOT NULL,
+    parent_sku text NOT NULL,
+    batch_id uuid NOT NULL,
+    cause text NOT NULL,
+    is_cross_subscription boolean NOT NULL,
+    target_transaction_id text,
+    cancel_reference_id uuid,
+    state text NOT NULL,
+    price_milliunits bigint,
+    currency text,
+    requested_at timestamp with time zone NOT NULL,
+    requested_by_evidence text NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by_evidence text,
+    detail text,
+    next_check_at timestamp with time zone,
+    checks integer NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
 
-COMMENT ON COLUMN repricer.dependent_claims.original_transaction_id IS 'The subscription that carries the item.';
+CREATE TABLE repricer.dependent_cancellation_versions_2027_01 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    dependent_sku text NOT NULL,
+    parent_sku text NOT NULL,
+    batch_id uuid NOT NULL,
+    cause text NOT NULL,
+    is_cross_subscription boolean NOT NULL,
+    target_transaction_id text,
+    cancel_reference_id uuid,
+    state text NOT NULL,
+    price_milliunits bigint,
+    currency text,
+    requested_at timestamp with time zone NOT NULL,
+    requested_by_evidence text NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by_evidence text,
+    detail text,
+    next_check_at timestamp with time zone,
+    checks integer NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
 
-COMMENT ON COLUMN repricer.dependent_claims.claimed_by IS 'The subscription of the change that names it.';
+CREATE TABLE repricer.dependent_cancellation_versions_2027_02 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    dependent_sku text NOT NULL,
+    parent_sku text NOT NULL,
+    batch_id uuid NOT NULL,
+    cause text NOT NULL,
+    is_cross_subscription boolean NOT NULL,
+    target_transaction_id text,
+    cancel_reference_id uuid,
+    state text NOT NULL,
+    price_milliunits bigint,
+    currency text,
+    requested_at timestamp with time zone NOT NULL,
+    requested_by_evidence text NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by_evidence text,
+    detail text,
+    next_check_at timestamp with time zone,
+    checks integer NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.dependent_cancellation_versions_default (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    dependent_sku text NOT NULL,
+    parent_sku text NOT NULL,
+    batch_id uuid NOT NULL,
+    cause text NOT NULL,
+    is_cross_subscription boolean NOT NULL,
+    target_transaction_id text,
+    cancel_reference_id uuid,
+    state text NOT NULL,
+    price_milliunits bigint,
+    currency text,
+    requested_at timestamp with time zone NOT NULL,
+    requested_by_evidence text NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by_evidence text,
+    detail text,
+    next_check_at timestamp with time zone,
+    checks integer NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
 
 CREATE TABLE repricer.notification_ids (
     notification_uuid text NOT NULL,
@@ -7372,6 +8363,58 @@ CREATE TABLE repricer.price_change_history (
 )
 PARTITION BY RANGE (occurred_at);
 
+CREATE TABLE repricer.price_change_versions (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    recorded_at timestamp with time zone,
+    recorded_until timestamp with time zone NOT NULL,
+    claim_recorded_at timestamp with time zone,
+    current_sku text,
+    former_skus text[],
+    current_dependent_skus text[],
+    send_after timestamp with time zone,
+    send_by timestamp with time zone NOT NULL,
+    due_effective_at timestamp with time zone NOT NULL,
+    planned_effective_at timestamp with time zone,
+    moved_before_call text,
+    moved_since_call text,
+    request_reference_id uuid,
+    state text NOT NULL,
+    state_since timestamp with time zone NOT NULL,
+    reason text,
+    doubtful_since timestamp with time zone,
+    sent_at timestamp with time zone,
+    scheduled_at timestamp with time zone,
+    consent_asked_at timestamp with time zone,
+    accepted_at timestamp with time zone,
+    acceptance text,
+    effective_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    is_leaving boolean NOT NULL,
+    CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+)
+PARTITION BY RANGE (recorded_until);
+
+COMMENT ON TABLE repricer.price_change_versions IS 'Append-only. What a price change was until the instant of recording at which something known replaced it.';
+
+CREATE TABLE repricer.subscription_event_versions (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+)
+PARTITION BY RANGE (recorded_until);
+
+COMMENT ON TABLE repricer.subscription_event_versions IS 'Append-only. Statements that reprocess read anew, as they were read before.';
+
 CREATE VIEW repricer.month_partitions AS
  SELECT (p.relname)::text AS parent,
     (c.relname)::text AS partition,
@@ -7383,9 +8426,9 @@ CREATE VIEW repricer.month_partitions AS
      JOIN pg_class p ON ((p.oid = i.inhparent)))
      JOIN pg_class c ON ((c.oid = i.inhrelid)))
      CROSS JOIN LATERAL ( SELECT pg_get_expr(c.relpartbound, c.oid) AS bounds) b)
-  WHERE (i.inhparent = ANY (ARRAY[('repricer.notifications'::regclass)::oid, ('repricer.price_change_history'::regclass)::oid]));
+  WHERE (i.inhparent = ANY (ARRAY[('repricer.notifications'::regclass)::oid, ('repricer.price_change_history'::regclass)::oid, ('repricer.subscription_events'::regclass)::oid, ('repricer.subscription_event_versions'::regclass)::oid, ('repricer.charge_versions'::regclass)::oid, ('repricer.price_change_versions'::regclass)::oid, ('repricer.dependent_cancellation_versions'::regclass)::oid]));
 
-COMMENT ON VIEW repricer.month_partitions IS 'The partitions of notifications and of price_change_history. The default partition has no bounds.';
+COMMENT ON VIEW repricer.month_partitions IS 'The partitions of the tables that have one for each month. The default partition has no bounds.';
 
 CREATE TABLE repricer.moved_renewals (
     original_transaction_id text NOT NULL,
@@ -7434,6 +8477,19 @@ COMMENT ON COLUMN repricer.outbox.id IS 'Names the event for ever: a receiver th
 
 COMMENT ON COLUMN repricer.outbox."timestamp" IS 'When it was written, by the machine''s clock; payload has the business instants.';
 
+CREATE TABLE repricer.overdue_statements (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    type text,
+    subtype text,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT overdue_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.overdue_statements IS 'Statements that came after the checkpoint of their subscription had taken the place of all that were signed before it. They were not folded.';
+
 CREATE TABLE repricer.price_change_history_default (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -7448,7 +8504,7 @@ CREATE TABLE repricer.price_change_history_default (
     CONSTRAINT price_change_history_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
-CREATE TABLE repricer.price_change_versions (
+CREATE TABLE repricer.price_change_versions_2026_11 (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
     change_id uuid NOT NULL,
@@ -7480,7 +8536,133 @@ CREATE TABLE repricer.price_change_versions (
     CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
-COMMENT ON TABLE repricer.price_change_versions IS 'Append-only. What a price change was until the instant of recording at which something known replaced it.';
+CREATE TABLE repricer.price_change_versions_2026_12 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    recorded_at timestamp with time zone,
+    recorded_until timestamp with time zone NOT NULL,
+    claim_recorded_at timestamp with time zone,
+    current_sku text,
+    former_skus text[],
+    current_dependent_skus text[],
+    send_after timestamp with time zone,
+    send_by timestamp with time zone NOT NULL,
+    due_effective_at timestamp with time zone NOT NULL,
+    planned_effective_at timestamp with time zone,
+    moved_before_call text,
+    moved_since_call text,
+    request_reference_id uuid,
+    state text NOT NULL,
+    state_since timestamp with time zone NOT NULL,
+    reason text,
+    doubtful_since timestamp with time zone,
+    sent_at timestamp with time zone,
+    scheduled_at timestamp with time zone,
+    consent_asked_at timestamp with time zone,
+    accepted_at timestamp with time zone,
+    acceptance text,
+    effective_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    is_leaving boolean NOT NULL,
+    CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.price_change_versions_2027_01 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    recorded_at timestamp with time zone,
+    recorded_until timestamp with time zone NOT NULL,
+    claim_recorded_at timestamp with time zone,
+    current_sku text,
+    former_skus text[],
+    current_dependent_skus text[],
+    send_after timestamp with time zone,
+    send_by timestamp with time zone NOT NULL,
+    due_effective_at timestamp with time zone NOT NULL,
+    planned_effective_at timestamp with time zone,
+    moved_before_call text,
+    moved_since_call text,
+    request_reference_id uuid,
+    state text NOT NULL,
+    state_since timestamp with time zone NOT NULL,
+    reason text,
+    doubtful_since timestamp with time zone,
+    sent_at timestamp with time zone,
+    scheduled_at timestamp with time zone,
+    consent_asked_at timestamp with time zone,
+    accepted_at timestamp with time zone,
+    acceptance text,
+    effective_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    is_leaving boolean NOT NULL,
+    CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.price_change_versions_2027_02 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    recorded_at timestamp with time zone,
+    recorded_until timestamp with time zone NOT NULL,
+    claim_recorded_at timestamp with time zone,
+    current_sku text,
+    former_skus text[],
+    current_dependent_skus text[],
+    send_after timestamp with time zone,
+    send_by timestamp with time zone NOT NULL,
+    due_effective_at timestamp with time zone NOT NULL,
+    planned_effective_at timestamp with time zone,
+    moved_before_call text,
+    moved_since_call text,
+    request_reference_id uuid,
+    state text NOT NULL,
+    state_since timestamp with time zone NOT NULL,
+    reason text,
+    doubtful_since timestamp with time zone,
+    sent_at timestamp with time zone,
+    scheduled_at timestamp with time zone,
+    consent_asked_at timestamp with time zone,
+    accepted_at timestamp with time zone,
+    acceptance text,
+    effective_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    is_leaving boolean NOT NULL,
+    CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.price_change_versions_default (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    recorded_at timestamp with time zone,
+    recorded_until timestamp with time zone NOT NULL,
+    claim_recorded_at timestamp with time zone,
+    current_sku text,
+    former_skus text[],
+    current_dependent_skus text[],
+    send_after timestamp with time zone,
+    send_by timestamp with time zone NOT NULL,
+    due_effective_at timestamp with time zone NOT NULL,
+    planned_effective_at timestamp with time zone,
+    moved_before_call text,
+    moved_since_call text,
+    request_reference_id uuid,
+    state text NOT NULL,
+    state_since timestamp with time zone NOT NULL,
+    reason text,
+    doubtful_since timestamp with time zone,
+    sent_at timestamp with time zone,
+    scheduled_at timestamp with time zone,
+    consent_asked_at timestamp with time zone,
+    accepted_at timestamp with time zone,
+    acceptance text,
+    effective_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    is_leaving boolean NOT NULL,
+    CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
 
 ALTER TABLE repricer.put_backs ALTER COLUMN put_back_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME repricer.put_backs_put_back_id_seq
@@ -7520,6 +8702,26 @@ CREATE TABLE repricer.refusal_streaks (
 );
 
 COMMENT ON TABLE repricer.refusal_streaks IS 'Refusals in a row since a call succeeded: by them it is judged whether a refusal is about one subscription or about all.';
+
+CREATE TABLE repricer.retention_floors (
+    rule text NOT NULL,
+    dropped_before timestamp with time zone NOT NULL,
+    dropped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    dropped_by text DEFAULT SESSION_USER NOT NULL
+);
+
+COMMENT ON TABLE repricer.retention_floors IS 'Until when what a rule of retention names has been dropped.';
+
+CREATE TABLE repricer.retention_progress (
+    one_row boolean DEFAULT true NOT NULL,
+    covers_before timestamp with time zone NOT NULL,
+    began_at timestamp with time zone NOT NULL,
+    done_through text DEFAULT ''::text NOT NULL,
+    is_complete boolean DEFAULT false NOT NULL,
+    CONSTRAINT retention_progress_one_row CHECK (one_row)
+);
+
+COMMENT ON COLUMN repricer.retention_progress.began_at IS 'As recorded_at counts: what was recorded since may have escaped it.';
 
 CREATE TABLE repricer.rule_imports (
     revision integer NOT NULL,
@@ -7576,7 +8778,53 @@ CREATE TABLE repricer.status_checks (
     CONSTRAINT status_checks_reason CHECK ((reason = ANY (ARRAY['sync'::text, 'silent'::text, 'legacy'::text, 'recover'::text])))
 );
 
-CREATE TABLE repricer.subscription_event_versions (
+CREATE TABLE repricer.subscription_checkpoints (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    status integer,
+    auto_renews boolean,
+    in_billing_retry boolean DEFAULT false NOT NULL,
+    grace_period_expires_at timestamp with time zone,
+    expiration_intent integer,
+    storefront text,
+    currency text,
+    period text,
+    product_id text,
+    app_account_token text,
+    ownership_type text,
+    offer_discount_type text,
+    offer_type integer,
+    quantity integer,
+    transaction_reason text,
+    app_transaction_id text,
+    auto_renew_product_id text,
+    renewal_price_milliunits bigint,
+    renewal_currency text,
+    renewal_offer_type integer,
+    signed_details jsonb,
+    latest_transaction_id text,
+    original_purchase_at timestamp with time zone,
+    recent_subscription_start_at timestamp with time zone,
+    purchased_at timestamp with time zone,
+    expires_at timestamp with time zone,
+    renewal_at timestamp with time zone,
+    consistency_token text,
+    items jsonb DEFAULT '[]'::jsonb NOT NULL,
+    increases jsonb DEFAULT '[]'::jsonb NOT NULL,
+    seen_skus text[] DEFAULT '{}'::text[] NOT NULL,
+    signed_at timestamp with time zone,
+    known_since timestamp with time zone,
+    folded_signed_at timestamp with time zone,
+    folded_evidence_id text,
+    checkpoint_at timestamp with time zone,
+    covers_before timestamp with time zone NOT NULL,
+    rest jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT subscription_checkpoints_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.subscription_checkpoints IS 'The state that all statements signed before covers_before end in. One a subscription, replaced by the next one.';
+
+CREATE TABLE repricer.subscription_event_versions_2026_11 (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
     signed_at timestamp with time zone NOT NULL,
@@ -7590,7 +8838,229 @@ CREATE TABLE repricer.subscription_event_versions (
     CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
-COMMENT ON TABLE repricer.subscription_event_versions IS 'Append-only. Statements that reprocess read anew, as they were read before.';
+CREATE TABLE repricer.subscription_event_versions_2026_12 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.subscription_event_versions_2027_01 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.subscription_event_versions_2027_02 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.subscription_event_versions_default (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    recorded_until timestamp with time zone NOT NULL,
+    CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+CREATE TABLE repricer.subscription_events_2026_04 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2026_05 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2026_06 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2026_07 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2026_08 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2026_09 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2026_10 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2026_11 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2026_12 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2027_01 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_2027_02 (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
+
+CREATE TABLE repricer.subscription_events_default (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+);
 
 CREATE TABLE repricer.webhook_deliveries (
     aggregateid text NOT NULL,
@@ -7608,9 +9078,73 @@ CREATE TABLE repricer.webhook_deliveries (
     CONSTRAINT webhook_deliveries_state CHECK ((state = ANY (ARRAY['pending'::text, 'delivered'::text, 'given_up'::text])))
 );
 
+ALTER TABLE ONLY repricer.charge_versions ATTACH PARTITION repricer.charge_versions_2026_11 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.charge_versions ATTACH PARTITION repricer.charge_versions_2026_12 FOR VALUES FROM ('2026-12-01 00:00:00+00') TO ('2027-01-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.charge_versions ATTACH PARTITION repricer.charge_versions_2027_01 FOR VALUES FROM ('2027-01-01 00:00:00+00') TO ('2027-02-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.charge_versions ATTACH PARTITION repricer.charge_versions_2027_02 FOR VALUES FROM ('2027-02-01 00:00:00+00') TO ('2027-03-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.charge_versions ATTACH PARTITION repricer.charge_versions_default DEFAULT;
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions ATTACH PARTITION repricer.dependent_cancellation_versions_2026_11 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions ATTACH PARTITION repricer.dependent_cancellation_versions_2026_12 FOR VALUES FROM ('2026-12-01 00:00:00+00') TO ('2027-01-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions ATTACH PARTITION repricer.dependent_cancellation_versions_2027_01 FOR VALUES FROM ('2027-01-01 00:00:00+00') TO ('2027-02-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions ATTACH PARTITION repricer.dependent_cancellation_versions_2027_02 FOR VALUES FROM ('2027-02-01 00:00:00+00') TO ('2027-03-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions ATTACH PARTITION repricer.dependent_cancellation_versions_default DEFAULT;
+
 ALTER TABLE ONLY repricer.notifications ATTACH PARTITION repricer.notifications_default DEFAULT;
 
 ALTER TABLE ONLY repricer.price_change_history ATTACH PARTITION repricer.price_change_history_default DEFAULT;
+
+ALTER TABLE ONLY repricer.price_change_versions ATTACH PARTITION repricer.price_change_versions_2026_11 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.price_change_versions ATTACH PARTITION repricer.price_change_versions_2026_12 FOR VALUES FROM ('2026-12-01 00:00:00+00') TO ('2027-01-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.price_change_versions ATTACH PARTITION repricer.price_change_versions_2027_01 FOR VALUES FROM ('2027-01-01 00:00:00+00') TO ('2027-02-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.price_change_versions ATTACH PARTITION repricer.price_change_versions_2027_02 FOR VALUES FROM ('2027-02-01 00:00:00+00') TO ('2027-03-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.price_change_versions ATTACH PARTITION repricer.price_change_versions_default DEFAULT;
+
+ALTER TABLE ONLY repricer.subscription_event_versions ATTACH PARTITION repricer.subscription_event_versions_2026_11 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_event_versions ATTACH PARTITION repricer.subscription_event_versions_2026_12 FOR VALUES FROM ('2026-12-01 00:00:00+00') TO ('2027-01-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_event_versions ATTACH PARTITION repricer.subscription_event_versions_2027_01 FOR VALUES FROM ('2027-01-01 00:00:00+00') TO ('2027-02-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_event_versions ATTACH PARTITION repricer.subscription_event_versions_2027_02 FOR VALUES FROM ('2027-02-01 00:00:00+00') TO ('2027-03-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_event_versions ATTACH PARTITION repricer.subscription_event_versions_default DEFAULT;
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_04 FOR VALUES FROM ('2026-04-01 00:00:00+00') TO ('2026-05-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_05 FOR VALUES FROM ('2026-05-01 00:00:00+00') TO ('2026-06-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_06 FOR VALUES FROM ('2026-06-01 00:00:00+00') TO ('2026-07-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_07 FOR VALUES FROM ('2026-07-01 00:00:00+00') TO ('2026-08-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_08 FOR VALUES FROM ('2026-08-01 00:00:00+00') TO ('2026-09-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_09 FOR VALUES FROM ('2026-09-01 00:00:00+00') TO ('2026-10-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_10 FOR VALUES FROM ('2026-10-01 00:00:00+00') TO ('2026-11-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_11 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_12 FOR VALUES FROM ('2026-12-01 00:00:00+00') TO ('2027-01-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2027_01 FOR VALUES FROM ('2027-01-01 00:00:00+00') TO ('2027-02-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2027_02 FOR VALUES FROM ('2027-02-01 00:00:00+00') TO ('2027-03-01 00:00:00+00');
+
+ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_default DEFAULT;
 
 ALTER TABLE ONLY repricer.app_binding
     ADD CONSTRAINT app_binding_pkey PRIMARY KEY (one_row);
@@ -7662,6 +9196,21 @@ ALTER TABLE ONLY repricer.change_figures
 ALTER TABLE ONLY repricer.charge_versions
     ADD CONSTRAINT charge_versions_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
 
+ALTER TABLE ONLY repricer.charge_versions_2026_11
+    ADD CONSTRAINT charge_versions_2026_11_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.charge_versions_2026_12
+    ADD CONSTRAINT charge_versions_2026_12_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.charge_versions_2027_01
+    ADD CONSTRAINT charge_versions_2027_01_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.charge_versions_2027_02
+    ADD CONSTRAINT charge_versions_2027_02_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.charge_versions_default
+    ADD CONSTRAINT charge_versions_default_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
+
 ALTER TABLE ONLY repricer.charges
     ADD CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, bucket);
 
@@ -7685,6 +9234,21 @@ ALTER TABLE ONLY repricer.dependency_roles
 
 ALTER TABLE ONLY repricer.dependent_cancellation_versions
     ADD CONSTRAINT dependent_cancellation_versions_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions_2026_11
+    ADD CONSTRAINT dependent_cancellation_versions_2026_11_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions_2026_12
+    ADD CONSTRAINT dependent_cancellation_versions_2026_12_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions_2027_01
+    ADD CONSTRAINT dependent_cancellation_versions_2027_01_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions_2027_02
+    ADD CONSTRAINT dependent_cancellation_versions_2027_02_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.dependent_cancellation_versions_default
+    ADD CONSTRAINT dependent_cancellation_versions_default_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
 
 ALTER TABLE ONLY repricer.dependent_cancellations
     ADD CONSTRAINT dependent_cancellations_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, bucket);
@@ -7722,6 +9286,9 @@ ALTER TABLE ONLY repricer.imported_increases
 ALTER TABLE ONLY repricer.inbox
     ADD CONSTRAINT inbox_pkey PRIMARY KEY (original_transaction_id, notification_uuid, bucket);
 
+ALTER TABLE ONLY repricer.kept_statements
+    ADD CONSTRAINT kept_statements_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
 ALTER TABLE ONLY repricer.mass_extension_approvals
     ADD CONSTRAINT mass_extension_approvals_pkey PRIMARY KEY (extension_id, approver);
 
@@ -7749,6 +9316,9 @@ ALTER TABLE ONLY repricer.notifications_default
 ALTER TABLE ONLY repricer.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (aggregateid, "position", bucket);
 
+ALTER TABLE ONLY repricer.overdue_statements
+    ADD CONSTRAINT overdue_statements_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
 ALTER TABLE ONLY repricer.price_change_history
     ADD CONSTRAINT price_change_history_pkey PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id, bucket);
 
@@ -7757,6 +9327,21 @@ ALTER TABLE ONLY repricer.price_change_history_default
 
 ALTER TABLE ONLY repricer.price_change_versions
     ADD CONSTRAINT price_change_versions_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.price_change_versions_2026_11
+    ADD CONSTRAINT price_change_versions_2026_11_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.price_change_versions_2026_12
+    ADD CONSTRAINT price_change_versions_2026_12_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.price_change_versions_2027_01
+    ADD CONSTRAINT price_change_versions_2027_01_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.price_change_versions_2027_02
+    ADD CONSTRAINT price_change_versions_2027_02_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.price_change_versions_default
+    ADD CONSTRAINT price_change_versions_default_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
 
 ALTER TABLE ONLY repricer.price_changes
     ADD CONSTRAINT price_changes_pkey PRIMARY KEY (original_transaction_id, change_id, bucket);
@@ -7772,6 +9357,12 @@ ALTER TABLE ONLY repricer.refusal_streaks
 
 ALTER TABLE ONLY repricer.renewal_extensions
     ADD CONSTRAINT renewal_extensions_pkey PRIMARY KEY (original_transaction_id, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.retention_floors
+    ADD CONSTRAINT retention_floors_pkey PRIMARY KEY (rule);
+
+ALTER TABLE ONLY repricer.retention_progress
+    ADD CONSTRAINT retention_progress_pkey PRIMARY KEY (one_row);
 
 ALTER TABLE ONLY repricer.rule_imports
     ADD CONSTRAINT rule_imports_person UNIQUE (revision, imported_by, imported_at);
@@ -7797,11 +9388,65 @@ ALTER TABLE ONLY repricer.status_checks
 ALTER TABLE ONLY repricer.store_calls
     ADD CONSTRAINT store_calls_pkey PRIMARY KEY (subject, call_id, bucket);
 
+ALTER TABLE ONLY repricer.subscription_checkpoints
+    ADD CONSTRAINT subscription_checkpoints_pkey PRIMARY KEY (original_transaction_id, bucket);
+
 ALTER TABLE ONLY repricer.subscription_event_versions
     ADD CONSTRAINT subscription_event_versions_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
 
+ALTER TABLE ONLY repricer.subscription_event_versions_2026_11
+    ADD CONSTRAINT subscription_event_versions_2026_11_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.subscription_event_versions_2026_12
+    ADD CONSTRAINT subscription_event_versions_2026_12_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.subscription_event_versions_2027_01
+    ADD CONSTRAINT subscription_event_versions_2027_01_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.subscription_event_versions_2027_02
+    ADD CONSTRAINT subscription_event_versions_2027_02_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
+
+ALTER TABLE ONLY repricer.subscription_event_versions_default
+    ADD CONSTRAINT subscription_event_versions_default_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
+
 ALTER TABLE ONLY repricer.subscription_events
     ADD CONSTRAINT subscription_events_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_04
+    ADD CONSTRAINT subscription_events_2026_04_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_05
+    ADD CONSTRAINT subscription_events_2026_05_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_06
+    ADD CONSTRAINT subscription_events_2026_06_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_07
+    ADD CONSTRAINT subscription_events_2026_07_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_08
+    ADD CONSTRAINT subscription_events_2026_08_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_09
+    ADD CONSTRAINT subscription_events_2026_09_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_10
+    ADD CONSTRAINT subscription_events_2026_10_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_11
+    ADD CONSTRAINT subscription_events_2026_11_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2026_12
+    ADD CONSTRAINT subscription_events_2026_12_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2027_01
+    ADD CONSTRAINT subscription_events_2027_01_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_2027_02
+    ADD CONSTRAINT subscription_events_2027_02_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
+
+ALTER TABLE ONLY repricer.subscription_events_default
+    ADD CONSTRAINT subscription_events_default_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
 
 ALTER TABLE ONLY repricer.subscriptions
     ADD CONSTRAINT subscriptions_pkey PRIMARY KEY (original_transaction_id, bucket);
@@ -7839,7 +9484,13 @@ CREATE INDEX kept_exceptions_batch ON repricer.kept_exceptions USING btree (batc
 
 CREATE INDEX kept_exceptions_subscription ON repricer.kept_exceptions USING btree (original_transaction_id);
 
+CREATE INDEX kept_statements_whole ON repricer.kept_statements USING btree (original_transaction_id) WHERE (statement IS NOT NULL);
+
 CREATE UNIQUE INDEX mass_extensions_one_open ON repricer.mass_extensions USING btree (product_id) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'running'::text]));
+
+CREATE INDEX money_entries_batch ON repricer.money_entries USING btree (batch_id) WHERE (batch_id IS NOT NULL);
+
+CREATE INDEX money_entries_time ON repricer.money_entries USING btree (occurred_at);
 
 CREATE INDEX moved_renewals_waiting ON repricer.moved_renewals USING btree (bucket, moved_at);
 
@@ -7887,11 +9538,57 @@ CREATE UNIQUE INDEX store_calls_one_in_flight ON repricer.store_calls USING btre
 
 CREATE INDEX store_calls_open ON repricer.store_calls USING btree (kind, lease_until) WHERE (settled_at IS NULL);
 
+CREATE INDEX subscription_events_recorded ON ONLY repricer.subscription_events USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_04_recorded_at_idx ON repricer.subscription_events_2026_04 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_05_recorded_at_idx ON repricer.subscription_events_2026_05 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_06_recorded_at_idx ON repricer.subscription_events_2026_06 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_07_recorded_at_idx ON repricer.subscription_events_2026_07 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_08_recorded_at_idx ON repricer.subscription_events_2026_08 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_09_recorded_at_idx ON repricer.subscription_events_2026_09 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_10_recorded_at_idx ON repricer.subscription_events_2026_10 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_11_recorded_at_idx ON repricer.subscription_events_2026_11 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_12_recorded_at_idx ON repricer.subscription_events_2026_12 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2027_01_recorded_at_idx ON repricer.subscription_events_2027_01 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2027_02_recorded_at_idx ON repricer.subscription_events_2027_02 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_default_recorded_at_idx ON repricer.subscription_events_default USING brin (recorded_at);
+
 CREATE INDEX subscriptions_customer ON repricer.subscriptions USING btree (app_account_token) WHERE (app_account_token IS NOT NULL);
 
 CREATE INDEX webhook_deliveries_due ON repricer.webhook_deliveries USING btree (next_attempt_at) WHERE (state = 'pending'::text);
 
 CREATE INDEX webhook_deliveries_pending ON repricer.webhook_deliveries USING btree (aggregateid, "position") WHERE (state = 'pending'::text);
+
+ALTER INDEX repricer.charge_versions_pkey ATTACH PARTITION repricer.charge_versions_2026_11_pkey;
+
+ALTER INDEX repricer.charge_versions_pkey ATTACH PARTITION repricer.charge_versions_2026_12_pkey;
+
+ALTER INDEX repricer.charge_versions_pkey ATTACH PARTITION repricer.charge_versions_2027_01_pkey;
+
+ALTER INDEX repricer.charge_versions_pkey ATTACH PARTITION repricer.charge_versions_2027_02_pkey;
+
+ALTER INDEX repricer.charge_versions_pkey ATTACH PARTITION repricer.charge_versions_default_pkey;
+
+ALTER INDEX repricer.dependent_cancellation_versions_pkey ATTACH PARTITION repricer.dependent_cancellation_versions_2026_11_pkey;
+
+ALTER INDEX repricer.dependent_cancellation_versions_pkey ATTACH PARTITION repricer.dependent_cancellation_versions_2026_12_pkey;
+
+ALTER INDEX repricer.dependent_cancellation_versions_pkey ATTACH PARTITION repricer.dependent_cancellation_versions_2027_01_pkey;
+
+ALTER INDEX repricer.dependent_cancellation_versions_pkey ATTACH PARTITION repricer.dependent_cancellation_versions_2027_02_pkey;
+
+ALTER INDEX repricer.dependent_cancellation_versions_pkey ATTACH PARTITION repricer.dependent_cancellation_versions_default_pkey;
 
 ALTER INDEX repricer.notifications_pkey ATTACH PARTITION repricer.notifications_default_pkey;
 
@@ -7902,6 +9599,74 @@ ALTER INDEX repricer.notifications_type ATTACH PARTITION repricer.notifications_
 ALTER INDEX repricer.notifications_not_understood ATTACH PARTITION repricer.notifications_default_type_subtype_idx1;
 
 ALTER INDEX repricer.price_change_history_pkey ATTACH PARTITION repricer.price_change_history_default_pkey;
+
+ALTER INDEX repricer.price_change_versions_pkey ATTACH PARTITION repricer.price_change_versions_2026_11_pkey;
+
+ALTER INDEX repricer.price_change_versions_pkey ATTACH PARTITION repricer.price_change_versions_2026_12_pkey;
+
+ALTER INDEX repricer.price_change_versions_pkey ATTACH PARTITION repricer.price_change_versions_2027_01_pkey;
+
+ALTER INDEX repricer.price_change_versions_pkey ATTACH PARTITION repricer.price_change_versions_2027_02_pkey;
+
+ALTER INDEX repricer.price_change_versions_pkey ATTACH PARTITION repricer.price_change_versions_default_pkey;
+
+ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_2026_11_pkey;
+
+ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_2026_12_pkey;
+
+ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_2027_01_pkey;
+
+ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_2027_02_pkey;
+
+ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_default_pkey;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_04_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_04_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_05_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_05_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_06_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_06_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_07_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_07_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_08_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_08_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_09_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_09_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_10_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_10_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_11_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_11_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_12_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_12_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2027_01_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2027_01_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2027_02_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2027_02_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_default_pkey;
+
+ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_default_recorded_at_idx;
 
 CREATE TRIGGER audit_trail_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON repricer.audit_trail FOR EACH STATEMENT EXECUTE FUNCTION repricer.refuse_audit_change();
 
@@ -8072,11 +9837,19 @@ GRANT SELECT ON TABLE repricer.explained_charges TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.kept_exceptions TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.kept_statements TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.kept_statements TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.subscription_events TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.subscription_events TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.subscriptions TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.subscriptions TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.told_statements TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.told_statements TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.missing_renewals TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.live_charge_exceptions TO repricer_service;
 
@@ -8099,6 +9872,9 @@ GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time 
 GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.change_figures TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.money_entries TO repricer_pricing;
+GRANT SELECT,INSERT ON TABLE repricer.money_entries TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_service;
@@ -8143,8 +9919,21 @@ GRANT ALL ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zo
 GRANT ALL ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.money_entries TO repricer_pricing;
-GRANT SELECT,INSERT ON TABLE repricer.money_entries TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) TO repricer_service;
+
+GRANT SELECT ON TABLE report.holdout TO repricer_finance;
+GRANT SELECT ON TABLE report.holdout TO repricer_pricing;
+GRANT SELECT ON TABLE report.holdout TO repricer_service;
+
+REVOKE ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.live_money TO repricer_service;
 
 GRANT SELECT ON TABLE report.money TO repricer_finance;
 GRANT SELECT ON TABLE report.money TO repricer_pricing;
@@ -8197,6 +9986,46 @@ REVOKE ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone
 GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
 GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.twelfths(p_period text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_service;
+
+GRANT SELECT ON TABLE report.revenue_at_risk TO repricer_finance;
+GRANT SELECT ON TABLE report.revenue_at_risk TO repricer_pricing;
+GRANT SELECT ON TABLE report.revenue_at_risk TO repricer_service;
+
+REVOKE ALL ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
+GRANT SELECT ON TABLE report.revenue_bridge TO repricer_finance;
+GRANT SELECT ON TABLE report.revenue_bridge TO repricer_pricing;
+GRANT SELECT ON TABLE report.revenue_bridge TO repricer_service;
+
+REVOKE ALL ON FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_service;
+
+GRANT SELECT ON TABLE report.revenue_bridge_total TO repricer_finance;
+GRANT SELECT ON TABLE report.revenue_bridge_total TO repricer_pricing;
+GRANT SELECT ON TABLE report.revenue_bridge_total TO repricer_service;
+
+REVOKE ALL ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_finance;
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_pricing;
@@ -8275,10 +10104,15 @@ REVOKE ALL ON FUNCTION repricer.defaults_exceeded(p_rise numeric, p_fall numeric
 
 REVOKE ALL ON FUNCTION repricer.dependent_cancellations_at(p_at timestamp with time zone) FROM PUBLIC;
 
+GRANT SELECT ON TABLE repricer.dependent_claims TO repricer_pricing;
+GRANT SELECT,INSERT ON TABLE repricer.dependent_claims TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.dependent_claims_at(p_at timestamp with time zone) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamp with time zone) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.end_catch_up() FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.end_catch_up() TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.end_catch_up(p_restored_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.end_catch_up(p_restored_at timestamp with time zone) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.end_throttle(p_kind text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.end_throttle(p_kind text) TO repricer_service;
@@ -8342,6 +10176,8 @@ REVOKE ALL ON FUNCTION repricer.live_charge_exceptions_at(p_at timestamp with ti
 
 REVOKE ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.money_entries_at(p_at timestamp with time zone) FROM PUBLIC;
 
@@ -8435,10 +10271,7 @@ REVOKE ALL ON FUNCTION repricer.require_past(p_at timestamp with time zone) FROM
 REVOKE ALL ON FUNCTION repricer.require_pricing() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.require_pricing() TO repricer_pricing;
 
-REVOKE ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.revenue_moves_at(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) FROM PUBLIC;
 
@@ -8463,10 +10296,7 @@ GRANT ALL ON FUNCTION repricer.summarise_figures(p_limit integer) TO repricer_se
 REVOKE ALL ON FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.twelfths(p_period text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.told_statements_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamp with time zone) TO repricer_pricing;
@@ -8485,11 +10315,6 @@ GRANT ALL ON FUNCTION repricer.was_just_now(p_at timestamp with time zone) TO re
 
 REVOKE ALL ON FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp with time zone) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) TO repricer_service;
-
 REVOKE ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) TO repricer_pricing;
 
@@ -8502,10 +10327,6 @@ GRANT SELECT ON TABLE repricer.known_figures TO repricer_service;
 GRANT SELECT ON TABLE report.closed_period TO repricer_finance;
 GRANT SELECT ON TABLE report.closed_period TO repricer_pricing;
 GRANT SELECT ON TABLE report.closed_period TO repricer_service;
-
-GRANT SELECT ON TABLE report.holdout TO repricer_finance;
-GRANT SELECT ON TABLE report.holdout TO repricer_pricing;
-GRANT SELECT ON TABLE report.holdout TO repricer_service;
 
 GRANT SELECT ON TABLE report.notification_health TO repricer_finance;
 GRANT SELECT ON TABLE report.notification_health TO repricer_pricing;
@@ -8578,21 +10399,6 @@ GRANT SELECT ON TABLE report.renewal_extension TO repricer_finance;
 GRANT SELECT ON TABLE report.renewal_extension TO repricer_pricing;
 GRANT SELECT ON TABLE report.renewal_extension TO repricer_service;
 
-GRANT SELECT ON TABLE report.revenue_at_risk TO repricer_finance;
-GRANT SELECT ON TABLE report.revenue_at_risk TO repricer_pricing;
-GRANT SELECT ON TABLE report.revenue_at_risk TO repricer_service;
-
-GRANT SELECT ON TABLE report.revenue_bridge TO repricer_finance;
-GRANT SELECT ON TABLE report.revenue_bridge TO repricer_pricing;
-GRANT SELECT ON TABLE report.revenue_bridge TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_pricing;
-GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_service;
-
-GRANT SELECT ON TABLE report.revenue_bridge_total TO repricer_finance;
-GRANT SELECT ON TABLE report.revenue_bridge_total TO repricer_pricing;
-GRANT SELECT ON TABLE report.revenue_bridge_total TO repricer_service;
-
 GRANT SELECT ON TABLE report.unknown_part TO repricer_finance;
 GRANT SELECT ON TABLE report.unknown_part TO repricer_pricing;
 GRANT SELECT ON TABLE report.unknown_part TO repricer_service;
@@ -8618,6 +10424,8 @@ GRANT SELECT,UPDATE ON TABLE repricer.bucket_turns TO repricer_service;
 
 GRANT SELECT,INSERT ON TABLE repricer.charge_versions TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.charge_versions_default TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.charged_changes TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.charged_changes TO repricer_service;
 
@@ -8635,8 +10443,7 @@ GRANT SELECT,INSERT,DELETE ON TABLE repricer.dependency_roles TO repricer_servic
 
 GRANT SELECT,INSERT ON TABLE repricer.dependent_cancellation_versions TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.dependent_claims TO repricer_pricing;
-GRANT SELECT,INSERT ON TABLE repricer.dependent_claims TO repricer_service;
+GRANT SELECT ON TABLE repricer.dependent_cancellation_versions_default TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.notification_ids TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.notification_ids TO repricer_service;
@@ -8669,6 +10476,10 @@ GRANT SELECT ON TABLE repricer.migration_steps TO repricer_service;
 GRANT SELECT ON TABLE repricer.price_change_history TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.price_change_history TO repricer_service;
 
+GRANT SELECT,INSERT ON TABLE repricer.price_change_versions TO repricer_service;
+
+GRANT SELECT,INSERT ON TABLE repricer.subscription_event_versions TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.month_partitions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.moved_renewals TO repricer_pricing;
@@ -8679,14 +10490,23 @@ GRANT SELECT ON TABLE repricer.notifications_default TO repricer_service;
 GRANT SELECT ON TABLE repricer.outbox TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.outbox TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.overdue_statements TO repricer_pricing;
+GRANT SELECT,INSERT ON TABLE repricer.overdue_statements TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.price_change_history_default TO repricer_service;
 
-GRANT SELECT,INSERT ON TABLE repricer.price_change_versions TO repricer_service;
+GRANT SELECT ON TABLE repricer.price_change_versions_default TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.rate_limits TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.rate_limits TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.refusal_streaks TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.refusal_streaks TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.retention_floors TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.retention_floors TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.retention_progress TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.rule_imports TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.rule_imports TO repricer_service;
@@ -8700,7 +10520,11 @@ GRANT SELECT,INSERT,UPDATE ON TABLE repricer.service_leases TO repricer_service;
 GRANT SELECT ON TABLE repricer.status_checks TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.status_checks TO repricer_service;
 
-GRANT SELECT,INSERT ON TABLE repricer.subscription_event_versions TO repricer_service;
+GRANT SELECT ON TABLE repricer.subscription_checkpoints TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.subscription_event_versions_default TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.subscription_events_default TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.webhook_deliveries TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.webhook_deliveries TO repricer_service;

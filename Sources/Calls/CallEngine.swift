@@ -46,6 +46,7 @@ package struct CallEngine: Sendable {
     package let limits: Limits
     package let owner: String
     let halt: ServiceHalt
+    let outOfReach: Outage
     let recent = RecentAnswers()
     let packer = PayloadPacker()
     /// Of statuses that are read outside a round: what they get says nothing of calls.
@@ -65,6 +66,10 @@ package struct CallEngine: Sendable {
         self.log = log
         self.metrics = metrics
         self.limits = limits
+        outOfReach = Outage(
+            log: log, level: .warning, failure: "the App Store is out of reach; calls wait",
+            recovery: "the App Store is in reach again")
+        Self.declare(metrics)
         halt = ServiceHalt(pool: pool, clock: clock, log: log, metrics: metrics)
         var random = SystemRandomNumberGenerator()
         owner = UUIDv7.make(nowMilliseconds: realClock.nowMilliseconds(), random: &random)
@@ -281,6 +286,30 @@ package struct CallEngine: Sendable {
         try await halt.halt(kind, because: refusal, subject, streak)
         try await permitSource.block(
             until: now.advanced(by: limits.probeEvery.milliseconds), for: .halted)
+    }
+
+    /// What became of a call, in `repricer_calls_total`.
+    private static let results = [
+        "answered", "refused", "throttled", "unknown", "not_sent", "held_back", "lease_lost",
+        "quarantined", "parked",
+    ]
+
+    private static func declare(_ metrics: Metrics) {
+        let kinds = StoreCall.Kind.allCases.map(\.rawValue)
+        metrics.declareCounter(
+            "repricer_calls_total", "Steps of calls that were settled, by kind and result.",
+            labels: ["kind": kinds, "result": results])
+        metrics.declareCounter(
+            "repricer_breaker_opened_total",
+            "Times that calls became few, since the App Store gave no answers.",
+            labels: ["kind": kinds])
+        metrics.declareCounter(
+            "repricer_service_halts_total",
+            "Times that calls were refused alike, whatever the subscription.")
+        metrics.declareCounter(
+            "repricer_kind_halts_total",
+            "Times that calls of a kind were refused alike, whatever the subscription.",
+            labels: ["kind": kinds])
     }
 
     func count(_ kind: StoreCall.Kind, _ result: String, by calls: Int) {

@@ -75,6 +75,7 @@ struct CallRound<Kind: CallKind>: Sendable {
     /// Renews the leases until cancelled, so that a slow answer is not taken for a dead process. A renewal
     /// that fails is tried again; when all fail, the lease ends as it should.
     private func keepLeases(of calls: [StoreCall]) async {
+        let outage = Outage(log: engine.log, level: .warning, failure: "leases not renewed")
         while !Task.isCancelled {
             do {
                 try await Alarm.shared.wait(for: engine.limits.leaseFor / 4)
@@ -82,10 +83,11 @@ struct CallRound<Kind: CallKind>: Sendable {
                 _ = try await engine.pool.withConnection { connection in
                     try await connection.pipeline([StoreCallQueries.renew(calls, until: until)])
                 }
+                outage.end()
             } catch is CancellationError {
                 return
             } catch {
-                engine.log.warning("leases not renewed", ["error": String(describing: error)])
+                outage.note(error)
             }
         }
     }
@@ -170,7 +172,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             let reason = attempts.filter({ !$0.wasHeldBack }).compactMap(\.answer.notSentReason)
                 .first
         else { return }
-        engine.log.warning("the App Store is out of reach; calls wait", ["reason": reason])
+        engine.outOfReach.note(reason)
         out.keepQuiet(for: engine.limits.failureWait)
     }
 
@@ -179,6 +181,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         // A check asks another endpoint: what it gets says nothing of calls.
         let sent = attempts.filter { $0.call.step == .send }
         let silent = sent.filter(\.answer.isUnknown)
+        if sent.contains(where: \.isHeard) { engine.outOfReach.end() }
         if sent.contains(where: \.isHeard), engine.recent.noteAnswered(kind.kind) {
             try await engine.halt.endThrottle(kind.kind)
             engine.log.notice("the App Store answers again", ["kind": kind.kind.rawValue])
@@ -187,9 +190,11 @@ struct CallRound<Kind: CallKind>: Sendable {
         let asked =
             silent.compactMap { silence(after: $0.answer, to: $0.call) }.max()
             .map { Duration.milliseconds($0.milliseconds - engine.now.milliseconds) } ?? .zero
+        var opening = 1
         let until = engine.recent.noteUnanswered(
             silent.map(\.call.subject), kind.kind, isAsked: asked > .zero, now: engine.now
         ) { openings in
+            opening = openings
             var random = SystemRandomNumberGenerator()
             return max(asked, engine.limits.unanswered.delay(attempt: openings, random: &random))
         }
@@ -198,11 +203,18 @@ struct CallRound<Kind: CallKind>: Sendable {
         try await permitSource.block(until: until, for: .unanswered)
         let answer = silent.compactMap(\.answer.unknownReason).last ?? "none"
         try await engine.halt.throttle(kind.kind, until: until, answer: answer)
-        engine.log.error(
-            asked > .zero
-                ? "the App Store asks to wait; calls are few until it answers"
-                : "the App Store gives no answers; calls are few until it does",
-            ["kind": kind.kind.rawValue, "until": until.text, "answer": answer])
+        let fields: Log.Fields = [
+            "kind": kind.kind.rawValue, "until": until.text, "answer": answer,
+        ]
+        if opening > 1 {
+            // The first one was told, and its end will be.
+            engine.log.debug("the App Store still gives no answers", fields)
+        } else {
+            engine.log.error(
+                asked > .zero
+                    ? "the App Store asks to wait; calls are few until it answers"
+                    : "the App Store gives no answers; calls are few until it does", fields)
+        }
         engine.metrics.increment(
             "repricer_breaker_opened_total", labels: ["kind": kind.kind.rawValue])
     }
@@ -444,9 +456,24 @@ struct CallRound<Kind: CallKind>: Sendable {
         let results = attempts.map { attempt in
             ours.contains(attempt.call.callID) ? attempt.label : "lease_lost"
         }
+        for (attempt, result) in zip(attempts, results) { follow(attempt, result) }
         for (result, calls) in Dictionary(results.map { ($0, 1) }, uniquingKeysWith: +) {
             engine.count(kind.kind, result, by: calls)
         }
+    }
+
+    /// A line for who follows one change: by its subscription, its own id or that of its call.
+    private func follow(_ attempt: Attempt<Kind>, _ result: String) {
+        let call = attempt.call
+        engine.log.debug(
+            "call settled",
+            [
+                "kind": kind.kind.rawValue, "subject": call.subject, "call": call.callID,
+                "changes": call.carries.joined(separator: ","), "step": call.step.rawValue,
+                "attempt": "\(call.attempts)", "result": result,
+                "status": attempt.answer.reply.httpStatus.map(String.init) ?? "",
+                "code": attempt.answer.refusal?.codeAndName ?? "",
+            ])
     }
 
     private func quarantine(

@@ -46,6 +46,16 @@ package struct Canceller: Service {
                     retry: limits.retry, checksRefusals: true, checksAnswers: true,
                     refusedChecksMax: CancelRound.refusedChecksMax, keepsRefused: false),
                 notYetWait: limits.notYetWait, realClock: engine.realClock))
+        Self.declare(engine.metrics)
+    }
+
+    private static func declare(_ metrics: Metrics) {
+        metrics.declareCounter(
+            "repricer_canceller_failures_total",
+            "Rounds of the canceller that failed and are tried again.")
+        metrics.declareCounter(
+            "repricer_dependents_refused_total", "Dependents left to a person, by reason.",
+            labels: ["reason": CrossSubscriptionDependent.Discrepancy.labels])
     }
 
     package func run() async throws {

@@ -54,6 +54,13 @@ package struct Extender: Service {
                 policy: CallPolicy(retry: limits.retry),
                 checkEvery: max(
                     engine.clock.realDuration(of: limits.checkEvery), limits.checkEveryMin)))
+        engine.metrics.declareCounter(
+            "repricer_extensions_judged_total",
+            "Requested extensions that ended without a call, by their end.",
+            labels: ["result": ["extended", "ineligible"]])
+        engine.metrics.declareCounter(
+            "repricer_foreign_summaries_total",
+            "Summaries of extensions that were never requested here.")
         summaries = SummaryFolder(engine: engine)
         redater = Redater(engine: engine)
     }

@@ -52,9 +52,9 @@ package enum ExtensionCallQueries {
         try connection.query(
             """
             -- name: extensionBuckets
-            SELECT b.bucket FROM generate_series(0, 63) AS b (bucket), LATERAL (
+            SELECT b.bucket FROM repricer.bucket_turns b, LATERAL (
                 SELECT c.next_attempt_at FROM repricer.extension_requests c
-                WHERE c.bucket = b.bucket::smallint AND \(fragment: isDue(realNow: realNow))
+                WHERE c.bucket = b.bucket AND \(fragment: isDue(realNow: realNow))
                 ORDER BY c.next_attempt_at NULLS FIRST LIMIT 1) first
             ORDER BY first.next_attempt_at NULLS FIRST, b.bucket
             """

@@ -20,10 +20,10 @@ package enum EventQueries {
         try connection.query(
             """
             -- name: inboxBuckets
-            SELECT b.bucket FROM generate_series(0, 63) AS b (bucket)
+            SELECT b.bucket FROM repricer.bucket_turns b
             WHERE EXISTS (
                 SELECT 1 FROM repricer.inbox i
-                WHERE i.bucket = b.bucket::smallint AND i.error IS NULL
+                WHERE i.bucket = b.bucket AND i.error IS NULL
                     AND i.received_at > '-infinity')
             """
         ).map { try $0.int("bucket") }
@@ -177,7 +177,26 @@ package enum EventQueries {
         var evidenceID: String
     }
 
-    /// All statements about these subscriptions, in the order of folding.
+    /// Notes statements that came when their checkpoint already stood for all of their time: nobody folds them, and
+    /// whoever asks is told of them.
+    static func settingAside(_ events: [SubscriptionEvent]) -> [SQL] {
+        Bucket.groups(events, of: \.originalTransactionID).map { events in
+            """
+            -- name: noteOverdue
+            INSERT INTO repricer.overdue_statements
+                (original_transaction_id, signed_at, evidence_id, type, subtype, bucket)
+            SELECT t.*, repricer.bucket_of(t.id) FROM unnest(
+                \(events.map(\.originalTransactionID))::text[],
+                \(timestamps: events.map(\.key.signedAt.milliseconds))::timestamptz[],
+                \(events.map(\.key.evidenceID))::text[],
+                \(texts: events.map(\.type))::text[], \(texts: events.map(\.subtype))::text[]
+            ) AS t (id, signed_at, evidence_id, type, subtype)
+            ON CONFLICT DO NOTHING
+            """
+        }
+    }
+
+    /// All statements about these subscriptions that are kept, in the order of folding.
     package static func all(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> [String: [SubscriptionEvent]] {
@@ -186,13 +205,21 @@ package enum EventQueries {
             -- name: allSubscriptionEvents
             SELECT original_transaction_id, statement FROM repricer.subscription_events
             WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+            UNION ALL
+            SELECT original_transaction_id, statement FROM repricer.kept_statements
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+                AND statement IS NOT NULL
             """)
         var events: [String: [SubscriptionEvent]] = [:]
+        // While retention is at work one may stand in both tables.
+        var seen: [String: Set<SubscriptionEvent.Key>] = [:]
         for row in rows {
             let event = try row.stored("statement") { statement throws(JSONRecord.Fault) in
                 try StatementText.event(JSONRecord(statement))
             }
-            events[try row.text("original_transaction_id"), default: []].append(event)
+            let id = try row.text("original_transaction_id")
+            guard seen[id, default: []].insert(event.key).inserted else { continue }
+            events[id, default: []].append(event)
         }
         // Sorted here and not by the server: its collation may order evidence ids in another way.
         return events.mapValues { $0.sorted { $0.key < $1.key } }

@@ -5,7 +5,9 @@ import Pricing
 enum ExtensionFoldQueries {
     static func save(_ folded: [SubscriptionFold]) -> [SQL] {
         var statements: [SQL] = []
-        let anew = folded.filter(\.isAnew).map { $0.state.facts.originalTransactionID }
+        let anew = folded.filter(\.isAnew).map {
+            (id: $0.state.facts.originalTransactionID, since: $0.checkpoint?.before.milliseconds)
+        }
         if !anew.isEmpty { statements.append(forget(anew)) }
         let told = folded.flatMap { one in
             one.state.extensions.map { (one.state.facts.originalTransactionID, $0) }
@@ -18,12 +20,14 @@ enum ExtensionFoldQueries {
         return statements
     }
 
-    /// A fold from the beginning tells all there is, and perhaps by other evidence.
-    private static func forget(_ ids: [String]) -> SQL {
+    /// A fold from the beginning, or from a checkpoint, tells all there is since, and perhaps by other evidence.
+    private static func forget(_ begun: [(id: String, since: Int64?)]) -> SQL {
         """
         -- name: forgetExtensions
-        DELETE FROM repricer.renewal_extensions
-        WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+        DELETE FROM repricer.renewal_extensions e
+        USING unnest(\(begun.map(\.id))::text[], \(timestamps: begun.map(\.since))::timestamptz[]) AS t (id, since)
+        WHERE e.original_transaction_id = t.id AND \(fragment: Bucket.isThat(of: begun.lazy.map(\.id), "e.bucket"))
+            AND e.told_at >= coalesce(t.since, '-infinity')
         """
     }
 

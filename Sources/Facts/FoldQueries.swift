@@ -10,6 +10,21 @@ package enum FoldQueries {
         package var cancellations: [String: [DependentCancellation]]
         /// Calls that turned, or may have turned, a renewal off.
         package var ownCancels: [String: [OwnCancel]]
+
+        /// All that is stored of a subscription, as the last fold left it.
+        package func state(
+            of id: String, _ stored: SubscriptionQueries.Stored?
+        ) -> SubscriptionState {
+            var state = SubscriptionState(
+                facts: stored?.facts ?? SubscriptionFacts(originalTransactionID: id),
+                changes: changes[id] ?? [])
+            state.increases = stored?.increases ?? []
+            state.seenSKUs = stored?.seenSKUs ?? []
+            state.cancellations = cancellations[id] ?? []
+            state.ownCancels = ownCancels[id] ?? []
+            state.foldedThrough = stored?.foldedThrough
+            return state
+        }
     }
 
     /// - Parameter changes: Those of some of them, by subscription, as they were read under the lock.

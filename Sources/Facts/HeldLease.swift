@@ -51,6 +51,7 @@ package struct HeldLease: Sendable {
     }
 
     private func keep(_ log: Log) async {
+        let outage = Outage(log: log, level: .warning, failure: "a lease was not renewed")
         while !Task.isCancelled {
             do {
                 try await Task.sleep(for: Self.holdFor / 4)
@@ -58,10 +59,11 @@ package struct HeldLease: Sendable {
                 _ = try await pool.withTransaction { connection in
                     try LeaseQueries.renew(name, owner: owner, until: until, on: connection)
                 }
+                outage.end()
             } catch is CancellationError {
                 return
             } catch {
-                log.warning("a lease was not renewed", ["error": String(describing: error)])
+                outage.note(error)
             }
         }
     }

@@ -10,10 +10,13 @@ enum MoneyQueries {
         let lines = folds.flatMap { fold in
             fold.state.money.map { (fold.state.facts.originalTransactionID, $0) }
         }
-        let anew = folds.filter(\.isAnew).map(\.state.facts.originalTransactionID)
+        let begun = folds.filter(\.isAnew)
+        let anew = begun.map(\.state.facts.originalTransactionID)
+        // Charges of before are settled: no statement that is still kept tells them.
+        let since = begun.map { $0.checkpoint?.moneySince.milliseconds }
         guard !lines.isEmpty || !anew.isEmpty else { return [] }
         let charges = lines.filter { $0.1.terms != nil }
-        var statements = [record(lines, anew: anew)]
+        var statements = [record(lines, anew: anew, since: since)]
         if !charges.isEmpty { statements.append(saveCharges(charges)) }
         // Who has no refund needs no sum of them.
         let given = Set(lines.lazy.filter { $0.1.terms == nil }.map(\.0)).union(anew).sorted()
@@ -23,7 +26,7 @@ enum MoneyQueries {
 
     /// Adds what is not in the ledger yet: a line, or by how much a later statement makes it another. Of a charge and of
     /// a fold from the beginning all lines are told; what the ledger has beside them is taken out by a line of its own.
-    private static func record(_ lines: [Line], anew: [String]) -> SQL {
+    private static func record(_ lines: [Line], anew: [String], since: [Int64?]) -> SQL {
         let ids = Set(lines.map(\.id)).union(anew).sorted()
         return """
             -- name: recordMoney
@@ -37,6 +40,8 @@ enum MoneyQueries {
                     \(texts: lines.map(\.entry.storefront))::text[], \(lines.map(\.entry.evidenceID))::text[]
                 ) AS t (id, transaction_id, sku, kind, occurred_at, number, currency, amount, tax_exclusive, storefront,
                     evidence_id)
+            ), begun AS (
+                SELECT * FROM unnest(\(anew)::text[], \(timestamps: since)::timestamptz[]) AS t (id, since)
             ), known AS (
                 SELECT e.original_transaction_id AS id, e.transaction_id, e.sku, e.kind, e.occurred_at,
                     e.number::bigint AS number, e.currency, sum(e.amount_milliunits)::bigint AS amount,
@@ -46,7 +51,9 @@ enum MoneyQueries {
                 FROM repricer.money_entries e
                 WHERE e.original_transaction_id = ANY (\(ids)::text[])
                     AND \(fragment: Bucket.isThat(of: ids, "e.bucket"))
-                    AND (e.original_transaction_id = ANY (\(anew)::text[]) OR EXISTS (
+                    AND (EXISTS (
+                        SELECT FROM begun b WHERE b.id = e.original_transaction_id
+                            AND (b.since IS NULL OR e.kind <> 'charge' OR e.occurred_at >= b.since)) OR EXISTS (
                         SELECT FROM told t WHERE t.id = e.original_transaction_id
                             AND t.transaction_id = e.transaction_id AND t.sku = e.sku))
                 GROUP BY e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.occurred_at, e.number, e.currency

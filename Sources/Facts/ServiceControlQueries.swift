@@ -167,10 +167,14 @@ package enum ServiceControlQueries {
         ).one().int("changes")
     }
 
-    package static let endCatchUp: SQL = """
-        -- name: endCatchUp
-        SELECT repricer.end_catch_up()
+    /// Lets calls go on. `restoredAt` (UTC milliseconds of the business clock): no call of a lost database can be on its way
+    /// later, and no status was read since; nil where the statuses were read.
+    package static func endCatchUp(restoredAt: Int64?) -> SQL {
         """
+        -- name: endCatchUp
+        SELECT repricer.end_catch_up(\(timestamp: restoredAt))
+        """
+    }
 
     /// Rows are held since that instant of real time, `isAll`: and no change that is due can be claimed; nil: none are any
     /// more.

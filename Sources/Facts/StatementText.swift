@@ -351,7 +351,7 @@ enum StatementText {
 }
 
 extension JSONRecord {
-    fileprivate func instantOrNil(_ name: StaticString) throws(Fault) -> Instant? {
+    func instantOrNil(_ name: StaticString) throws(Fault) -> Instant? {
         try int64OrNil(name).map(Instant.init(milliseconds:))
     }
 }

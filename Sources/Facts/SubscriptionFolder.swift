@@ -32,7 +32,9 @@ package enum SubscriptionFolder {
             FoldQueries.knowing(of: named, changes: changes),
             stored.map { .answered(($0, [:])) } ?? SubscriptionQueries.loading(named))
         guard !arrived.isEmpty else { return [:] }
-        let byID = Dictionary(grouping: arrived, by: \.originalTransactionID)
+        var byID = Dictionary(grouping: arrived, by: \.originalTransactionID)
+        try setAsideOverdue(&byID, loaded.stored, on: connection)
+        guard !byID.isEmpty else { return [:] }
         // One that can't be read stops only what it must take in.
         let stored = try SubscriptionQueries.whole(
             (loaded.stored, loaded.unreadable.filter { byID[$0.key] != nil }))
@@ -45,6 +47,29 @@ package enum SubscriptionFolder {
             into: stored,
             known, holdsCalls: holdsCalls, on: connection)
     }
+
+    /// Takes out what was signed before the checkpoint of its subscription: it is noted, and goes with its time. One that reprocess wants folded anew is, even
+    /// where nothing of what came counts.
+    private static func setAsideOverdue(
+        _ byID: inout [String: [SubscriptionEvent]],
+        _ stored: [String: SubscriptionQueries.Stored], on connection: isolated DatabaseConnection
+    ) throws {
+        var overdue: [SubscriptionEvent] = []
+        for (id, events) in byID {
+            guard let checkpoint = stored[id]?.checkpointAt else { continue }
+            let old = events.filter { $0.key.signedAt < checkpoint }
+            guard !old.isEmpty else { continue }
+            overdue += old
+            let rest = events.filter { $0.key.signedAt >= checkpoint }
+            let isUnfolded =
+                (stored[id]?.foldedThrough?.signedAt).map { $0 > Self.lastDay } ?? false
+            byID[id] = rest.isEmpty && !isUnfolded ? nil : rest
+        }
+        if !overdue.isEmpty { _ = try connection.pipeline(EventQueries.settingAside(overdue)) }
+    }
+
+    /// Reprocess has a subscription count as folded to the end of the year 9999.
+    private static let lastDay = Instant(milliseconds: 253_370_764_800_000)
 
     /// Folds all statements of these subscriptions once more, for changes that none was about before.
     @discardableResult
@@ -66,20 +91,14 @@ package enum SubscriptionFolder {
         into stored: [String: SubscriptionQueries.Stored], _ known: FoldQueries.Known,
         holdsCalls: Bool, on connection: isolated DatabaseConnection
     ) throws -> [String: [TrackedChange]] {
+        let checkpoints = try CheckpointQueries.load(
+            all.keys.filter { stored[$0]?.checkpointAt != nil }.sorted(), on: connection)
         var writes = FoldWrites()
         var folded: [String: [TrackedChange]] = [:]
         for id in arrived.keys.sorted() {
-            let old = stored[id]
-            var before = SubscriptionState(
-                facts: old?.facts ?? SubscriptionFacts(originalTransactionID: id),
-                changes: known.changes[id] ?? [])
-            before.increases = old?.increases ?? []
-            before.seenSKUs = old?.seenSKUs ?? []
-            before.cancellations = known.cancellations[id] ?? []
-            before.ownCancels = known.ownCancels[id] ?? []
-            before.foldedThrough = old?.foldedThrough
+            let before = known.state(of: id, stored[id])
             let fold = SubscriptionFold(
-                before, arrived: arrived[id, default: []], all: all[id])
+                before, arrived: arrived[id, default: []], all: all[id], since: checkpoints[id])
             folded[id] = fold.state.changes
             writes.append(fold)
         }

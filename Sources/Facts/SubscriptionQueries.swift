@@ -10,6 +10,8 @@ package enum SubscriptionQueries {
         package var increases: [RecordedIncrease]
         package var seenSKUs: [String]
         package var foldedThrough: SubscriptionEvent.Key?
+        /// Statements signed before it are not kept any more, and their checkpoint stands for them.
+        package var checkpointAt: Instant?
     }
 
     /// The transaction that wrote a row last: the same one, and the row is the same.
@@ -324,14 +326,22 @@ package enum SubscriptionQueries {
         return Stored(
             facts: facts,
             increases: try row.storedIncreases(),
-            seenSKUs: try row.texts("seen_skus"), foldedThrough: foldedThrough)
+            seenSKUs: try row.texts("seen_skus"), foldedThrough: foldedThrough,
+            checkpointAt: try row.instant("checkpoint_at"))
     }
 
     /// Writes back what a fold made of subscriptions.
     package static func save(_ states: [SubscriptionState]) -> SQL {
         """
         -- name: saveSubscriptions
-        UPDATE repricer.subscriptions s SET
+        UPDATE repricer.subscriptions s \(fragment: setting(states))
+        """
+    }
+
+    /// What `SET` and `FROM` say of the row `s` of subscriptions, or of another table with their columns.
+    static func setting(_ states: [SubscriptionState]) -> SQL {
+        """
+        SET
             status = t.status, auto_renews = t.auto_renews, in_billing_retry = t.in_billing_retry,
             grace_period_expires_at = t.grace_period_expires_at,
             expiration_intent = t.expiration_intent, storefront = t.storefront,

@@ -20,6 +20,9 @@ struct ServerConnection: Sendable {
 
     /// Returns when the connection is closed.
     func run() async {
+        // Random once a connection, then counted: an id costs no request a system call.
+        let name = String(UInt64.random(in: 0..<1 << 40), radix: 36)
+        var answered = 0
         guard let stream = open(until: .now + limits.requestDeadline) else { return }
         var parser = MessageParser(role: .request, limits: limits.message)
         var received = receive(stream, &parser, mayWait: true)
@@ -34,7 +37,8 @@ struct ServerConnection: Sendable {
                     refuse(503, "the server needs the connection", on: stream)
                     return
                 }
-                let response = await answer(request)
+                answered += 1
+                let response = await answer(request, as: "\(name)-\(answered)")
                 guard !response.isReset else {
                     socket.resetOnClose()
                     return
@@ -71,6 +75,17 @@ struct ServerConnection: Sendable {
         stream.endOutput()
         stream.drain(bytesMax: limits.drainBytesMax, until: .now + time)
     }
+
+    /// Its client's own id counts, where it gave one: then both logs can be read together.
+    private func answer(_ request: HTTPRequest, as made: String) async -> HTTPResponse {
+        let given = request.headers[Self.idField].flatMap { RequestID.isUsable($0) ? $0 : nil }
+        let id = given ?? made
+        var response = await RequestID.$current.withValue(id) { await answer(request) }
+        response.headers[Self.idField] = id
+        return response
+    }
+
+    private static let idField = "X-Request-Id"
 
     private func answer(_ request: HTTPRequest) async -> HTTPResponse {
         // OPTIONS for the server as a whole: RFC 9110, section 9.3.7. No route knows "*".

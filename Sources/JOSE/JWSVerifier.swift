@@ -57,6 +57,20 @@ package final class JWSVerifier: Sendable {
     /// How many headers with their chains are known.
     package var cachedChains: Int { current.headerCount }
 
+    /// When certificates end, UNIX seconds, by their place in a chain: of the roots the first one; of intermediates and
+    /// leaves that signed something lately the last one, which came to replace the others.
+    package var expiries: [String: Int64] {
+        let trust = current
+        func last(_ certificates: [Certificate]) -> Int64? {
+            certificates.compactMap(\.validity?.upperBound).max()
+        }
+        var expiries: [String: Int64] = [:]
+        expiries["root"] = trust.roots.certificates.compactMap(\.validity?.upperBound).min()
+        expiries["intermediate"] = last(trust.chains.map(\.intermediate.certificate))
+        expiries["leaf"] = last(trust.chains.map(\.leaf))
+        return expiries
+    }
+
     /// How many refused chains are remembered.
     package var rememberedRefusals: Int { current.refusalCount }
 

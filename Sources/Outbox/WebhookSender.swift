@@ -73,6 +73,9 @@ package struct WebhookSender: Service {
         self.realClock = sharedClock ?? realClock
         self.log = log
         self.metrics = metrics
+        metrics.declareCounter(
+            "repricer_webhooks_total", "Deliveries of events, by what became of them.",
+            labels: ["result": ["delivered", "failed", "given_up"]])
         self.limits = limits
     }
 

@@ -13,9 +13,11 @@ struct ApprovalFacts: Sendable {
     var rails: [GuardRail]
     var due: ApprovalOutlookQueries.Due
     var approvers: [ApprovalOutlookQueries.Approver]
+    /// nil: not counted yet.
+    var lateRows: Int?
 
     static func read(
-        _ id: String, now: Int64, in currency: String, rate: Int?, _ pool: DatabasePool
+        _ id: String, now: Int64, in currency: String, _ pool: DatabasePool
     ) async throws -> ApprovalFacts {
         let at = Instant(milliseconds: now)
         return try await pool.withTransaction(.repeatableRead) { connection in
@@ -25,15 +27,9 @@ struct ApprovalFacts: Sendable {
             }
             let rules = try RuleQueries.load(.from, at, knownAt: nil, on: connection)
             let terms = try ShowQueries.terms(of: id, on: connection)
-            var figures = try ShowQueries.figures(
+            let figures = try ShowQueries.figures(
                 of: id, asOf: Instant(milliseconds: terms.plannedAsOf), on: connection)
             let awaits = batch.state == "awaiting_approval"
-            if let rate, awaits || batch.state == "approved" {
-                let open = try OpenCallQueries.open(of: id, on: connection)
-                let late = CallList.lateRowCount(
-                    of: open.own, besides: open.others, callsPerThousandSeconds: rate, now: at)
-                if late > 0 { figures.warnings[.late] = .init(count: late) }
-            }
             return ApprovalFacts(
                 batch: batch, terms: terms, figures: figures,
                 money: MoneyAMonth(figures.money, in: currency, by: rules.inForce(at: at)),
@@ -46,17 +42,41 @@ struct ApprovalFacts: Sendable {
     }
 }
 
+extension ApprovalFacts {
+    /// At the allowed rate, the calls of other batches counted.
+    static func lateRows(
+        of id: String, now: Int64, rate: Int?, _ pool: DatabasePool
+    ) async throws -> Int {
+        guard let rate else { return 0 }
+        let open = try await pool.withTransaction {
+            try OpenCallQueries.open(of: id, on: $0)
+        }
+        return CallList.lateRowCount(
+            of: open.own, besides: open.others, callsPerThousandSeconds: rate,
+            now: Instant(milliseconds: now))
+    }
+
+    fileprivate var mayBeLate: Bool { ["awaiting_approval", "approved"].contains(batch.state) }
+}
+
 extension Site {
     func approvalPage(_ text: String, currency: String) async throws -> Page {
         guard isUUID(text) else { throw PageFault.noBatch(text) }
         let now = clock.nowMilliseconds()
-        let facts = try await ApprovalFacts.read(
-            text.lowercased(), now: now, in: currency, rate: about.callsPerThousandSeconds, pool)
+        let id = text.lowercased()
+        var facts = try await ApprovalFacts.read(id, now: now, in: currency, pool)
+        if facts.mayBeLate {
+            facts.lateRows = try await lateRows.soon(id)
+            if let late = facts.lateRows, late > 0 {
+                facts.figures.warnings[.late] = .init(count: late)
+            }
+        }
         let view = ApprovalView(facts: facts)
         let name = facts.batch.name
         return Page(
             title: view.awaits ? "To approve: \(name)" : "What was submitted: \(name)",
-            lead: view.lead, body: view.body, asOf: now)
+            lead: view.lead, body: view.body, asOf: now,
+            isLive: facts.mayBeLate && facts.lateRows == nil)
     }
 }
 
@@ -116,6 +136,20 @@ private struct ApprovalView {
     }
 
     private var warnings: [Notice] {
+        stillCounted + told
+    }
+
+    private var stillCounted: [Notice] {
+        guard facts.mayBeLate, facts.lateRows == nil else { return [] }
+        return [
+            Notice(
+                .calm, "Still counted:",
+                "rows that would be late, for the calls of all other batches count for them. The page loads again by itself."
+            )
+        ]
+    }
+
+    private var told: [Notice] {
         BatchWarning.allCases.compactMap { warning in
             figures.warnings[warning].map { rows in
                 let shown = rows.lines.map(String.init).joined(separator: ", ")

@@ -25,6 +25,8 @@ struct BatchFacts: Sendable {
     var funnel: ReportTable
     var money: ReportTable
     var accuracy: ReportTable
+    /// The effect a month in the reporting currency, where each currency has a rate.
+    var total: Int64?
     /// UTC milliseconds.
     var countedAt: Int64
 
@@ -41,6 +43,13 @@ struct BatchFacts: Sendable {
         async let accuracy = table(.forecastAccuracy, id, now, reports)
         var facts = try await stored(id, pool, now: now)
         (facts.funnel, facts.money, facts.accuracy) = try await (funnel, money, accuracy)
+        let at = Instant(milliseconds: now)
+        let rules = try await pool.read {
+            try RuleQueries.load(.from, at, knownAt: nil, on: $0)
+        }
+        facts.total = HomeFigures.total(
+            BatchView.currencies(of: facts.money).filter(\.hasMoved).map { ($0.currency, $0.net) },
+            by: rules.inForce(at: at))
         return facts
     }
 
@@ -76,7 +85,7 @@ struct BatchFacts: Sendable {
                     ? [] : TroubleQueries.moved(of: id, limit: listMax, on: connection),
                 ended: try BatchPageQueries.ended(of: id, limit: listMax, on: connection),
                 exceptions: try BatchPageQueries.exceptions(of: id, on: connection),
-                funnel: empty, money: empty, accuracy: empty, countedAt: now)
+                funnel: empty, money: empty, accuracy: empty, total: nil, countedAt: now)
         }
     }
 

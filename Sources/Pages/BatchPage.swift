@@ -104,8 +104,13 @@ struct BatchView {
     }
 
     private var effectCard: HTML {
-        let lines = currencies.filter { $0.uplift != 0 || $0.lost != 0 }.map { line -> HTML in
-            "<span class=\"\(line.net < 0 ? "loss" : "gain")\">\(difference(line.net, line.currency))</span>"
+        let moved = currencies.filter(\.hasMoved)
+            .sorted { ($1.changes, $0.currency) < ($0.changes, $1.currency) }
+        let lines = moved.map { signed($0.net, $0.currency) }
+        if lines.count > 1, let total = facts.total {
+            return card(
+                "Effect a month", signed(total, HomeFigures.reportingCurrency),
+                "of \(lines.count) currencies at the newest rates; tax included")
         }
         return card(
             "Effect a month",
@@ -113,7 +118,8 @@ struct BatchView {
             lines.isEmpty
                 ? "nothing was charged at a new price yet"
                 : lines.count > 3
-                    ? "and \(lines.count - 3) currencies more; tax included" : "tax included")
+                    ? "those of most changes, and \(lines.count - 3) currencies more; tax included"
+                    : "tax included")
     }
 
     private var nextCard: HTML {
@@ -172,16 +178,20 @@ struct BatchView {
         var uplift: Int64
         var lost: Int64
         var net: Int64 { uplift.addedClamped(lost.negatedClamped) }
+        /// Something was charged at a new price, or lost.
+        var hasMoved: Bool { uplift != 0 || lost != 0 }
     }
 
+    var currencies: [CurrencyLine] { Self.currencies(of: facts.money) }
+
     /// The money of each currency: its storefronts and periods added up.
-    var currencies: [CurrencyLine] {
-        let groups = Dictionary(grouping: facts.money.rows) {
-            facts.money.cell($0, "currency") ?? ""
+    static func currencies(of money: ReportTable) -> [CurrencyLine] {
+        let groups = Dictionary(grouping: money.rows) {
+            money.cell($0, "currency") ?? ""
         }
         return groups.keys.sorted().map { currency in
             let rows = groups[currency] ?? []
-            let sum = { facts.money.sum($0, of: rows) }
+            let sum = { money.sum($0, of: rows) }
             return CurrencyLine(
                 currency: currency, changes: sum("changes"), renewals: sum("charged_renewals"),
                 before: sum("old_total_milliunits"), charged: sum("new_total_milliunits"),

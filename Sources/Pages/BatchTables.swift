@@ -4,6 +4,8 @@ import Reports
 
 /// The lower half of a batch's page.
 extension BatchView {
+    private static let currenciesOfAChart = 5
+
     var tables: HTML {
         section("Money by currency, tax included", moneyTable, after: moneyNotes)
             + section("What stops it, and what waits", control)
@@ -43,7 +45,11 @@ extension BatchView {
 
             """
         // The chart stands by itself: it would be drawn twice.
-        return note + facts.money.chart
+        let chart = facts.money.chart
+        // Two bars for each of many currencies are no picture any more.
+        return note
+            + (currencies.count > Self.currenciesOfAChart
+                ? folded("The same as a chart", chart) : chart)
             + folded(
                 "By storefront and period, with the sum of each currency",
                 facts.money.html(isCharted: false))

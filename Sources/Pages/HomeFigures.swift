@@ -18,6 +18,8 @@ struct HomeFigures: Sendable {
     var totals: [String: Int64] = [:]
     /// UTC milliseconds.
     var countedAt: Int64 = 0
+    /// Whether anything was counted at all.
+    var isCounted = false
     var readAt = ContinuousClock.now
 
     static let reportingCurrency = "USD"
@@ -39,26 +41,31 @@ struct HomeFigures: Sendable {
                 deadlines: try HomeQueries.deadlines(now: now, until: now + week, on: connection),
                 discrepancies: try HomeQueries.discrepancies(on: connection),
                 waitingWaves: try TroubleQueries.waitingWaves(of: nil, now: now, on: connection),
-                countedAt: now)
+                countedAt: now, isCounted: true)
             figures.addTotals(by: rules.inForce(at: at))
             return figures
         }
     }
 
     private mutating func addTotals(by rules: RulesInForce) {
-        guard let reporting = ReportingCurrency(Self.reportingCurrency, rules: rules) else {
-            return
-        }
         totals = effects.compactMapValues { lines in
-            var sum = MoneySum.zero
-            for line in lines {
-                guard let part = reporting.converted(MoneySum(line.net), from: line.currency) else {
-                    return nil
-                }
-                sum += part
-            }
-            return sum.milliunits
+            Self.total(lines.map { ($0.currency, $0.net) }, by: rules)
         }
+    }
+
+    /// In the reporting currency; nil where a rate is missing.
+    static func total(
+        _ lines: [(currency: String, net: Int64)], by rules: RulesInForce
+    ) -> Int64? {
+        guard let reporting = ReportingCurrency(reportingCurrency, rules: rules) else { return nil }
+        var sum = MoneySum.zero
+        for line in lines {
+            guard let part = reporting.converted(MoneySum(line.net), from: line.currency) else {
+                return nil
+            }
+            sum += part
+        }
+        return sum.milliunits
     }
 }
 

@@ -6,10 +6,12 @@ import Reports
 extension Site {
     /// More would be no page any more; the report has them all.
     private static let batchesMax = 500
+    /// Until a page that waits for its first count is loaded anew.
+    private static let firstCountSeconds = 3
 
     func homePage() async throws -> Page {
         let now = clock.nowMilliseconds()
-        let figures = try await home.value("")
+        let figures = try await home.soon("") ?? HomeFigures()
         let (batches, everything, storefronts) = try await pool.read { connection in
             (
                 try BatchQueries.all(on: connection),
@@ -36,7 +38,7 @@ extension Site {
             : section("Batches", home.table(Array(shown)), after: home.notes(hidden: rest))
         return Page(
             title: "Price-change batches", lead: home.lead, body: body, asOf: now,
-            isLive: home.isLive)
+            isLive: home.isLive, refreshSeconds: figures.isCounted ? nil : Self.firstCountSeconds)
     }
 }
 
@@ -59,16 +61,20 @@ private struct Home {
     /// Whether a later look may show something else.
     var isLive: Bool {
         batches.contains { $0.state == "awaiting_approval" || isUnderWay($0) }
-            || isOld || figures.unsummed > 0
+            || isOld || figures.unsummed > 0 || !figures.isCounted
     }
 
     /// In real time: a rehearsal's clock hurries.
-    private var isOld: Bool { .now - figures.readAt > .seconds(60) }
+    private var isOld: Bool { figures.isCounted && .now - figures.readAt > .seconds(60) }
 
     var lead: HTML {
         let underWay = Int64(batches.count { isUnderWay($0) })
         let waiting = Int64(batches.count { $0.state == "awaiting_approval" })
         let total = counted(Int64(batches.count), "batch", plural: "batches")
+        guard figures.isCounted else {
+            return "<p class=\"lead\">\(total), \(counted(waiting)) awaiting approval. "
+                + "Their rows are being counted; the page loads again by itself.</p>\n"
+        }
         return
             "<p class=\"lead\">\(total): \(counted(underWay)) under way, \(counted(waiting)) awaiting approval.</p>\n"
     }
@@ -153,6 +159,11 @@ private struct Home {
     }
 
     private func row(_ batch: BatchQueries.Batch) -> [HTML] {
+        guard figures.isCounted else {
+            let cells: [HTML] = [link(batch), batch.badge(isFinal: false), .day(batch.submittedAt)]
+            let open = [HTML](repeating: "…", count: 7)
+            return cells + [HTML(counted(batch.rowCount))] + open
+        }
         let progress = progress(batch)
         let isDead = batch.state == "rejected" || batch.state == "aborted"
         let bars =
@@ -197,16 +208,13 @@ private struct Home {
     private func effect(_ batch: BatchQueries.Batch) -> HTML {
         let lines = figures.effects[batch.batchID] ?? []
         if lines.count > 1, let total = figures.totals[batch.batchID] {
-            let text = difference(total, HomeFigures.reportingCurrency)
             return """
-                <span class="\(total < 0 ? "loss" : "gain")">\(text)</span>\
+                \(signed(total, HomeFigures.reportingCurrency))\
                 <span class="sub">of \(lines.count) currencies</span>
                 """
         }
-        let shown = lines.prefix(lines.count == 2 ? 2 : 1).map { effect -> HTML in
-            let kind = effect.net < 0 ? "loss" : "gain"
-            return "<span class=\"\(kind)\">\(difference(effect.net, effect.currency))</span>"
-        }.joined(by: "<br>")
+        let shown = lines.prefix(lines.count == 2 ? 2 : 1).map { signed($0.net, $0.currency) }
+            .joined(by: "<br>")
         guard lines.count > 2 else { return shown }
         let rest = HTML.link(
             batchAddress(batch.batchID), "and \(lines.count - 1) more")
@@ -249,6 +257,12 @@ private struct Home {
         }
         return notes
     }
+}
+
+/// What a difference is shows its sign, and its colour besides.
+func signed(_ milliunits: Int64, _ currency: String) -> HTML {
+    let kind = milliunits < 0 ? "loss" : milliunits > 0 ? "gain" : "even"
+    return "<span class=\"\(kind)\">\(difference(milliunits, currency))</span>"
 }
 
 extension HomeQueries.Deadline.Kind {

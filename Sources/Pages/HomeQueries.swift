@@ -62,7 +62,7 @@ enum HomeQueries {
         var net: Int64 { uplift.addedClamped(lost.negatedClamped) }
     }
 
-    /// By batch, in the order of currencies: where something was charged or lost.
+    /// By batch, the currency of most changes first: where something was charged or lost.
     static func effects(
         on connection: isolated PostgresConnection
     ) throws -> [String: [Effect]] {
@@ -71,13 +71,13 @@ enum HomeQueries {
             -- name: homeEffects
             SELECT e.batch_id, e.currency, sum(e.uplift)::bigint AS uplift, sum(e.lost)::bigint AS lost
             FROM (
-                SELECT t.batch_id, t.currency, round((t.new_per_period - t.old_per_period)::numeric
+                SELECT t.batch_id, t.currency, t.changes, round((t.new_per_period - t.old_per_period)::numeric
                         * repricer.twelfths(t.period) / 12) AS uplift,
                     round((t.declined_lost + t.cancelled_lost)::numeric * repricer.twelfths(t.period) / 12) AS lost
                 FROM repricer.figure_tallies t WHERE NOT t.is_undo
                 UNION ALL
                 -- A dependent that has a lost change of its own in the batch is counted with that one.
-                SELECT d.batch_id, c.currency, 0, round(d.price_milliunits::numeric
+                SELECT d.batch_id, c.currency, 0, 0, round(d.price_milliunits::numeric
                         * repricer.twelfths(coalesce(s.period, c.period)) / 12)
                 FROM repricer.dependent_cancellations d
                 JOIN repricer.price_changes c ON c.original_transaction_id = d.original_transaction_id
@@ -90,7 +90,8 @@ enum HomeQueries {
                         AND o.sku = CASE WHEN d.is_cross_subscription
                             THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END)
             ) e
-            GROUP BY e.batch_id, e.currency HAVING bool_or(e.uplift <> 0 OR e.lost <> 0) ORDER BY e.currency
+            GROUP BY e.batch_id, e.currency HAVING bool_or(e.uplift <> 0 OR e.lost <> 0)
+            ORDER BY sum(e.changes) DESC, e.currency
             """)
         var effects: [String: [Effect]] = [:]
         for row in rows {

@@ -31,13 +31,26 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
         guard let entry = entries[key] else { return try await begin(key).value }
         let age = ContinuousClock.now - entry.at
         guard age > max(Self.fresh, entry.took * Self.rest) else { return entry.value }
+        await wait(key)
+        // A count that fails leaves the older one, and the next reader tries again.
+        return entries[key]?.value ?? entry.value
+    }
+
+    /// As `value`; nil where nothing was counted yet and the first count takes longer than a reader waits.
+    func soon(_ key: Key) async throws -> Value? {
+        if entries[key] != nil { return try await value(key) }
+        await wait(key)
+        if let entry = entries[key] { return entry.value }
+        // A count that has failed is tried once more, so that the reader learns why.
+        return running[key] == nil ? try await begin(key).value : nil
+    }
+
+    private func wait(_ key: Key) async {
         begin(key)
         for _ in 0..<Self.looks where running[key] != nil {
             // Cancelled: nobody reads the answer any more.
             try? await Task.sleep(for: Self.patience / Self.looks)
         }
-        // A count that fails leaves the older one, and the next reader tries again.
-        return entries[key]?.value ?? entry.value
     }
 
     /// A task of its own, since it goes on when the reader who began it waits no longer.

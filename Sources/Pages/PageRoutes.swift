@@ -21,7 +21,9 @@ package struct PageRoutes: Sendable {
         self.password = password
         self.metrics = metrics
         guesses = Guesses(pause: guessPause)
-        metrics.describe("repricer_http_requests_total", "Requests answered, by route and status.")
+        metrics.declareCounter(
+            "repricer_http_requests_total", "Requests answered, by route and status.",
+            labels: ["route": ["metrics"], "status": ["200"]])
     }
 
     /// The handler for `HTTPServer`.

@@ -112,7 +112,7 @@ extension Site {
         let rows = described.map { report -> [HTML] in
             let address = "/reports/\(report.name.rawValue)"
             return [
-                .link(address, report.name.title), HTML(report.lead),
+                .link(address, report.name.title), .prose(report.lead),
                 .link("\(address)?format=csv", "CSV"),
             ]
         }
@@ -156,7 +156,7 @@ extension Site {
         return .page(
             Page(
                 title: name.title,
-                lead: "<p class=\"lead\">\(described.lead)\(asOf)</p>\n",
+                lead: "<p class=\"lead\">\(HTML.prose(described.lead))\(asOf)</p>\n",
                 body: section("What is shown", form.html)
                     + section(
                         "Rows",

@@ -38,6 +38,8 @@ package struct Site: Sendable {
     let log: Log
     let home: Kept<String, HomeFigures>
     let batches: Kept<String, BatchFacts>
+    /// Rows of a batch that would be late: the calls of all other batches are read for them.
+    let lateRows: Kept<String, Int>
 
     /// Batches whose figures are kept.
     private static let batchesKept = 64
@@ -52,6 +54,10 @@ package struct Site: Sendable {
         self.log = log
         home = Kept(keysMax: 1) { _ in
             try await HomeFigures.read(pool, now: clock.nowMilliseconds())
+        }
+        let rate = about.callsPerThousandSeconds
+        lateRows = Kept(keysMax: Self.batchesKept) { id in
+            try await ApprovalFacts.lateRows(of: id, now: clock.nowMilliseconds(), rate: rate, pool)
         }
         batches = Kept(keysMax: Self.batchesKept) { id in
             try await BatchFacts.read(id, pool, reports, clock: clock)
@@ -141,6 +147,8 @@ struct Page: Sendable {
     var asOf: Int64
     /// Whether something moves on it.
     var isLive = false
+    /// Until it is loaded anew, if that is not as usual.
+    var refreshSeconds: Int?
 }
 
 /// Where a page stands among the others.
@@ -181,7 +189,8 @@ extension Site {
             title: page.title, lead: page.lead, body: page.body,
             header: header(place, search: place == .search ? query["q"]?.last ?? "" : ""),
             footer: footer,
-            refreshSeconds: page.isLive && !isStill ? Self.refreshSeconds : nil)
+            refreshSeconds: page.isLive && !isStill
+                ? page.refreshSeconds ?? Self.refreshSeconds : nil)
         return Self.sealed(.html(status, document.text))
     }
 
@@ -192,7 +201,7 @@ extension Site {
             return " <span class=\"screen\"><a href=\"?\">Reload by itself again</a>.</span>"
         }
         return """
-             <span class="screen">The page reloads every \(Self.refreshSeconds) seconds; \
+             <span class="screen">The page reloads every \(page.refreshSeconds ?? Self.refreshSeconds) seconds; \
             <a href="?refresh=off">stop that</a>.</span>
             """
     }
@@ -304,7 +313,10 @@ extension PageFault {
 func batchAddress(_ id: String) -> String { "/batches/\(PercentCoding.encode(id))" }
 func subscriptionAddress(_ id: String) -> String { "/subscriptions/\(PercentCoding.encode(id))" }
 
-func subscriptionLink(_ id: String) -> HTML { .link(subscriptionAddress(id), id) }
+/// An id is read as a whole: no line breaks within it.
+func subscriptionLink(_ id: String) -> HTML {
+    "<a class=\"id\" href=\"\(subscriptionAddress(id))\">\(id)</a>"
+}
 
 /// What stands on a page above all else: what somebody has to know or do.
 struct Notice {

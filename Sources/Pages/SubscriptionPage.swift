@@ -194,11 +194,9 @@ private struct SubscriptionView {
                 .text("Evidence"),
             ],
             timeline.suffix(most).map { line in
-                // Types of notifications stand as Apple writes them.
-                let what = line.kind == "notification" ? line.what : spaced(line.what)
-                return [
-                    .time(line.at), "\(what)<span class=\"sub\">\(spaced(line.kind))</span>",
-                    HTML(line.sku ?? ""), HTML(line.detail ?? ""),
+                [
+                    .time(line.at), "\(line.words)<span class=\"sub\">\(spaced(line.kind))</span>",
+                    HTML(line.sku ?? ""), HTML(line.detailWords),
                     evidence(line.evidenceID),
                 ]
             })

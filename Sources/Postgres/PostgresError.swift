@@ -1,3 +1,5 @@
+import ServiceKit
+
 /// What went wrong between us and the database.
 ///
 /// `description` is safe to log and to show: it never holds a statement's values or a connection
@@ -63,6 +65,8 @@ package struct PostgresError: Error, Sendable, Equatable {
     package var phase: Phase?
     /// Complete text of the error that made the rollback necessary, when the rollback failed too.
     package var underlying: String?
+    /// The pool's log says already that the database is away.
+    package var isTold = false
 
     package init(_ code: Code, _ summary: String) {
         self.code = code
@@ -82,6 +86,11 @@ package struct PostgresError: Error, Sendable, Equatable {
             false
         }
     }
+}
+
+extension PostgresError: ToldError {
+    /// The database can't be reached, or has no connection for us.
+    var isOutage: Bool { isConnectionLoss || code == .poolTimedOut }
 }
 
 extension PostgresError: CustomStringConvertible, CustomDebugStringConvertible {

@@ -10,20 +10,24 @@ package final class PostgresPool: Sendable {
     private let applicationName: String
     private let options: ConnectionOptions
     private let waitMax: Duration
+    private let watch: PoolWatch?
     private let pool: ResourcePool<PostgresConnection>
 
     /// - Parameters:
     ///   - size: connections at most, at least 1.
     ///   - waitMax: how long a user waits for a connection before `poolTimedOut`.
+    ///   - watch: is told of waits, and of a database that is away.
     package init(
         conninfo: String, applicationName: String, size: Int, options: ConnectionOptions = .init(),
-        waitMax: Duration = .seconds(30)
+        waitMax: Duration = .seconds(30), watch: PoolWatch? = nil
     ) {
         self.conninfo = conninfo
         self.applicationName = applicationName
         self.options = options
         self.waitMax = waitMax
+        self.watch = watch
         pool = ResourcePool(size: max(1, size))
+        watch?.follow(pool, size: max(1, size))
     }
 
     /// Lends a connection to `body`. Throws `poolTimedOut`, `poolClosed`, what connecting throws,
@@ -51,6 +55,18 @@ package final class PostgresPool: Sendable {
 
     /// Lends a connection, on its thread from the first look to the last: two switches of threads in all.
     private func run<T: Sendable>(
+        _ body: @Sendable (isolated PostgresConnection) async throws -> T
+    ) async throws -> T {
+        do {
+            let result = try await lend(body)
+            watch?.outage.end()
+            return result
+        } catch let error as PostgresError where error.isOutage {
+            throw watch?.told(error) ?? error
+        }
+    }
+
+    private func lend<T: Sendable>(
         _ body: @Sendable (isolated PostgresConnection) async throws -> T
     ) async throws -> T {
         var connection: PostgresConnection
@@ -81,6 +97,8 @@ package final class PostgresPool: Sendable {
     package var openCount: Int { pool.openCount }
 
     private func grant() async throws -> ResourcePool<PostgresConnection>.Grant {
+        let asked = ContinuousClock.now
+        defer { watch?.waitTime.observe(seconds: (.now - asked) / .seconds(1)) }
         do throws(PoolRefusal) {
             return try await pool.acquire(until: .now + waitMax)
         } catch {

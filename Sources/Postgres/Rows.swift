@@ -157,6 +157,18 @@ package struct Row: Sendable {
         } ?? nil
     }
 
+    /// The text form of each column, in their order; nil for NULL. For who reads all of them, of many rows.
+    package func textsOrNil() -> [String?] {
+        (0..<PQnfields(handle.pointer)).map { field in
+            guard PQgetisnull(handle.pointer, index, field) == 0,
+                let start = PQgetvalue(handle.pointer, index, field)
+            else { return nil }
+            let length = Int(PQgetlength(handle.pointer, index, field))
+            return String(
+                decoding: UnsafeRawBufferPointer(start: start, count: length), as: UTF8.self)
+        }
+    }
+
     package func textOrNil(_ column: String) throws(PostgresError) -> String? {
         try withValue(column, "text") { String(decoding: $0, as: UTF8.self) }
     }

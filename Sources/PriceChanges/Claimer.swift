@@ -18,6 +18,9 @@ struct Claimer: Sendable {
     private var callTime: Int64 { engine.environment == .production ? 60_000 : 0 }
     /// Until a subscription whose stored facts can't be read is looked at again, in milliseconds.
     static let unreadableWait: Int64 = 60_000
+    /// How long a subscription waits whose status is to be read first, in milliseconds of real time. The check that reads it
+    /// ends the wait.
+    static let statusWait: Int64 = 600_000
 
     struct Claim: Sendable {
         var calls: [StoreCall] = []
@@ -53,12 +56,12 @@ struct Claimer: Sendable {
             // Under the locks: what waited for them claims later than who had them, and its ids and lines say so.
             let now = engine.now
             let realNow = engine.realClock.nowMilliseconds()
-            let (stored, unreadable) = (locked.stored, locked.unreadable)
+            let stored = locked.stored
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let (open, siblings, imported) = try connection.ask(
                 OpenChangeQueries.claimable(
                     locked.ids, bucket: turn.bucket, realNow: engine.realClock.nowMilliseconds(),
-                    probing: probing),
+                    probing: probing, isRestored: locked.restoredAt != nil),
                 SubscriptionQueries.renewingSKUs(ofCustomers: tokens),
                 ImportedIncreaseQueries.increases(of: locked.ids))
             let carriers = try carriers(of: open, on: connection)
@@ -67,13 +70,12 @@ struct Claimer: Sendable {
             let late = Judge(
                 rules: course, environment: engine.environment, now: now.advanced(by: callTime))
             var claim = Claim()
-            // One that can't be read stops no other; it waits, so that a bucket full of them starves nobody.
-            var statements = unreadable.keys.sorted().map {
-                OpenChangeQueries.deferReading($0, until: realNow + Self.unreadableWait)
-            }
-            claim.judged += unreadable.count
+            let postponed = postponed(locked, open, realNow: realNow)
+            var statements = postponed.sorted { $0.key < $1.key }.map(\.value)
+            claim.judged += postponed.count
             for id in locked.ids {
-                guard let found = open[id], let subscription = stored[id] else { continue }
+                guard let found = open[id], let subscription = stored[id], postponed[id] == nil
+                else { continue }
                 let judged = judged(
                     found, subscription, imported[id] ?? [], siblings, carriers, by: judge, late)
                 claim.judged += judged.count
@@ -86,6 +88,7 @@ struct Claimer: Sendable {
                         of: judged, subscription.facts, bucket: turn.bucket, realNow: realNow)
                 else { continue }
                 claim.calls.append(call)
+                follow(call, changes)
                 claim.note(changes, of: id, wasCalled: found.wasCalled)
                 claim.claimed[call.callID] = ClaimedCall(
                     intent,
@@ -107,6 +110,35 @@ struct Claimer: Sendable {
                 again: claim.again, called: claim.called, now: now.milliseconds)
             try connection.sendLater(statements)
             return claim
+        }
+    }
+
+    /// Subscriptions that can't be judged now: their facts can't be read, or a lost database may have called them and their
+    /// status is not read yet. None of them stops another; they wait, so that a bucket full of them starves nobody.
+    private func postponed(
+        _ locked: DueQueries.Locked, _ open: [String: OpenChangeQueries.Claimable], realNow: Int64
+    ) -> [String: DatabaseStatement] {
+        var postponed = Dictionary(
+            uniqueKeysWithValues: locked.unreadable.keys.map {
+                ($0, OpenChangeQueries.deferReading($0, until: realNow + Self.unreadableWait))
+            })
+        for (id, found) in open where found.awaitsStatus {
+            postponed[id] = OpenChangeQueries.awaitStatus(id, until: realNow + Self.statusWait)
+        }
+        return postponed
+    }
+
+    /// Lines for who follows one change, by whichever of its ids. A claim that is not committed was none: the settlement of
+    /// its call never comes.
+    private func follow(_ call: StoreCall, _ changes: [OpenChangeQueries.OpenChange]) {
+        guard engine.log.writes(.debug) else { return }
+        for change in changes {
+            engine.log.debug(
+                "change claimed",
+                [
+                    "batch": change.batchID, "change": change.changeID, "call": call.callID,
+                    "subject": call.subject,
+                ])
         }
     }
 

@@ -1,6 +1,7 @@
 import Calls
 package import Facts
 import Postgres
+package import Pricing
 
 /// What there is to do. Asked many times a second, so asking costs as much as is due and never as much as waits.
 ///
@@ -69,6 +70,8 @@ package enum DueQueries {
         package var versions: [String: SubscriptionQueries.Version] = [:]
         /// Why a row can't be read: one must not stop the others.
         package var unreadable: [String: String] = [:]
+        /// Statements signed before this instant may lack what a lost database did; nil: no database was lost.
+        package var restoredAt: Instant?
     }
 
     /// Wakes parked changes whose instant has come, the earliest first; returns how many. Those of before `floor`
@@ -242,7 +245,8 @@ package enum DueQueries {
                 WHERE bucket = \(fragment: bucket)
                 FOR UPDATE SKIP LOCKED
             )
-            SELECT s.*, s.xmin::text AS version
+            SELECT s.*, s.xmin::text AS version,
+                (SELECT restored_at FROM repricer.service_controls) AS restored_at
             FROM \(fragment: list(due.map { ($0.queue, $0.floor) }))
             JOIN repricer.batches b ON \(fragment: isLive)
                 AND (NOT b.is_paused OR b.batch_id = \(uuid: probing))
@@ -290,6 +294,7 @@ package enum DueQueries {
             let id = try row.text("original_transaction_id")
             guard locked.stored[id] == nil && locked.unreadable[id] == nil else { continue }
             locked.ids.append(id)
+            locked.restoredAt = try row.instant("restored_at")
             do {
                 locked.stored[id] = try SubscriptionQueries.read(row)
                 locked.versions[id] = try row.text("version")

@@ -18,6 +18,7 @@ package struct Scheduler: Service {
     private let dueWork: DueWork
     private let claimSize: ClaimSize
     private let unclaimed: UnclaimedWatch
+    private let outage: Outage
 
     package struct Limits: Sendable {
         /// nil: no limit. Only for measuring what the rest of the road takes.
@@ -61,6 +62,10 @@ package struct Scheduler: Service {
                 pool: engine.pool, clock: engine.clock, realClock: engine.realClock,
                 log: engine.log, metrics: engine.metrics))
         claimer = Claimer(engine: engine)
+        engine.metrics.declareCounter(
+            "repricer_delivery_failures_total",
+            "Rounds of the scheduler that failed and are tried again.")
+        outage = Outage(log: engine.log, failure: "delivery failed; trying again")
         unclaimed = UnclaimedWatch(
             pool: engine.pool, realClock: engine.realClock, log: engine.log,
             metrics: engine.metrics)
@@ -92,14 +97,15 @@ package struct Scheduler: Service {
                 if let failure = out.takeFailure() { throw failure }
                 let quiet = out.quietFor
                 if quiet > .zero { try await Alarm.shared.wait(for: quiet) }
-                if try await step(place, out, isThorough: false) == 0 {
+                let done = try await step(place, out, isThorough: false)
+                outage.end()
+                if done == 0 {
                     try await Alarm.shared.wait(for: limits.idleWait)
                 }
             } catch is CancellationError {
                 return
             } catch {
-                engine.log.error(
-                    "delivery failed; trying again", ["error": String(describing: error)])
+                outage.note(error)
                 engine.metrics.increment("repricer_delivery_failures_total")
                 // A cancelled sleep ends the loop above.
                 try? await Alarm.shared.wait(for: engine.limits.failureWait)

@@ -36,11 +36,11 @@ final class UnclaimedWatch: Sendable {
         self.realClock = realClock
         self.log = log
         self.metrics = metrics
-        metrics.describe(
+        metrics.declareGauge(
             "repricer_changes_due_unclaimed_seconds",
             "Real time since changes are due and none could be claimed; 0: they are, or none is due."
         )
-        metrics.describe(
+        metrics.declareGauge(
             "repricer_sessions_holding_rows",
             "Sessions of other database users that hold rows which calls and folds wait for.")
         metrics.set("repricer_changes_due_unclaimed_seconds", to: 0)

@@ -22,6 +22,12 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
         case unreadable(String)
 
         /// For metrics and logs.
+        /// Every label there is.
+        package static let labels = [
+            "foreign_customer", "unknown_place", "several_places", "chain", "other_items",
+            "renamed", "unreadable",
+        ]
+
         package var label: String {
             switch self {
             case .foreignCustomer: "foreign_customer"

@@ -28,6 +28,11 @@ extension Instant {
         return date.startAt.advanced(by: timeOfDay)
     }
 
+    /// 00:00 UTC on the first day of its month.
+    package var startOfMonth: Instant {
+        CivilDate(monthIndex: day.monthIndex, clampedDay: 1).startAt
+    }
+
     /// The UTC day that holds the instant.
     package var day: CivilDate {
         let days = milliseconds / Instant.millisecondsPerDay

@@ -16,13 +16,13 @@ extension NotificationRule {
         .init("OFFER_REDEEMED", "RESUBSCRIBE", .subscription, .lifecycle),
         // Another product at once, with an offer: a replaced item invalidates its change.
         .init("OFFER_REDEEMED", "UPGRADE", .subscription, .lifecycle),
-        // Another product from the next renewal, with an offer: so do items that leave.
+        // Another product from the next renewal, with an offer: the renewal decides about items that leave.
         .init("OFFER_REDEEMED", "DOWNGRADE", .subscription, .lifecycle),
         // Back to the running product: what is set to renew.
         .init("DID_CHANGE_RENEWAL_PREF", nil, .subscription, .facts),
         // Another product at once, in a new period: a replaced item invalidates its change.
         .init("DID_CHANGE_RENEWAL_PREF", "UPGRADE", .subscription, .lifecycle),
-        // Another product from the next renewal: an item that leaves invalidates its change.
+        // Another product from the next renewal: it decides about an item that leaves.
         .init("DID_CHANGE_RENEWAL_PREF", "DOWNGRADE", .subscription, .lifecycle),
         // We called Change Subscription Metadata: an open change follows its item's new name.
         .init("METADATA_UPDATE", nil, .subscription, .lifecycle),

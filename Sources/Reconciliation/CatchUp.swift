@@ -23,14 +23,16 @@ package struct CatchUp: Service {
     private var dependencies: Reconciler.Dependencies { reconciler.dependencies }
 
     package func run() async throws {
+        let outage = Outage(log: dependencies.log, failure: "catching up failed")
         while !Task.isCancelled {
             do {
                 let isDone = try await step()
+                outage.end()
                 try await dependencies.wait(isDone ? Self.askEvery : Self.failureWait)
             } catch is CancellationError {
                 return
             } catch {
-                dependencies.log.error("catching up failed", ["error": String(describing: error)])
+                outage.note(error)
                 try await dependencies.wait(Self.failureWait)
             }
         }
@@ -49,6 +51,8 @@ package struct CatchUp: Service {
         guard let since = controls.catchUpSince, controls.catchUpBy == nil else { return true }
         let realNow = dependencies.realClock.nowMilliseconds()
         guard realNow >= controls.catchUpFrom ?? realNow else { return true }
+        // Later no call of a lost database is on its way: what is signed from now on tells what it did.
+        let restoredAt = dependencies.clock.nowMilliseconds()
         let start = Instant(milliseconds: since)
         dependencies.log.notice(
             "calls wait until the notification history is read", ["since": start.text])
@@ -66,12 +70,26 @@ package struct CatchUp: Service {
             guard try ServiceControlQueries.everything(on: connection).catchUpBy == nil else {
                 return
             }
-            _ = try connection.pipeline([ServiceControlQueries.endCatchUp])
+            if controls.catchUpFrom != nil {
+                try askForStatuses(since: since, at: restoredAt, on: connection)
+            }
+            _ = try connection.pipeline([ServiceControlQueries.endCatchUp(restoredAt: restoredAt)])
         }
         dependencies.log.notice(
             "caught up; calls go on",
             ["missed": "\(summary.history.new)", "pages": "\(summary.history.pages)"])
         return true
+    }
+
+    /// The history may lack what a lost database did. Each subscription that it may have called is asked, and its calls wait
+    /// for that, by themselves.
+    private func askForStatuses(
+        since: Int64, at: Int64, on connection: isolated DatabaseConnection
+    ) throws {
+        while try StatusCheckQueries.forget(.restored, doneBefore: nil, limit: 5000, on: connection)
+            == 5000
+        {}
+        try RecoveryQueries.wantChecks(since: since, in: .restored, at: at, on: connection)
     }
 
     private func noted(

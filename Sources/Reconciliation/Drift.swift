@@ -7,6 +7,14 @@ package struct Drift: Hashable, Sendable {
     package var ours: String
     package var apples: String
 
+    /// The fields that may differ; of an item without its SKU.
+    package static let fields = [
+        "status", "auto_renews", "in_billing_retry", "grace_period_expires_at",
+        "expiration_intent", "storefront", "currency", "period", "product_id",
+        "latest_transaction_id", "expires_at", "renewal_at", "items", "current_price",
+        "renewal_price", "renews", "offer", "increase",
+    ]
+
     /// The fields that differ. Tokens and instants of signing are left out: they change without a change of facts.
     package static func between(
         _ ours: SubscriptionFacts, _ apples: SubscriptionFacts

@@ -20,24 +20,26 @@ package struct ReconcileService: Service {
         self.reconciler = reconciler
         self.every = every
         self.pauseMin = pauseMin
-        Self.describe(reconciler.dependencies.metrics)
     }
 
     package func run() async throws {
         let dependencies = reconciler.dependencies
         let pause = min(
             max(dependencies.clock.realDuration(of: every) / 10, pauseMin), Self.pauseMax)
+        let outage = Outage(log: dependencies.log, failure: "reconciling failed")
         while !Task.isCancelled {
             do {
                 // The first run waits too: a service that is started again and again asks for nothing.
                 try await dependencies.wait(pause)
-                if case .failed = try await runIfDue() {
+                let turn = try await runIfDue()
+                outage.end()
+                if case .failed = turn {
                     try await dependencies.wait(Self.failureWait)
                 }
             } catch is CancellationError {
                 return
             } catch {
-                dependencies.log.error("reconciling failed", ["error": String(describing: error)])
+                outage.note(error)
                 try await dependencies.wait(Self.failureWait)
             }
         }
@@ -80,16 +82,22 @@ package struct ReconcileService: Service {
         return .ran(summary)
     }
 
-    private static func describe(_ metrics: Metrics) {
-        metrics.describe("repricer_reconcile_runs_total", "Runs of the reconciler, by result.")
-        metrics.describe("repricer_history_pages_total", "Pages of the notification history read.")
-        metrics.describe(
+    static func declare(_ metrics: Metrics) {
+        metrics.declareCounter(
+            "repricer_reconcile_runs_total", "Runs of the reconciler, by result.",
+            labels: ["result": ["done", "failed"]])
+        metrics.declareCounter(
+            "repricer_history_pages_total", "Pages of the notification history read.")
+        metrics.declareCounter(
             "repricer_history_missed_total",
             "Notifications that only the history brought: they never arrived.")
-        metrics.describe(
+        metrics.declareCounter(
             "repricer_history_refused_total", "Entries of the history that were refused.")
-        metrics.describe(
-            "repricer_drift_total", "Facts that differed from Apple's status, by field.")
-        metrics.describe("repricer_status_checks_total", "Statuses read, by outcome.")
+        metrics.declareCounter(
+            "repricer_drift_total", "Facts that differed from Apple's status, by field.",
+            labels: ["field": Drift.fields])
+        metrics.declareCounter(
+            "repricer_status_checks_total", "Statuses read, by outcome.",
+            labels: ["outcome": StatusCheckQueries.Outcome.allCases.map(\.rawValue)])
     }
 }

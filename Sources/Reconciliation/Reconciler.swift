@@ -78,6 +78,7 @@ package struct Reconciler: Sendable {
 
     package init(_ dependencies: Dependencies) {
         self.dependencies = dependencies
+        ReconcileService.declare(dependencies.metrics)
     }
 
     var lease: HeldLease {
@@ -221,6 +222,9 @@ package struct Reconciler: Sendable {
                     StatusCheckQueries.List(reason), doneBefore: old, limit: limits.silentPerRun,
                     on: connection)
             }
+            _ = try connection.pipeline([
+                StatusCheckQueries.repeatUnread(.restored, doneBefore: now - 86_400_000)
+            ])
         }
     }
 
@@ -232,11 +236,11 @@ package struct Reconciler: Sendable {
             limits: dependencies.limits.checks, log: dependencies.log)
     }
 
-    /// Reads the statuses that V1 notifications have asked for.
-    func checkHinted() async throws {
+    /// Reads the statuses that a list asks for.
+    func check(_ list: StatusCheckQueries.List) async throws {
         var summary = Summary()
         defer { count(summary) }
-        try await statusChecks.run(StatusCheckQueries.List(.legacy), into: &summary.checks)
+        try await statusChecks.run(list, into: &summary.checks)
     }
 
     private func count(_ summary: Summary) {

@@ -96,7 +96,7 @@ package struct Recovery: Sendable {
             var outcome = try RecoveryQueries.outcome(since: since, in: list, on: connection)
             outcome.isPaused = try ServiceControlQueries.everything(on: connection).isPaused
             _ = try connection.pipeline([
-                ServiceControlQueries.endCatchUp,
+                ServiceControlQueries.endCatchUp(restoredAt: nil),
                 RecoveryQueries.note(outcome, since: since, at: now),
             ])
             while try StatusCheckQueries.forget(list, doneBefore: nil, limit: 5000, on: connection)

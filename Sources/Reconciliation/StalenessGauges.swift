@@ -20,19 +20,20 @@ package struct StalenessGauges: Service {
         self.metrics = metrics
         self.silentAfter = silentAfter
         self.every = every
-        metrics.describe(
+        metrics.declareGauge(
             "repricer_notification_newest_age_seconds",
             "Since the newest notification was received, on the service's clock; absent: none was.")
-        metrics.describe(
+        metrics.declareGauge(
             "repricer_inbox_oldest_age_seconds",
             "Age of the oldest notification that is not folded yet; 0: none waits.")
-        metrics.describe(
+        metrics.declareGauge(
             "repricer_changes_silent",
             "Open changes of which something should have been heard and nothing was.")
-        metrics.describe(
+        metrics.declareGauge(
             "repricer_history_lag_seconds",
             "How far behind the notification history is read; absent: it never was.")
-        metrics.describe("repricer_status_checks_open", "Statuses that are still to be read.")
+        metrics.declareGauge(
+            "repricer_status_checks_open", "Statuses that are still to be read.")
     }
 
     package func run() async throws {

@@ -25,6 +25,9 @@ package enum StatusCheckQueries {
             self.reason = reason
             self.id = id
         }
+
+        /// What a service asks for that finds itself in another database. Calls of these subscriptions wait for it.
+        static let restored = List(.recover, id: "restored")
     }
 
     package enum Outcome: String, Sendable, CaseIterable {
@@ -93,10 +96,10 @@ package enum StatusCheckQueries {
         try connection.query(
             """
             -- name: checkBuckets
-            SELECT b.bucket FROM generate_series(0, 63) AS b (bucket), LATERAL (
+            SELECT b.bucket FROM repricer.bucket_turns b, LATERAL (
                 SELECT 1 FROM repricer.status_checks l
                 WHERE l.reason = \(list.reason.rawValue) AND l.list_id = \(list.id)
-                    AND l.bucket = b.bucket::smallint AND l.done_at IS NULL
+                    AND l.bucket = b.bucket AND l.done_at IS NULL
                     AND l.requested_at > '-infinity'
                     AND (l.next_check_at IS NULL OR l.next_check_at <= \(timestamp: realNow))
                 LIMIT 1) one
@@ -203,6 +206,17 @@ package enum StatusCheckQueries {
         ).oneOrNil()
         guard let row else { return nil }
         return try row.millisecondsOrNil("next_check_at") ?? 0
+    }
+
+    /// Asks once more for those of a list that could not be read before an instant, UTC milliseconds.
+    static func repeatUnread(_ list: List, doneBefore: Int64) -> SQL {
+        """
+        -- name: repeatUnreadChecks
+        UPDATE repricer.status_checks SET done_at = NULL, outcome = NULL, detail = NULL, next_check_at = NULL,
+            attempts = 0
+        WHERE reason = \(list.reason.rawValue) AND list_id = \(list.id)
+            AND outcome NOT IN ('read', 'drifted') AND done_at < \(timestamp: doneBefore)
+        """
     }
 
     package struct Counts: Sendable, Equatable {

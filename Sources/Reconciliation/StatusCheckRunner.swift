@@ -59,7 +59,9 @@ package struct StatusCheckRunner: Sendable {
         progress: (StatusCheckSummary) -> Void = { _ in }
     ) async throws {
         let finished = Finishers()
-        var run = Run(settlement: StatusCheckSettlement(pool: pool, list: list), summary: summary)
+        var run = Run(
+            settlement: StatusCheckSettlement(pool: pool, list: list, realClock: realClock),
+            summary: summary)
         defer { summary = run.summary }
         try await withThrowingDiscardingTaskGroup { group in
             var inFlight = 0

@@ -1,6 +1,9 @@
+import Batches
 import Calls
 import Facts
+import Postgres
 import Pricing
+import ServiceKit
 
 /// What the answer of one check means: a status to fold, an end without one, or another try.
 enum StatusCheckVerdict {
@@ -46,6 +49,10 @@ enum StatusCheckVerdict {
 struct StatusCheckSettlement: Sendable {
     let pool: DatabasePool
     let list: StatusCheckQueries.List
+    let realClock: any WallClock
+
+    /// How long a change waits whose status could not be read, in milliseconds of real time: a day.
+    private static let unreadWait: Int64 = 86_400_000
 
     struct Status: Sendable {
         /// The id that was asked for; statements may be of the customer's other subscriptions too.
@@ -87,9 +94,35 @@ struct StatusCheckSettlement: Sendable {
 
     func end(_ settled: [StatusCheckQueries.Settled], at: Int64) async throws {
         guard !settled.isEmpty else { return }
-        _ = try await pool.withConnection { connection in
-            try await connection.pipeline(StatusCheckQueries.settle(settled, in: list, at: at))
+        let list = list
+        guard list == .restored else {
+            _ = try await pool.withConnection { connection in
+                try await connection.pipeline(StatusCheckQueries.settle(settled, in: list, at: at))
+            }
+            return
         }
+        let until = realClock.nowMilliseconds() + Self.unreadWait
+        for group in Bucket.groups(settled, of: \.originalTransactionID) {
+            let ids = group.map(\.originalTransactionID).sorted()
+            try await pool.withTransaction { connection in
+                try SubscriptionQueries.lock(ids, on: connection)
+                _ = try connection.pipeline(
+                    StatusCheckQueries.settle(group, in: list, at: at)
+                        + [OpenChangeQueries.parkUnread(ids, until: until)])
+            }
+        }
+    }
+
+    /// Statements for the changes that wait for these statuses, all of one bucket.
+    private func wakeUps(
+        _ settled: [StatusCheckQueries.Settled], read ids: Set<String>
+    ) -> [DatabaseStatement] {
+        guard list == .restored, !settled.isEmpty else { return [] }
+        let asked = settled.map(\.originalTransactionID).sorted()
+        let (read, unread) = (asked.filter(ids.contains), asked.filter { !ids.contains($0) })
+        let until = realClock.nowMilliseconds() + Self.unreadWait
+        return (read.isEmpty ? [] : [OpenChangeQueries.endStatusWait(read)])
+            + (unread.isEmpty ? [] : [OpenChangeQueries.parkUnread(unread, until: until)])
     }
 
     private func settleTogether(
@@ -124,7 +157,8 @@ struct StatusCheckSettlement: Sendable {
                         detail: isAbout ? nil : "told of \(ids.joined(separator: ", "))")] = lines
             }
             _ = try connection.pipeline(
-                StatusCheckQueries.settle(Array(settled.keys), in: list, at: at))
+                StatusCheckQueries.settle(Array(settled.keys), in: list, at: at)
+                    + wakeUps(Array(settled.keys), read: Set(ids)))
             return settled
         }
     }

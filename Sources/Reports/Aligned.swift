@@ -5,7 +5,7 @@ package func aligned(
     _ lines: [[String]], isRight: [Bool], isUnderlined: Bool = false, hasHeadings: Bool = true
 ) -> String {
     let natural = isRight.indices.map { column in
-        lines.map { column < $0.count ? $0[column].count : 0 }.max() ?? 0
+        lines.map { column < $0.count ? cellCount($0[column]) : 0 }.max() ?? 0
     }
     guard let widths = TableWidths.fitted(natural, to: Screen.columns, lines) else {
         return records(lines, hasHeadings: hasHeadings, columns: Screen.columns ?? 80)
@@ -15,12 +15,14 @@ package func aligned(
     return shown.enumerated().map { number, cells in
         let pieces = isRight.indices.map { column in
             let cell = column < cells.count ? cells[column] : ""
-            return cell.count <= widths[column] ? [cell] : brokenText(cell, width: widths[column])
+            return cellCount(cell) <= widths[column]
+                ? [cell] : brokenText(cell, width: widths[column])
         }
         return (0..<max(1, pieces.map(\.count).max() ?? 1)).map { line in
             isRight.indices.map { column in
                 let piece = line < pieces[column].count ? pieces[column][line] : ""
-                let blanks = String(repeating: " ", count: max(0, widths[column] - piece.count))
+                let blanks = String(
+                    repeating: " ", count: max(0, widths[column] - cellCount(piece)))
                 let painted =
                     number == 0 && hasHeadings ? Paint.heading(piece) : Paint.word(piece)
                 return isRight[column] ? blanks + painted : painted + blanks
@@ -34,6 +36,25 @@ package func namesAndValues(_ lines: [(name: String, value: String)]) -> String 
     aligned(
         lines.map { [$0.name, withoutControls($0.value)] }, isRight: [false, false],
         hasHeadings: false)
+}
+
+/// How many cells of a terminal it takes: Chinese, Japanese and Korean characters and emoji take two.
+package func cellCount(_ text: String) -> Int {
+    if text.utf8.count == text.count { return text.utf8.count }
+    return text.reduce(0) { $0 + (isWide($1) ? 2 : 1) }
+}
+
+private func isWide(_ character: Character) -> Bool {
+    let scalars = character.unicodeScalars
+    guard let first = scalars.first else { return false }
+    // An emoji by itself, or a sign that is asked to look like one.
+    if first.properties.isEmojiPresentation || scalars.contains("\u{FE0F}") { return true }
+    switch first.value {
+    case 0x1100...0x115F, 0x2E80...0x303E, 0x3041...0xA4CF, 0xAC00...0xD7A3, 0xF900...0xFAFF,
+        0xFE30...0xFE6F, 0xFF00...0xFF60, 0xFFE0...0xFFE6, 0x20000...0x3FFFD:
+        return true
+    default: return false
+    }
 }
 
 /// What the command writes to; nobody's unless it is a terminal.
@@ -66,7 +87,7 @@ private enum TableWidths {
     }
 
     private static func longestWord(_ text: String) -> Int {
-        text.split(separator: " ").map(\.count).max() ?? 0
+        text.split(separator: " ").map { cellCount(String($0)) }.max() ?? 0
     }
 }
 
@@ -90,18 +111,31 @@ package func brokenText(_ text: String, width: Int) -> [String] {
     var lines: [String] = []
     var line = ""
     for word in text.split(separator: " ") {
-        if !line.isEmpty && line.count + 1 + word.count > width {
+        if !line.isEmpty && cellCount(line) + 1 + cellCount(String(word)) > width {
             lines.append(line)
             line = ""
         }
         var rest = word
-        while rest.count > width {
-            lines.append(String(rest.prefix(max(1, width))))
-            rest = rest.dropFirst(max(1, width))
+        while cellCount(String(rest)) > width {
+            let piece = prefix(of: rest, width: width)
+            lines.append(piece)
+            rest = rest.dropFirst(piece.count)
         }
         line += (line.isEmpty ? "" : " ") + rest
     }
     return lines + (line.isEmpty ? [] : [line])
+}
+
+/// So many characters as fit, and at least one.
+private func prefix(of text: Substring, width: Int) -> String {
+    var piece = ""
+    var cells = 0
+    for character in text {
+        cells += cellCount(String(character))
+        if cells > width && !piece.isEmpty { break }
+        piece.append(character)
+    }
+    return piece
 }
 
 /// Colours of a terminal, for what should be seen first. Nothing is said by colour alone.
@@ -131,12 +165,19 @@ package enum Paint {
 
 /// Stored text may come from anybody: no character of it steers the terminal.
 package func withoutControls(_ text: String) -> String {
-    let isClean = text.unicodeScalars.allSatisfy { $0.properties.generalCategory != .control }
-    if isClean { return text }
-    let scalars = text.unicodeScalars.map { scalar in
-        scalar.properties.generalCategory == .control ? "\u{FFFD}" : scalar
-    }
+    if text.unicodeScalars.allSatisfy({ !steers($0) }) { return text }
+    let scalars = text.unicodeScalars.map { steers($0) ? "\u{FFFD}" : $0 }
     return String(String.UnicodeScalarView(scalars))
+}
+
+/// Whether it moves the cursor, breaks a line, or turns the direction of the text that follows it.
+package func steers(_ scalar: Unicode.Scalar) -> Bool {
+    switch scalar.properties.generalCategory {
+    case .control, .lineSeparator, .paragraphSeparator: true
+    case .format:
+        (0x202A...0x202E).contains(scalar.value) || (0x2066...0x2069).contains(scalar.value)
+    default: false
+    }
 }
 
 extension String {

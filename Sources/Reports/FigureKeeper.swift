@@ -20,20 +20,21 @@ package struct FigureKeeper: Service {
     }
 
     package func run() async throws {
+        let outage = Outage(
+            log: log, level: .warning, failure: "figures are not summarised; trying again")
         while !Task.isCancelled {
             do {
                 while try await keepOnce() > 0, !Task.isCancelled {
                     // Calls and folds go first.
                     try await Task.sleep(for: .milliseconds(20))
                 }
+                outage.end()
             } catch is CancellationError {
                 return
             } catch let error as PostgresError where error.sqlState == .serializationFailure {
                 // Another replica was at the same marks.
             } catch {
-                log.warning(
-                    "figures are not summarised; trying again",
-                    ["error": String(describing: error)])
+                outage.note(error)
             }
             try await Task.sleep(for: Self.pause)
         }

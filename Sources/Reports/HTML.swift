@@ -65,8 +65,17 @@ extension HTML {
 
     /// `24 Nov 2026`, of an instant in UTC.
     package static func day(_ milliseconds: Int64) -> HTML {
-        let day = Instant(milliseconds: milliseconds).day
-        return "<time datetime=\"\(day.text)\">\(readable(day: day))</time>"
+        day(Instant(milliseconds: milliseconds).day)
+    }
+
+    package static func day(_ day: CivilDate) -> HTML {
+        "<time datetime=\"\(day.text)\">\(readable(day: day))</time>"
+    }
+
+    /// `Nov 2026`, of a day in it.
+    package static func month(_ day: CivilDate) -> HTML {
+        let words = readable(day: day).split(separator: " ").dropFirst().joined(separator: " ")
+        return "<time datetime=\"\(day.text.prefix(7).description)\">\(words)</time>"
     }
 
     package static func time(_ milliseconds: Int64?, none: String = "–") -> HTML {
@@ -76,6 +85,16 @@ extension HTML {
     /// A link within the pages; the address is made of segments that are encoded already.
     package static func link(_ address: String, _ text: String) -> HTML {
         "<a href=\"\(address)\">\(text)</a>"
+    }
+
+    /// Text in which `backticks` stand around what is typed or named.
+    package static func prose(_ text: String) -> HTML {
+        let parts = text.split(separator: "`", omittingEmptySubsequences: false).map(String.init)
+        // An odd one out is no pair.
+        guard parts.count % 2 == 1 else { return HTML(text) }
+        return parts.enumerated().map { number, part in
+            number % 2 == 0 ? HTML(part) : command(part)
+        }.joined(by: "")
     }
 
     /// What somebody types at a terminal.

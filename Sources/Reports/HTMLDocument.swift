@@ -140,6 +140,7 @@ private let style = """
     .scroll{overflow-x:auto;max-width:100%}
     table{border-collapse:collapse;width:100%;margin:.25rem 0;font-size:.93rem}
     caption{text-align:left;font-weight:600;padding:.6rem 0 .35rem}
+    h1,strong,td,th,dd,option,td>a,th>a,.lead a,.notices a{unicode-bidi:isolate}.id{white-space:nowrap}
     th,td{padding:.34rem .9rem .34rem 0;border-bottom:1px solid var(--line);text-align:left;
     vertical-align:top}
     th:last-child,td:last-child{padding-right:.1rem}
@@ -180,9 +181,9 @@ private let style = """
     .bars tr{display:grid;grid-template-columns:1fr auto;border-bottom:1px solid var(--line);
     padding:.3rem 0}.bars th,.bars td{border:0;padding:0;width:auto;white-space:normal}
     .bars .bar{grid-column:1/-1;grid-row:2;padding:.2rem 0}
-    .stacked,.stacked tbody,.stacked tfoot{display:block}
+    .stacked,.stacked caption,.stacked tbody,.stacked tfoot{display:block}
     .stacked thead{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
-    .stacked tr{display:grid;grid-template-columns:repeat(3,minmax(0,1fr));gap:.35rem .8rem;padding:.7rem 0;
+    .stacked tr{display:grid;grid-template-columns:repeat(auto-fill,minmax(7.6rem,1fr));gap:.35rem .8rem;padding:.7rem 0;
     border-bottom:1px solid var(--soft)}
     .stacked th,.stacked td{display:block;border:0;padding:0;text-align:left;white-space:normal;
     overflow-wrap:anywhere}
@@ -207,7 +208,7 @@ private let style = """
     figcaption,caption,summary{break-after:avoid}thead th,.sub,.note,dt{font-size:inherit}h1{font-size:15pt}h2{font-size:11pt}
     th,td{padding:.12rem .3rem .12rem 0}tbody th{min-width:0}
     table.many{font-size:6pt;table-layout:fixed}table.many th,table.many td{white-space:normal;
-    overflow-wrap:anywhere}table.many time{white-space:normal}
+    overflow-wrap:anywhere}table.many time,table.many .id{white-space:normal}
     details::details-content{content-visibility:visible;display:block;block-size:auto}
     details.screen{display:none}
     }

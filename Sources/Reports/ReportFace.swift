@@ -92,6 +92,7 @@ extension ReportFace {
             "declined_lost_per_period_milliunits", "cancelled_lost_per_period_milliunits",
             "dependent_lost_per_period_milliunits", "lapsed_lost_per_period_milliunits",
             "other_items_lost_per_period_milliunits", "charged_changes",
+            "charged_renewals_with_tax", "uplift_without_tax_milliunits",
         ],
         totals: [
             "changes", "effective", "charged_renewals", "old_total_milliunits",

@@ -33,10 +33,10 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
         switch self {
         case .batchSummary, .priceChange, .consentFunnel, .revenueImpact, .pendingConsent,
             .upcomingEffective,
-            .dependentCancellation, .forecastAccuracy, .money, .chargeException, .reconciliation:
+            .dependentCancellation, .forecastAccuracy, .money, .chargeException, .reconciliation,
+            .revenueBridge, .revenueBridgeTotal, .revenueAtRisk, .holdout:
             true
-        case .closedPeriod, .revenueBridge, .revenueBridgeTotal, .revenueAtRisk, .holdout,
-            .notificationHealth, .unknownPart, .renewalExtension:
+        case .closedPeriod, .notificationHealth, .unknownPart, .renewalExtension:
             false
         }
     }

@@ -70,11 +70,13 @@ extension ReportTable {
             return .link(link(id), text)
         }
         if column.name == "original_transaction_id", let link = links.subscription {
-            return .link(link(value), text)
+            return "<a class=\"id\" href=\"\(link(value))\">\(text)</a>"
         }
         switch column.kind {
         case .instant: return Instant(value).map { .time($0.milliseconds) } ?? HTML(text)
-        case .day: return CivilDate(value).map { HTML(readable(day: $0)) } ?? HTML(text)
+        case .day:
+            guard let day = CivilDate(value) else { return HTML(text) }
+            return column.name == "month" ? .month(day) : .day(day)
         case .integer:
             if column.isMoney, let currency = self.cell(row, "currency") {
                 return HTML("\(text) \(currency)")

@@ -12,6 +12,25 @@ package enum TimelineQueries {
         package var sku: String?
         package var detail: String?
         package var evidenceID: String
+
+        /// What happened, for a person. Types of notifications stand as Apple writes them.
+        package var words: String {
+            switch what {
+            case "answer" where kind == "status": "status read"
+            case "answer": "the App Store answered"
+            default:
+                what.hasPrefix("change is ") || what.hasPrefix("dependent ") ? spaced(what) : what
+            }
+        }
+
+        package var detailWords: String {
+            let parts = (detail ?? "").split(separator: ";", omittingEmptySubsequences: false)
+            return parts.map { part in
+                // A code of ours is one lower-case word with underscores; SKUs have capitals.
+                part.allSatisfy { $0.isLowercase || $0 == "_" || $0 == " " }
+                    ? spaced(String(part)) : String(part)
+            }.joined(separator: ";")
+        }
     }
 
     /// Oldest first: what Apple said, what we did, what became of each change and dependent.

@@ -1,9 +1,14 @@
 import Glibc
 import Synchronization
 
-/// Writes one logfmt line an event: `time=… level=info component=… message="…" key=value`.
+/// Writes one line an event: as text `time=… level=info component=… message="…" key=value`, as JSON one object with the
+/// same keys.
+///
+/// What goes into a line is ours: names, ids, codes, counts. Neither secrets nor what was signed belong there.
 package struct Log: Sendable {
-    package enum Level: Int, Sendable, Comparable {
+    package enum Level: Int, Sendable, Comparable, CaseIterable {
+        /// Each step of each change, for who follows one.
+        case debug
         case info, notice, warning, error
 
         package static func < (left: Level, right: Level) -> Bool {
@@ -11,57 +16,80 @@ package struct Log: Sendable {
         }
     }
 
+    package enum Format: String, Sendable, CaseIterable {
+        case text, json
+    }
+
     /// Receives each finished line, without its line end.
     package typealias Sink = @Sendable (String) -> Void
+    package typealias Fields = KeyValuePairs<String, String>
 
     /// A message longer than this is cut: one event must not fill a disk.
     package static let valueCharactersMax = 4096
 
     private let component: String
     private let level: Level
+    private let format: Format
     private let clock: any WallClock
     private let sink: Sink
 
     /// Lines below `level` are dropped before they are formatted.
     package init(
-        component: String, level: Level = .info, clock: any WallClock = SystemClock(),
-        sink: @escaping Sink = Log.standardError
+        component: String, level: Level = .info, format: Format = .text,
+        clock: any WallClock = SystemClock(), sink: @escaping Sink = Log.standardError
     ) {
         self.component = component
         self.level = level
+        self.format = format
         self.clock = clock
         self.sink = sink
     }
 
     /// The same log under another component's name.
     package func with(component: String) -> Log {
-        Log(component: component, level: level, clock: clock, sink: sink)
+        Log(component: component, level: level, format: format, clock: clock, sink: sink)
     }
 
-    package func info(_ message: String, _ fields: KeyValuePairs<String, String> = [:]) {
+    /// Whether lines of `level` are written: who would gather much for one asks first.
+    package func writes(_ level: Level) -> Bool { level >= self.level }
+
+    package func debug(_ message: String, _ fields: @autoclosure () -> Fields = [:]) {
+        if writes(.debug) { write(.debug, message, fields()) }
+    }
+
+    package func info(_ message: String, _ fields: Fields = [:]) {
         write(.info, message, fields)
     }
 
-    package func notice(_ message: String, _ fields: KeyValuePairs<String, String> = [:]) {
+    package func notice(_ message: String, _ fields: Fields = [:]) {
         write(.notice, message, fields)
     }
 
-    package func warning(_ message: String, _ fields: KeyValuePairs<String, String> = [:]) {
+    package func warning(_ message: String, _ fields: Fields = [:]) {
         write(.warning, message, fields)
     }
 
-    package func error(_ message: String, _ fields: KeyValuePairs<String, String> = [:]) {
+    package func error(_ message: String, _ fields: Fields = [:]) {
         write(.error, message, fields)
     }
 
-    private func write(
-        _ level: Level, _ message: String, _ fields: KeyValuePairs<String, String>
-    ) {
-        guard level >= self.level else { return }
-        var line = "time=\(RFC3339.format(clock.nowMilliseconds())) level=\(level)"
-        line += " component=\(Self.quoted(component)) message=\(Self.quoted(message))"
-        for (key, value) in fields { line += " \(key)=\(Self.quoted(value))" }
-        sink(line)
+    package func write(_ level: Level, _ message: String, _ fields: Fields) {
+        guard writes(level) else { return }
+        let time = RFC3339.format(clock.nowMilliseconds())
+        switch format {
+        case .text:
+            var line = "time=\(time) level=\(level)"
+            line += " component=\(Self.quoted(component)) message=\(Self.quoted(message))"
+            for (key, value) in fields { line += " \(key)=\(Self.quoted(value))" }
+            if let request = RequestID.current { line += " request=\(Self.quoted(request))" }
+            sink(line)
+        case .json:
+            var line = "{\"time\":\"\(time)\",\"level\":\"\(level)\""
+            line += ",\"component\":\(Self.json(component)),\"message\":\(Self.json(message))"
+            for (key, value) in fields { line += ",\(Self.json(key)):\(Self.json(value))" }
+            if let request = RequestID.current { line += ",\"request\":\(Self.json(request))" }
+            sink(line + "}")
+        }
     }
 
     /// Quotes what would break a line or a field apart; nothing that comes in can forge a line.
@@ -73,16 +101,28 @@ package struct Log: Sendable {
                 $0.value > 0x20 && $0 != "\"" && $0 != "=" && $0 != "\\" && !isControl($0)
             }
         if isPlain { return String(String.UnicodeScalarView(cut)) }
+        return escaped(cut) { "\\u{\(String($0.value, radix: 16))}" }
+    }
+
+    private static func json(_ value: String) -> String {
+        escaped(value.unicodeScalars.prefix(valueCharactersMax)) { scalar in
+            let digits = String(scalar.value, radix: 16)
+            return "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+        }
+    }
+
+    private static func escaped(
+        _ scalars: String.UnicodeScalarView.SubSequence, control: (Unicode.Scalar) -> String
+    ) -> String {
         var text = "\""
-        for scalar in cut {
+        for scalar in scalars {
             switch scalar {
             case "\"": text += "\\\""
             case "\\": text += "\\\\"
             case "\n": text += "\\n"
             case "\r": text += "\\r"
             case "\t": text += "\\t"
-            case let control where isControl(control):
-                text += "\\u{\(String(control.value, radix: 16))}"
+            case let other where isControl(other): text += control(other)
             case let other: text.unicodeScalars.append(other)
             }
         }

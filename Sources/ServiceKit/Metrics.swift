@@ -53,12 +53,21 @@ package final class Metrics: Sendable {
     private enum Value {
         case counter(Counter)
         case gauge(Double)
+        /// A counter that something else keeps.
+        case total(Double)
         case timing(Timing)
     }
 
-    private struct State {
+    /// What a family says of itself before its samples.
+    private struct Head {
+        var kind: String
+        var help: String?
+    }
+
+    private struct State: Sendable {
         var families: [String: [String: Value]] = [:]
-        var helps: [String: String] = [:]
+        var heads: [String: Head] = [:]
+        var collectors: [@Sendable (Metrics) -> Void] = []
         var seriesCount = 0
         var dropped = 0
 
@@ -76,12 +85,48 @@ package final class Metrics: Sendable {
 
     private let state = Mutex(State())
 
-    package init() {}
+    private static let droppedName = "repricer_metrics_series_dropped_total"
 
-    /// The `# HELP` line of a metric.
-    package func describe(_ name: String, _ help: String) {
-        let line = help.split(whereSeparator: \.isNewline).joined(separator: " ")
-        state.withLock { $0.helps[name] = line }
+    package init() {
+        declareCounter(
+            "repricer_metrics_series_dropped_total",
+            "Series beyond the most that a process keeps; more than 0 is a fault of the program.")
+    }
+
+    /// Values of each label of a metric, where they are bounded: each combination exists at 0 before its first event.
+    package typealias Labels = KeyValuePairs<String, [String]>
+
+    /// A counter with its help. Without labels it exists at 0 from now on.
+    package func declareCounter(_ name: String, _ help: String, labels: Labels = [:]) {
+        declare(name, "counter", help)
+        for combination in Self.combinations(labels) { _ = counter(name, labels: combination) }
+    }
+
+    /// A gauge with its help. It has no sample until it is set: what is not known is not 0.
+    package func declareGauge(_ name: String, _ help: String) {
+        declare(name, "gauge", help)
+    }
+
+    /// A histogram with its help, as a counter.
+    package func declareTiming(_ name: String, _ help: String, labels: Labels = [:]) {
+        declare(name, "histogram", help)
+        for combination in Self.combinations(labels) { _ = timing(name, labels: combination) }
+    }
+
+    private func declare(_ name: String, _ kind: String, _ help: String) {
+        let help = help.split(whereSeparator: \.isNewline).joined(separator: " ")
+        state.withLock { $0.heads[name] = Head(kind: kind, help: help) }
+    }
+
+    private static func combinations(_ labels: Labels) -> [[String: String]] {
+        labels.reduce([[:]]) { all, label in
+            all.flatMap { one in label.value.map { one.merging([label.key: $0]) { $1 } } }
+        }
+    }
+
+    /// Has `collect` set its gauges whenever the registry is read: for figures that cost little and move always.
+    package func onRender(_ collect: @escaping @Sendable (Metrics) -> Void) {
+        state.withLock { $0.collectors.append(collect) }
     }
 
     /// The counter of that name and those labels, to be kept by who counts often. It exists from now on; one series too
@@ -118,27 +163,54 @@ package final class Metrics: Sendable {
         state.withLock { $0.put(.gauge(value), name, key) }
     }
 
+    /// Takes samples of a gauge away: what they said is not known any more.
+    package func clear(_ name: String) {
+        state.withLock { state in
+            state.seriesCount -= state.families.removeValue(forKey: name)?.count ?? 0
+        }
+    }
+
+    /// Sets all samples of a gauge; those that were set before and are not among them go.
+    package func set(_ name: String, toAll samples: [(labels: [String: String], value: Double)]) {
+        state.withLock { state in
+            state.seriesCount -= state.families.removeValue(forKey: name)?.count ?? 0
+            for sample in samples {
+                state.put(.gauge(sample.value), name, Self.labelText(sample.labels))
+            }
+        }
+    }
+
+    /// Sets a counter to what something else has counted, such as the system.
+    package func set(_ name: String, toTotal total: Double) {
+        state.withLock { $0.put(.total(total), name, "") }
+    }
+
     /// The whole registry as Prometheus text, in a stable order.
     package func render() -> String {
-        let snapshot = state.withLock { $0 }
+        for collect in state.withLock({ $0.collectors }) { collect(self) }
+        set(Self.droppedName, toTotal: Double(state.withLock { $0.dropped }))
+        let (families, heads) = state.withLock { ($0.families, $0.heads) }
         var lines: [String] = []
-        for (name, series) in snapshot.families.sorted(by: { $0.key < $1.key }) {
-            if let help = snapshot.helps[name] { lines.append("# HELP \(name) \(help)") }
-            if let any = series.first?.value { lines.append("# TYPE \(name) \(Self.kind(any))") }
+        for name in Set(families.keys).union(heads.keys).sorted() {
+            let series = families[name] ?? [:]
+            if let help = heads[name]?.help {
+                lines.append("# HELP \(name) \(Self.escapedHelp(help))")
+            }
+            if let kind = series.first.map({ Self.kind($0.value) }) ?? heads[name]?.kind {
+                lines.append("# TYPE \(name) \(kind)")
+            }
             for (labels, value) in series.sorted(by: { $0.key < $1.key }) {
                 lines += Self.lines(name, labels, value)
             }
         }
-        if snapshot.dropped > 0 {
-            lines.append("# TYPE metrics_series_dropped_total counter")
-            lines.append("metrics_series_dropped_total \(snapshot.dropped)")
-        }
         return lines.joined(separator: "\n") + "\n"
     }
 
+    private static func escapedHelp(_ help: String) -> String { help.replacing("\\", with: "\\\\") }
+
     private static func kind(_ value: Value) -> String {
         switch value {
-        case .counter: "counter"
+        case .counter, .total: "counter"
         case .gauge: "gauge"
         case .timing: "histogram"
         }
@@ -148,7 +220,8 @@ package final class Metrics: Sendable {
         let braces = labels.isEmpty ? "" : "{\(labels)}"
         switch value {
         case .counter(let counter): return ["\(name)\(braces) \(counter.count)"]
-        case .gauge(let number): return ["\(name)\(braces) \(text(number))"]
+        case .gauge(let number), .total(let number):
+            return ["\(name)\(braces) \(text(number))"]
         case .timing(let timing):
             let (buckets, count, sum) = timing.snapshot
             let comma = labels.isEmpty ? "" : ","

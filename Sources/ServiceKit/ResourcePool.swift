@@ -70,6 +70,11 @@ package final class ResourcePool<Resource: AnyObject & Sendable>: Sendable {
 
     package var openCount: Int { state.withLock { $0.openCount } }
 
+    /// Resources, those of them that lie idle, and users who wait.
+    package var counts: (open: Int, idle: Int, waiting: Int) {
+        state.withLock { ($0.openCount, $0.idle.count, $0.queue.count) }
+    }
+
     /// A resource or a slot for one user, who gives it back by `release`; waits no longer than the deadline.
     package func acquire(
         until deadline: ContinuousClock.Instant

@@ -1,7 +1,7 @@
 /// Does one round after another until cancelled; one that found nothing to do, or failed, is followed by a wait.
 package struct Rounds: Sendable {
     package var log: Log
-    /// What failed, and that it is tried again; one line of the log.
+    /// What failed, and that it is tried again; one line of the log until it works again.
     package var failure: String
     package var idleWait: Duration
     /// Counts a failed round.
@@ -17,13 +17,16 @@ package struct Rounds: Sendable {
     }
 
     package func run(_ round: () async throws -> Int) async {
+        let outage = Outage(log: log, failure: failure)
         while !Task.isCancelled {
             do {
-                if try await round() == 0 { try await Task.sleep(for: idleWait) }
+                let done = try await round()
+                outage.end()
+                if done == 0 { try await Task.sleep(for: idleWait) }
             } catch is CancellationError {
                 return
             } catch {
-                log.error(failure, ["error": String(describing: error)])
+                outage.note(error)
                 count()
                 // A cancelled sleep ends the loop above.
                 try? await Task.sleep(for: idleWait)

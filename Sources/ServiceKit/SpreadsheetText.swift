@@ -11,10 +11,14 @@ package enum SpreadsheetText {
         cell.hasPrefix("'") && wouldRun(cell) ? String(cell.dropFirst()) : cell
     }
 
-    /// By scalars: a line end of two is one Character. A text that begins as an escaped one does counts, so that each
+    /// By bytes: a line end of two is one Character. A text that begins as an escaped one does counts, so that each
     /// text is read back as it was.
     private static func wouldRun(_ text: String) -> Bool {
-        guard let first = text.unicodeScalars.first(where: { $0 != "'" }) else { return false }
-        return "=+-@\t\r\n".unicodeScalars.contains(first)
+        guard let first = text.utf8.first(where: { $0 != UInt8(ascii: "'") }) else { return false }
+        switch first {
+        case UInt8(ascii: "="), UInt8(ascii: "+"), UInt8(ascii: "-"), UInt8(ascii: "@"), 9, 10, 13:
+            return true
+        default: return false
+        }
     }
 }

@@ -45,12 +45,12 @@ enum RuleTable {
         RuleCase(
             "OFFER_REDEEMED", "RESUBSCRIBE", .running(.withOffer), "scheduled postponed_by_offer"),
         RuleCase("OFFER_REDEEMED", "UPGRADE", .running(.replaced), "invalidated item_replaced"),
-        RuleCase("OFFER_REDEEMED", "DOWNGRADE", .running(.replaced), "invalidated item_replaced"),
+        RuleCase("OFFER_REDEEMED", "DOWNGRADE", .running(.replaced), "scheduled item_replaced"),
         RuleCase("DID_CHANGE_RENEWAL_PREF", nil, .running(.scheduled), "scheduled"),
         RuleCase(
             "DID_CHANGE_RENEWAL_PREF", "UPGRADE", .running(.replaced), "invalidated item_replaced"),
         RuleCase(
-            "DID_CHANGE_RENEWAL_PREF", "DOWNGRADE", .running(.replaced), "invalidated item_replaced"
+            "DID_CHANGE_RENEWAL_PREF", "DOWNGRADE", .running(.replaced), "scheduled item_replaced"
         ),
         RuleCase("METADATA_UPDATE", nil, .running(.renamed), "scheduled AD_FREE_1M_NEW"),
         RuleCase("MIGRATION", nil, .running(.renamed), "scheduled AD_FREE_1M_NEW"),

@@ -77,6 +77,25 @@ import Testing
         }
     }
 
+    @Test func home_whileTheFirstCountTakesLong_listsTheBatchesAndLoadsAgain() async throws {
+        try await PagesFixture.fill()
+        let other = try await TestDatabase.connect()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            try await other.script(
+                "BEGIN; LOCK TABLE repricer.figure_tallies IN ACCESS EXCLUSIVE MODE")
+            let early = try await ask("GET", "/", [:])
+            try await other.script("ROLLBACK")
+            let late = try await ask("GET", "/", [:])
+
+            #expect(early.status == 200)
+            #expect(early.text.contains("Their rows are being counted"))
+            #expect(early.text.contains(">spring</a>"))
+            #expect(early.text.contains("http-equiv=\"refresh\" content=\"3\""))
+            #expect(!late.text.contains("are being counted"))
+        }
+        await other.close()
+    }
+
     @Test func batch_tellsItsStoryBeforeItsTables() async throws {
         try await PagesFixture.fill()
         try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
@@ -190,7 +209,7 @@ import Testing
         ("/reports/money?colour=red", 400, "There is no such filter"),
         ("/reports/money?format=xml", 400, "There is no such format"),
         ("/reports/unknown_part?batch=\(PagesFixture.finished)", 400, "has no batches"),
-        ("/reports/holdout?as_of=2026-01-01", 400, "cannot look back"),
+        ("/reports/notification_health?as_of=2026-01-01", 400, "cannot look back"),
         ("/reports/holdout?currency=EUR", 400, "has no currency"),
         ("/reports/money?reporting_currency=EUR", 400, "has no reporting currency"),
         ("/batches/\(PagesFixture.waiting)/approval?currency=euros", 400, "This is no currency"),

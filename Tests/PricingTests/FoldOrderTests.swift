@@ -10,6 +10,17 @@ import Testing
         #expect(FoldOrders.firstDifference(count: 2000, seed: 1) == nil)
     }
 
+    /// The second promise of `fold`: what retention forgets changes no end.
+    @Test func fold_besideRetention_endsAsTheWholeStoryDoes() {
+        var forgotten = 0
+        for seed in 0..<400 as Range<UInt64> {
+            let difference = FoldOrders.differencesBesideRetention(
+                seed: seed, orders: 5, forgotten: &forgotten)
+            #expect(difference == nil, "story \(seed)")
+        }
+        #expect(forgotten > 1000)
+    }
+
     /// A dependent elsewhere, asked for by two statements of one millisecond: the first of them is named, whichever
     /// arrived first.
     @Test func fold_ofACrossSubscriptionDependent_namesTheFirstStatementThatAskedForIt() {

@@ -41,13 +41,38 @@ private typealias Story = LifecycleStory
             12, "DID_CHANGE_RENEWAL_PREF", charged: [Story.charged()],
             renewing: [Story.renewing(price: 15990, status: "PENDING")])
 
-        #expect(last(asked + [downgraded]) == "invalidated item_replaced")
+        // What can still be taken back decides at the renewal, not before.
+        #expect(last(asked + [downgraded]) == "pending_consent item_replaced")
+        let other = renewed(31, 4990, renewing: [Story.renewing("OTHER", price: 4990)]) {
+            $0.items = [Story.charged("OTHER", price: 4990)]
+        }
+        #expect(last(asked + [downgraded, other]) == "invalidated item_replaced")
+        #expect(last(asked + [downgraded, left]) == "cancelled left_voluntarily")
         #expect(last(asked + [downgraded, back]) == "pending_consent announced_again")
         #expect(last(asked + [downgraded, back, renewed(31, 15990)]) == "effective -")
-        // Nobody told that it was taken back; the charge does.
+        #expect(last(asked + [downgraded, back, other]) == "declined item_missing_at_renewal")
+        // Nobody told that it was taken back; the charge does. So it does where the replacement had been charged first.
         let charged = Story.fold(asked + [downgraded, renewed(31, 15990)]).state.changes[0].progress
-        #expect(charged.state == .effective && charged.reason == "charged_after_all")
+        #expect(charged.state == .effective && charged.reason == nil)
         #expect(charged.effectiveAt == Story.at(31))
+        #expect(
+            last(asked + [downgraded, other, renewed(62, 15990)]) == "effective charged_after_all")
+    }
+
+    /// Apple asks, and does not say about which item: nothing is believed, and it is said.
+    @Test func requestWithoutItsItem_movesNothing_andIsInTheHistory() {
+        let bare = Story.event(
+            4, "PRICE_INCREASE", "PENDING", charged: [Story.charged()],
+            renewing: [Story.renewing()])
+
+        let fold = Story.fold([Story.bought, Story.priceChange, bare])
+
+        #expect(fold.state.changes[0].progress.state == .scheduled)
+        #expect(fold.state.changes[0].progress.consentAskedAt == nil)
+        #expect(fold.lines.last?.reason == "asked_without_item")
+        #expect(fold.lines.last?.state == .scheduled)
+        #expect(
+            last([Story.bought, Story.priceChange, bare, Story.pending]) == "pending_consent -")
     }
 
     /// What every further period brings counts those alone who are set to renew.

@@ -132,12 +132,18 @@ private typealias Story = LifecycleStory
     }
 
     @Test(arguments: Told.allCases)
-    func modifyKept_replacedFromTheNextCycleOn_isInvalidated(told: Told) {
+    func modifyKept_replacedFromTheNextCycleOn_isInvalidatedThen(told: Told) {
         let replaced = Story.event(
             10, "DID_CHANGE_RENEWAL_PREF", "DOWNGRADE", charged: [Story.charged()],
             renewing: [Story.renewing("BASIC", price: 4990)])
+        let renewed = Story.event(
+            31, "DID_RENEW", purchasedOn: 31, charged: [Story.charged("BASIC", price: 4990)],
+            renewing: [Story.renewing("BASIC", price: 4990)])
 
-        #expect(lines(told, [replaced]) == ["invalidated item_replaced"])
+        #expect(lines(told, [replaced]) == ["\(state(told)) item_replaced"])
+        #expect(
+            lines(told, [replaced, renewed])
+                == ["\(state(told)) item_replaced", "invalidated item_replaced"])
     }
 
     /// Declined in the sheet: the item leaves the renewal, and is not shown when C is added.

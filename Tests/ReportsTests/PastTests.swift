@@ -26,6 +26,7 @@ import Testing
             VALUES ('1', repricer.bucket_of('1'), '1-2026-04-01Z', 'PLAN', 'refund', '2026-05-01Z', 0, 0, -12990, 'USD', 'r');
             \(ReportFixture.charge("2", "2026-04-05Z", 5990))
             \(ReportFixture.charge("2", "2026-05-05Z", 4990))
+            \(ReportFixture.charge("3", "2026-05-06Z", 1_000_000, currency: "JPY"))
             UPDATE repricer.price_changes SET state = 'effective', effective_at = '2026-05-20Z', accepted_at = '2026-05-19Z',
                 acceptance = 'informed', current_sku = 'PLAN_2', due_effective_at = '2026-05-20Z', state_since = '2026-05-20Z'
                 WHERE original_transaction_id IN ('5', '6', '8');
@@ -37,6 +38,7 @@ import Testing
 
     /// A paid period of the first subscription ran out, and nothing but a failed charge tells why.
     private static let failure = """
+        UPDATE repricer.batches SET holdout_basis_points = 1000;
         INSERT INTO repricer.subscriptions (original_transaction_id, bucket, purchased_at)
         VALUES ('1', repricer.bucket_of('1'), '2026-05-01Z');
         INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
@@ -152,6 +154,15 @@ import Testing
         }
 
         #expect("\(error, default: "")".contains("lies ahead of the database's clock"))
+    }
+
+    @Test func instant_isWrittenInUTC_toTheMillisecond() {
+        #expect(instantCell("2026-12-01 00:00:00+00") == "2026-12-01T00:00:00Z")
+        #expect(instantCell("2026-12-01 00:00:00.5+00") == "2026-12-01T00:00:00.500Z")
+        #expect(instantCell("2026-12-01 00:00:00.123987+00") == "2026-12-01T00:00:00.123Z")
+        #expect(instantCell("2026-12-01 00:00:00.000987+00") == "2026-12-01T00:00:00Z")
+        #expect(instantCell("-infinity") == nil)
+        #expect(instantCell("") == "")
     }
 
     @Test(arguments: ReportName.allCases.filter { !$0.hasPast })

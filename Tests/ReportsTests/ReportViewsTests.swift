@@ -416,6 +416,13 @@ import Testing
             WHERE original_transaction_id = '8';
             INSERT INTO repricer.notifications (notification_uuid, received_at, understood,
                 signed_payload) VALUES ('n', '2026-05-31Z', false, 'p');
+            -- Seats of 1 are given back with an amount, those of 2 without.
+            INSERT INTO repricer.notifications (notification_uuid, received_at, signed_at, type, subtype,
+                original_transaction_id, understood, signed_payload)
+            SELECT 's' || i, '2026-05-31Z', '2026-05-31Z', 'REFUND', 'SEATS', i, true, 'p' FROM unnest('{1, 2}'::text[]) AS i;
+            INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at,
+                number, correction, amount_milliunits, currency, evidence_id)
+            VALUES ('1', repricer.bucket_of('1'), 't', 'PLAN', 'refund', '2026-05-30T20:00Z', 0, 0, -1, 'USD', 's1');
             INSERT INTO repricer.inbox (original_transaction_id, bucket, notification_uuid, received_at,
                 error) VALUES ('1', repricer.bucket_of('1'), 'm', '2026-05-31T23:59Z', 'why'), ('1', repricer.bucket_of('1'), 'o', '2026-05-01Z', NULL),
                 ('1', repricer.bucket_of('1'), 'p', '2026-05-31T23:59Z', NULL);
@@ -425,7 +432,7 @@ import Testing
             .reconciliation, batch: nil, sql: ReportFixture.everyState + faults)
 
         // What can be wrong with a charge has tests of its own.
-        #expect(rows.count == 16)
+        #expect(rows.count == 17)
         #expect(
             rows.filter { !($0["check_name"]?.hasPrefix("charges_") ?? false) }
                 .map { Self.pick($0, "batch_name", "check_name", "problems") }
@@ -437,7 +444,41 @@ import Testing
                     ["spring", "requests_unknown", "1"], ["spring", "rows_add_up", "1"],
                     ["spring", "silent_past_renewal", "1"], ["NULL", "inbox_stuck", "2"],
                     ["NULL", "notifications_not_understood", "1"],
+                    ["NULL", "refunds_without_amount", "1"],
                 ])
+    }
+
+    /// A fifth of 12.990 is tax, and of what was given back; of the third charge it is not signed.
+    @Test func upliftWithoutTax_countsWhereItIsSigned_andSaysOfHowManyRenewals() async throws {
+        func entry(_ day: String, _ kind: String, _ amount: Int, _ without: String) -> String {
+            """
+            INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at,
+                number, correction, amount_milliunits, tax_exclusive_milliunits, currency, evidence_id)
+            VALUES ('1', repricer.bucket_of('1'), '1-\(day)', 'PLAN', '\(kind)', '\(day)', 0, 0, \(amount), \(without), 'USD',
+                'e');
+            """
+        }
+        let change = ReportFixture.Change(
+            subscription: "1", line: 2, old: 9990, new: 12990, consent: "required",
+            state: "effective", effective: "2026-03-01Z")
+        let days = ["2026-03-01Z", "2026-04-01Z", "2026-05-01Z"]
+        let sql =
+            ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 1) + change.sql
+            + days.map { ReportFixture.charge("1", $0, 12990) }.joined()
+            + entry(days[0], "charge", 12990, "10392")
+            + entry(days[1], "charge", 12990, "10392") + entry(days[1], "refund", -6495, "-5196")
+            + entry(days[2], "charge", 12990, "NULL")
+            + "UPDATE repricer.charges SET refunded_milliunits = 6495 WHERE purchased_at = '2026-04-01Z';"
+
+        let rows = try await Self.read(.revenueImpact, sql: sql)
+
+        // 3000 and half of it with tax, 2400 and half of it without; and 3000 of the third.
+        #expect(
+            rows.map {
+                Self.pick(
+                    $0, "charged_renewals", "uplift_milliunits", "charged_renewals_with_tax",
+                    "uplift_without_tax_milliunits")
+            } == [["3", "7500", "2", "3600"]])
     }
 
     @Test func notificationHealth_whenSomeWait_countsThemByType() async throws {

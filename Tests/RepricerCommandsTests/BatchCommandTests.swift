@@ -381,7 +381,7 @@ import Testing
         #expect(own.messages.contains("submitted this batch; another user must approve it"))
         #expect(other.code == .done)
         #expect(other.output.hasPrefix("batch      spring, \(id)\n"))
-        #expect(other.output.hasSuffix("\n\napproved 1 changes of spring\n"))
+        #expect(other.output.hasSuffix("\n\napproved 1 change of spring\n"))
         #expect(twice.code == .conflict)
     }
 
@@ -467,7 +467,7 @@ import Testing
         #expect(
             outcome
                 == Outcome(
-                    code: .done, output: "aborted spring: 1 changes withdrawn\n", messages: ""))
+                    code: .done, output: "aborted spring: 1 change withdrawn\n", messages: ""))
     }
 
     /// Apple has it, and tells the customer 27 days before the renewal.
@@ -498,7 +498,7 @@ import Testing
 
         #expect(
             rehearsed.output == """
-                1 of 1 changes of spring can be taken back, until 2026-02-02T00:00:00Z
+                1 of 1 change of spring can be taken back, until 2026-02-02T00:00:00Z
                 ITEM  CURRENCY  ROWS  ALL UNTIL             THE LAST UNTIL
                 PLAN  USD          1  2026-02-02T00:00:00Z  2026-02-02T00:00:00Z
 

@@ -270,10 +270,10 @@ import Testing
         let all = await run("status", environment: office.ana)
 
         for line in [
-            "1 rows take effect at a later renewal than was approved",
-            "1 rows are not sent, and their renewal can't be made any more",
-            "1 rows wait by themselves after a refusal",
-            "1 rows ended unsent, since their facts changed",
+            "1 row takes effect at a later renewal than was approved",
+            "1 row is not sent, and the planned renewal can't be made any more",
+            "1 row waits alone after a refusal",
+            "1 row ended unsent, since the facts had changed",
         ] {
             #expect(text.output.contains(line), "\(text.output)")
             #expect(all.output.contains(line), "\(all.output)")
@@ -304,7 +304,7 @@ import Testing
 
         #expect(
             text.output.contains(
-                "wave 2 (GBR) waits for `repricer release`; 1 rows due within a day, 0 of them overdue, the first by 2026-01-05T00:00:00Z"
+                "wave 2 (GBR) waits for `repricer release`; 1 row due within a day, 0 of them overdue, the first by 2026-01-05T00:00:00Z"
             ), "\(text.output)")
         #expect(
             json.output.contains(

@@ -72,7 +72,7 @@ import Testing
         #expect(end.code == 0, "\(end.output.suffix(6000)) \(end.messages)")
         for told in [
             "and takes our key", "can go  yes: all of 1 row",
-            "approved 1 changes of Spring prices", "forecast_consent",
+            "approved 1 change of Spring prices", "forecast_consent",
         ] {
             let shown = end.output.contains(told)
             #expect(shown, "\(told): \(end.output.suffix(6000))")

@@ -31,6 +31,9 @@ import Testing
           -o, --format table|json    how to print facts; table when left out
           --quiet                    no progress and no notes, only errors
           --color auto|always|never  colour; on a terminal without NO_COLOR when left out
+          --log-format text|json     how log lines are written; text when left out
+          --log-level LEVEL          the least that is logged; serve: info, others: warning; debug follows
+                                     each change
           --no-pager                 print long tables at once, without PAGER
           --help                     show this text
 
@@ -157,6 +160,7 @@ import Testing
             (["repricer", "approve", "\"Sp"], ["Spring prices"]),
             (["repricer", "report", "money", "--batch", ""], ["Spring\\ prices", "autumn"]),
             (["repricer", "status", "x", "--color", "a"], ["auto", "always"]),
+            (["repricer", "extend", "one", "1", "--reason", "o"], ["outage", "other"]),
         ] as [([String], [String])])
     func completion_inBash_offersWhatFits(_ words: [String], _ offered: [String]) async throws {
         let folder = try ScratchFolder()

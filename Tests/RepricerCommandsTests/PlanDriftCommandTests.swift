@@ -111,7 +111,7 @@ import Testing
             said.first.map(String.init)
                 == "\(file):3: drifted: current_price_milliunits was 9990, is 10990, "
                 + "at_risk_milliunits was 9990, is 10990")
-        #expect(said.last?.contains("; 1 rows differ; run `repricer plan` and look again") == true)
+        #expect(said.last?.contains("; 1 row differs; run `repricer plan` and look again") == true)
         #expect(try await desk.storedRows() == 0)
     }
 
@@ -243,7 +243,7 @@ import Testing
         let outcome = await run("submit", file, "--name", "n", environment: desk.environment)
 
         #expect(outcome.code == .inputRejected)
-        #expect(outcome.messages.contains("nothing stored: 1 of 5001 rows are refused"))
+        #expect(outcome.messages.contains("nothing stored: 1 of 5001 rows is refused"))
         #expect(try await desk.storedRows() == 0)
     }
 }

@@ -117,7 +117,7 @@ import Testing
                     #""original_transaction_id":"\#(number + 1)","sku":"A","state":"parked","reason":"\#(reason)","next_attempt_at":"2026-01-02T00:00:0\#(number)"#
                 ), "\(reason)")
         }
-        #expect(text.output.contains("9 rows wait by themselves"))
+        #expect(text.output.contains("9 rows wait alone"))
         #expect(json.output.contains(#""parked_rows":9"#))
     }
 
@@ -219,7 +219,7 @@ import Testing
         #expect(line("approved, paused").contains("was refused with 4030010 X for 9"))
         #expect(line("approved, paused").contains("asks at 2026-01-01T12:01:00"))
         for part in [
-            "; 1 rows were refused so far and wait", "`repricer resume spring`",
+            "; 1 row was refused so far, and waits", "`repricer resume spring`",
             "`repricer abort spring`",
         ] { #expect(line("approved, paused").contains(part)) }
         #expect(json.output.contains(#""refused_and_waiting_rows":1"#))

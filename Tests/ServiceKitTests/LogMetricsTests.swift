@@ -44,7 +44,7 @@ final class Recorder: Sendable {
     @Test func metrics_ofEveryKind_areRendered() {
         let metrics = Metrics()
 
-        metrics.describe("b_total", "What b\ncounts")
+        metrics.declareCounter("b_total", "What b\ncounts", labels: ["z": ["1"], "a": ["y"]])
         metrics.increment("b_total", labels: ["z": "1", "a": "x\"\\\n"], by: 2)
         metrics.increment("b_total", labels: ["a": "x\"\\\n", "z": "1"])
         metrics.set("a_gauge", to: 1.5)
@@ -54,9 +54,10 @@ final class Recorder: Sendable {
         let text = metrics.render()
         #expect(text.hasPrefix("# TYPE a_gauge gauge\na_gauge 2\n# HELP b_total What b counts\n"))
         #expect(text.contains("# TYPE b_total counter\nb_total{a=\"x\\\"\\\\\\n\",z=\"1\"} 3\n"))
+        #expect(text.contains("b_total{a=\"y\",z=\"1\"} 0\n"))
         #expect(text.contains("c_seconds_bucket{le=\"0.25\"} 0\nc_seconds_bucket{le=\"0.5\"} 1\n"))
         #expect(
-            text.hasSuffix(
+            text.contains(
                 "c_seconds_bucket{le=\"+Inf\"} 1\nc_seconds_sum 0.3\nc_seconds_count 1\n"))
     }
 
@@ -67,7 +68,107 @@ final class Recorder: Sendable {
             metrics.increment("n_total", labels: ["id": "\(number)"])
         }
 
-        #expect(metrics.render().contains("metrics_series_dropped_total 5\n"))
+        #expect(metrics.render().contains("metrics_series_dropped_total 6\n"))
+    }
+
+    @Test func metrics_thatAreSetTogether_replaceThoseOfBefore() {
+        let metrics = Metrics()
+        metrics.declareGauge("a", "Empty until it is set.")
+        let before = metrics.render()
+
+        metrics.set("a", toAll: [(["l": "1"], 1), (["l": "2"], 2)])
+        metrics.set("a", toAll: [(["l": "2"], 3)])
+
+        #expect(before.hasPrefix("# HELP a Empty until it is set.\n# TYPE a gauge\n# HELP "))
+        #expect(metrics.render().contains("# TYPE a gauge\na{l=\"2\"} 3\n# HELP"))
+    }
+
+    @Test func process_always_tellsItsCPUMemoryAndFiles() throws {
+        let metrics = Metrics()
+        ProcessFigures.report(to: metrics)
+
+        let text = metrics.render()
+
+        for name in [
+            "process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds",
+            "process_max_fds", "process_threads", "process_start_time_seconds",
+            "process_virtual_memory_bytes",
+        ] {
+            let line = text.split(separator: "\n").first { $0.hasPrefix("\(name) ") }
+            let value = line.flatMap { Double($0.dropFirst(name.count + 1)) }
+            #expect((value ?? 0) > 0, "\(name)")
+        }
+    }
+
+    @Test func log_asJSON_writesOneObjectALine() {
+        let recorder = Recorder()
+        let log = Log(
+            component: "a", level: .debug, format: .json, clock: ManualClock(0), sink: recorder.add)
+
+        log.debug("two\n\"lines\" \\", ["k": "v\u{7}"])
+
+        #expect(
+            recorder.all == [
+                #"{"time":"1970-01-01T00:00:00Z","level":"debug","component":"a","#
+                    + #""message":"two\n\"lines\" \\","k":"v\u0007"}"#
+            ])
+    }
+
+    @Test func log_ofARequest_namesIt() async {
+        let recorder = Recorder()
+        let log = Log(component: "a", clock: ManualClock(0), sink: recorder.add)
+
+        RequestID.$current.withValue("r-1") { log.info("x", ["k": "v"]) }
+        log.info("y")
+
+        #expect(recorder.all.map { $0.hasSuffix("k=v request=r-1") } == [true, false])
+        #expect(RequestID.isUsable("aZ0-_."))
+        for odd in ["", "a b", "a\n", "é", "a=b", "\"", String(repeating: "a", count: 65)] {
+            #expect(!RequestID.isUsable(odd))
+        }
+    }
+
+    @Test func outage_ofManyFailures_isToldOnceAndItsEndOnce() {
+        let recorder = Recorder()
+        let log = Log(component: "a", clock: ManualClock(0), sink: recorder.add)
+        let outage = Outage(log: log, failure: "it fails; trying again")
+        let start = ContinuousClock.now
+
+        outage.end(now: start)
+        for second in 0..<100 {
+            outage.note("why", now: start + .milliseconds(second * 100))
+        }
+        outage.note("why else", now: start + .seconds(11))
+        outage.end(now: start + .seconds(12))
+        outage.end(now: start + .seconds(13))
+        outage.note("again", now: start + .seconds(14))
+
+        #expect(
+            recorder.all.map { $0.split(separator: " ").dropFirst().joined(separator: " ") } == [
+                "level=error component=a message=\"it fails; trying again\" error=why",
+                "level=error component=a message=\"it fails; trying again\" error=\"why else\"",
+                "level=notice component=a message=\"it works again\" "
+                    + "after=\"it fails; trying again\" seconds=12 failures=101",
+                "level=error component=a message=\"it fails; trying again\" error=again",
+            ])
+    }
+
+    @Test func outage_thatIsTold_staysSilent() {
+        struct Told: ToldError { let isTold: Bool }
+        let recorder = Recorder()
+        let outage = Outage(
+            log: Log(component: "a", sink: recorder.add), failure: "f", quietFor: .seconds(1))
+        let start = ContinuousClock.now
+
+        outage.note(Told(isTold: true), now: start)
+        outage.end(now: start + .seconds(2))
+        #expect(recorder.all.isEmpty)
+        outage.note(Told(isTold: false), now: start)
+        outage.end(now: start + .milliseconds(500))
+        #expect(recorder.all.count == 1)
+        outage.end(now: start + .milliseconds(1500))
+
+        #expect(recorder.all.count == 2)
     }
 
     @Test func uuid_ofVersion7_sortsByTime() {

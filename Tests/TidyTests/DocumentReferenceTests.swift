@@ -61,7 +61,7 @@ import Testing
     @Test func metrics_ofASource_areWhatItDescribesAndWrites() {
         let source = SwiftText(
             """
-            metrics.describe("repricer_a", "text")
+            metrics.declareGauge("repricer_a", "text")
             metrics.increment(\n"repricer_b_total", labels: ["c": "repricer_c"])
             grant("repricer_service")
             """)
@@ -70,6 +70,40 @@ import Testing
         #expect(
             DocumentReferences.metrics(named: "`repricer_a{x=\"1\"} > 0` as repricer_service")
                 == ["repricer_a"])
+    }
+
+    @Test func metrics_ofAHistogram_areOne() {
+        let query = "rate(repricer_a_seconds_bucket[5m]) / repricer_a_seconds_count"
+
+        #expect(DocumentReferences.metrics(named: query) == ["repricer_a_seconds"])
+    }
+
+    @Test func alerts_ofRulesAndRunbook_areNamedWithTheirEntries() {
+        let rules = """
+              - alert: RepricerA
+                annotations: {runbook: Deploy/docs/RUNBOOK.md#a-b}
+              - alert: RepricerB
+                expr: up == 0
+            """
+        let runbook = "### A b\n- **Alert**: `RepricerA`, `RepricerC`\n- **Meaning**: `RepricerD`\n"
+
+        #expect(DocumentReferences.alerts(ofRules: rules) == ["RepricerA": "a-b"])
+        #expect(
+            DocumentReferences.alerts(ofRunbook: runbook)
+                == ["RepricerA": "a-b", "RepricerC": "a-b"])
+    }
+
+    @Test func panels_ofADashboard_areThoseThatAsk() throws {
+        let json = """
+            {"panels":[{"type":"row","title":"r"},{"type":"stat","title":"t","description":"d",
+            "fieldConfig":{"defaults":{"unit":"s"}},"targets":[{"expr":"repricer_a"}]},{"type":"x"}]}
+            """
+
+        let panels = try DocumentReferences.panels(json)
+
+        #expect(panels.map(\.title) == ["t", "?"])
+        #expect(panels.map(\.unit) == ["s", ""])
+        #expect(panels.map(\.queries) == [["repricer_a"], []])
     }
 
     @Test func logLines_ofTheRunbook_areThoseOfItsTable() {

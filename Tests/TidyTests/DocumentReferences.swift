@@ -91,7 +91,10 @@ enum DocumentReferences {
 
     /// The metrics that a source describes or writes.
     static func metrics(_ source: SwiftText) -> Set<String> {
-        let verbs = ["describe", "increment", "set", "counter", "timing"]
+        let verbs = [
+            "declareCounter", "declareGauge", "declareTiming", "increment", "set", "counter",
+            "timing",
+        ]
         return Set(
             source.tokens.indices.compactMap { index in
                 guard verbs.contains(where: source.tokens[index].isCode),
@@ -109,8 +112,57 @@ enum DocumentReferences {
             "repricer_pricing", "repricer_service", "repricer_finance",
             "repricer_finance_lead", "repricer_owner",
         ]
-        return Set(markdown.matches(of: /repricer_[a-z][a-z_]*/).map { String($0.0) })
-            .subtracting(roles)
+        // Of a histogram Prometheus keeps three series.
+        return Set(
+            markdown.matches(of: /repricer_[a-z][a-z_]*/).map {
+                String($0.0).replacing(/_seconds_(bucket|sum|count)$/, with: "_seconds")
+            }
+        ).subtracting(roles)
+    }
+
+    /// The alerts of a file of rules, each with the entry of the runbook that it leads to.
+    static func alerts(ofRules rules: String) -> [String: String] {
+        let found = rules.split(separator: "- alert: ").dropFirst().compactMap { rule in
+            rule.firstMatch(of: /RUNBOOK\.md#([a-z0-9-]+)/).map {
+                (String(rule.prefix { !$0.isWhitespace }), String($0.1))
+            }
+        }
+        return Dictionary(found) { first, _ in first }
+    }
+
+    /// The alerts that entries name in their line `**Alert**`, each with the anchor of its entry.
+    static func alerts(ofRunbook runbook: String) -> [String: String] {
+        var found: [String: String] = [:]
+        var anchor = ""
+        for line in runbook.split(separator: "\n") {
+            if line.hasPrefix("#") { anchor = anchors(String(line)).first ?? "" }
+            guard line.hasPrefix("- **Alert**:") else { continue }
+            for match in line.matches(of: /`([A-Za-z]+)`/) { found[String(match.1)] = anchor }
+        }
+        return found
+    }
+
+    struct Panel {
+        var title: String
+        var description: String
+        var unit: String
+        var queries: [String]
+    }
+
+    /// The panels of a Grafana dashboard that ask something; a row does not.
+    static func panels(_ json: String) throws -> [Panel] {
+        let dashboard = try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any]
+        let panels = dashboard?["panels"] as? [[String: Any]] ?? []
+        return panels.filter { $0["type"] as? String != "row" }.map { panel in
+            let config = panel["fieldConfig"] as? [String: Any]
+            let defaults = config?["defaults"] as? [String: Any]
+            let targets = panel["targets"] as? [[String: Any]] ?? []
+            return Panel(
+                title: panel["title"] as? String ?? "?",
+                description: panel["description"] as? String ?? "",
+                unit: defaults?["unit"] as? String ?? "",
+                queries: targets.compactMap { $0["expr"] as? String })
+        }
     }
 
     /// The log lines that the runbook's first table quotes. One that ends in `…` is the beginning of a line.

@@ -199,11 +199,11 @@ import Testing
         let operations = try Repository.text("Deploy/docs/OPERATIONS.md")
         let runbook = try Repository.text("Deploy/docs/RUNBOOK.md")
         let named = DocumentReferences.metrics(named: operations)
-        let entries = Set(rules.matches(of: /RUNBOOK\.md#([a-z-]+)/).map { String($0.1) })
+        let entries = Set(rules.matches(of: /RUNBOOK\.md#([a-z0-9-]+)/).map { String($0.1) })
         let table = operations.split(separator: "### Alerts").last.map {
             $0.split(separator: "### Metrics").first ?? $0
         }
-        let told = Set((table ?? "").matches(of: /RUNBOOK\.md#([a-z-]+)/).map { String($0.1) })
+        let told = Set((table ?? "").matches(of: /RUNBOOK\.md#([a-z0-9-]+)/).map { String($0.1) })
         let headings = Set(
             runbook.matches(of: /\n###? ([^\n]+)/).map {
                 $0.1.lowercased().replacing(" ", with: "-").filter {
@@ -213,8 +213,40 @@ import Testing
 
         #expect(DocumentReferences.metrics(named: rules).subtracting(named) == [])
         #expect(entries.subtracting(headings) == [])
-        // A probe of /readyz and the log are watched by other means than Prometheus.
-        #expect(told.symmetricDifference(entries) == ["database-away", "what-you-see"])
+        // The log is watched by other means than Prometheus.
+        #expect(told.symmetricDifference(entries) == ["what-you-see"])
+    }
+
+    /// Each alert is named by the entry that it leads to, and each entry names alerts that exist.
+    @Test func alerts_always_areNamedByTheirEntries() throws {
+        let rules = try Repository.text("Deploy/monitoring/alerts.yml")
+        let tests = try Repository.text("Deploy/monitoring/alerts-test.yml")
+        let runbook = try Repository.text("Deploy/docs/RUNBOOK.md")
+        let alerts = DocumentReferences.alerts(ofRules: rules)
+        let named = DocumentReferences.alerts(ofRunbook: runbook)
+        let tested = Set(tests.matches(of: /- name: (Repricer[A-Za-z]+)/).map { String($0.1) })
+
+        #expect(alerts.count > 30)
+        #expect(named == alerts)
+        #expect(tested == Set(alerts.keys))
+    }
+
+    /// The dashboard asks for metrics that exist, and every panel says what it shows and in which unit.
+    @Test func dashboard_always_asksMetricsOfTheProduct() throws {
+        let dashboard = try Repository.text("Deploy/monitoring/dashboard.json")
+        let named = DocumentReferences.metrics(
+            named: try Repository.text("Deploy/docs/OPERATIONS.md"))
+        let panels = try DocumentReferences.panels(dashboard)
+
+        #expect(panels.count > 20)
+        #expect(panels.filter { $0.description.isEmpty || $0.unit.isEmpty }.map(\.title) == [])
+        #expect(panels.filter(\.queries.isEmpty).map(\.title) == [])
+        for panel in panels {
+            for query in panel.queries {
+                let asked = DocumentReferences.metrics(named: query)
+                #expect(asked.subtracting(named) == [], "\(panel.title)")
+            }
+        }
     }
 
     @Test func promisesOfTheThreatModel_areHeldByTestsThatExist() throws {

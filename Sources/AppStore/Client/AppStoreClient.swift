@@ -12,6 +12,7 @@ package struct AppStoreClient: Sendable {
     private let http: any HTTPSending
     private let token: BearerToken
     private let clock: any WallClock
+    private let watch: StoreRequestWatch?
     let reader: AnswerReader
 
     /// - Parameters:
@@ -21,13 +22,15 @@ package struct AppStoreClient: Sendable {
     ///   - verifier: Proves the signed parts of answers.
     ///   - bundleID: Ours.
     ///   - environment: The one that this instance serves.
+    ///   - watch: Counts the requests.
     package init(
         http: any HTTPSending, token: BearerToken, clock: any WallClock, verifier: JWSVerifier,
-        bundleID: String, environment: StoreEnvironment
+        bundleID: String, environment: StoreEnvironment, watch: StoreRequestWatch? = nil
     ) {
         self.http = http
         self.token = token
         self.clock = clock
+        self.watch = watch
         reader = AnswerReader(verifier: verifier, bundleID: bundleID, environment: environment)
     }
 
@@ -103,6 +106,19 @@ package struct AppStoreClient: Sendable {
         _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant? = nil,
         read: (_ body: [UInt8], _ now: Int64) throws(AnswerReader.Failure) -> Value
     ) async -> CallOutcome<Value> {
+        let began = ContinuousClock.now
+        var code: APIErrorCode?
+        let outcome = await send(
+            request, leavingBefore: leavingBefore, code: &code, read: read)
+        watch?.note(request.target, outcome, code: code, took: .now - began)
+        return outcome
+    }
+
+    /// `code` is set where the App Store answered with an error.
+    private func send<Value: Sendable>(
+        _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant?, code: inout APIErrorCode?,
+        read: (_ body: [UInt8], _ now: Int64) throws(AnswerReader.Failure) -> Value
+    ) async -> CallOutcome<Value> {
         let bearer: String
         do {
             bearer = try token.current()
@@ -122,6 +138,10 @@ package struct AppStoreClient: Sendable {
         }
         // A 401 is a definite refusal: nothing was done. Where the token may be its reason the call counts as not sent,
         // and goes again with a fresh one when its turn comes; a second call here would have no slot of the rate.
+        if !(200...299).contains(response.status) {
+            let told = JSONDocument.read(response.body)?["errorCode"]?.int
+            code = APIErrorCode(status: response.status, code: told)
+        }
         if response.status == 401, token.invalidate(bearer) {
             return .notSent(
                 reason: "the App Store takes our token no longer; the next call brings a new one")

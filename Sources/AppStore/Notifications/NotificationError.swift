@@ -37,6 +37,15 @@ package enum NotificationError: Error, Hashable, Sendable, CustomStringConvertib
         }
     }
 
+    /// Every code there is.
+    package static var codes: [String] {
+        JOSEError.Code.allCases.flatMap { [$0.rawValue, "nested_\($0.rawValue)"] }
+            + [
+                "no_notification", "wrong_bundle", "wrong_app_id", "wrong_environment",
+                "nested_wrong_bundle", "nested_wrong_environment", "nested_other_subscription",
+            ]
+    }
+
     /// What is wrong, without the code. Safe to show: nothing of the payload is in it.
     package var detail: String {
         switch self {

@@ -59,8 +59,10 @@ package final class RevocationWatch: Service {
         self.interval = interval
         self.log = log
         self.metrics = metrics
-        metrics.describe("repricer_ocsp_checks_total", "Questions to responders, by outcome.")
-        metrics.describe(
+        metrics.declareCounter(
+            "repricer_ocsp_checks_total", "Questions to responders, by outcome.",
+            labels: ["outcome": ["good", "revoked", "unknown", "unanswered"]])
+        metrics.declareGauge(
             "repricer_certificates_revoked", "Certificates that are refused as revoked.")
         metrics.set("repricer_certificates_revoked", to: 0)
     }

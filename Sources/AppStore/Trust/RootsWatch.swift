@@ -40,9 +40,17 @@ package final class RootsWatch: Service {
         self.reloads = reloads
         self.log = log
         self.metrics = metrics
-        metrics.describe(
+        metrics.declareGauge(
             "repricer_roots_stale", "1 while the files of the trusted roots are unusable.")
         metrics.set("repricer_roots_stale", to: 0)
+        metrics.declareGauge(
+            "repricer_certificate_expiry_timestamp_seconds",
+            "When a certificate of the signing chain ends, in seconds since 1970.")
+        metrics.onRender { [verifier] metrics in
+            metrics.set(
+                "repricer_certificate_expiry_timestamp_seconds",
+                toAll: verifier.expiries.map { (["certificate": $0.key], Double($0.value)) })
+        }
     }
 
     package func run() async throws {

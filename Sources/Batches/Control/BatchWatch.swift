@@ -52,29 +52,30 @@ package struct BatchWatch: Service {
         lease = HeldLease(name: "guards", pool: pool, realClock: realClock)
         troubles = TroubleWatch(
             pool: pool, log: log, metrics: metrics, every: limits.troublesEvery)
-        metrics.describe("repricer_waves_released_total", "Waves released by their time.")
-        metrics.describe(
-            "repricer_batch_halts_total", "Batches paused by the service: by a guard, or a code.")
-        metrics.describe(
-            "repricer_service_halts_total",
-            "Times that calls were refused alike, whatever the subscription.")
-        metrics.describe("repricer_everything_paused", "1 while `pause --all` holds.")
-        metrics.describe(
+        metrics.declareCounter(
+            "repricer_waves_released_total", "Waves released by their time.")
+        metrics.declareCounter(
+            "repricer_batch_halts_total", "Batches paused by the service: by a guard, or a code.",
+            labels: ["by": GuardRail.Figure.allCases.map(\.rawValue) + ["code", "storefront_code"]])
+
+        metrics.declareGauge(
+            "repricer_everything_paused", "1 while `pause --all` holds.")
+        metrics.declareGauge(
             "repricer_service_halted", "1 while calls are refused alike, whatever the subscription."
         )
-        metrics.describe(
-            "repricer_kind_halts_total",
-            "Times that calls of a kind were refused alike, whatever the subscription.")
-        metrics.describe(
+
+        metrics.declareGauge(
             "repricer_kinds_halted",
             "Kinds of call (cancellations, extensions) that stand still, since they are refused alike."
         )
-        metrics.describe(
+        metrics.declareGauge(
             "repricer_kinds_throttled",
             "Kinds of call of which one at a time leaves, since the App Store gives no answers.")
-        metrics.describe("repricer_batches_paused", "Approved batches that are paused.")
-        metrics.describe("repricer_batches_halted", "Of these, the ones that no person paused.")
-        metrics.describe(
+        metrics.declareGauge(
+            "repricer_batches_paused", "Approved batches that are paused.")
+        metrics.declareGauge(
+            "repricer_batches_halted", "Of these, the ones that no person paused.")
+        metrics.declareGauge(
             "repricer_storefronts_halted", "Storefronts of approved batches that a code halted.")
     }
 

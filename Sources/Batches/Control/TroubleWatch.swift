@@ -27,19 +27,19 @@ final class TroubleWatch: Sendable {
         self.log = log
         self.metrics = metrics
         self.every = every
-        metrics.describe(
+        metrics.declareGauge(
             "repricer_changes_moved",
             "Changes of open batches that take effect at a later renewal than was approved.")
-        metrics.describe(
+        metrics.declareGauge(
             "repricer_changes_overdue",
             "Unsent changes whose last instant for their planned renewal has passed.")
-        metrics.describe(
+        metrics.declareGauge(
             "repricer_changes_parked",
             "Changes that wait by themselves, after a refusal or without an answer.")
-        metrics.describe(
+        metrics.declareGauge(
             "repricer_changes_drifted",
             "Changes of open batches that ended unsent, since their facts had changed.")
-        metrics.describe(
+        metrics.declareGauge(
             "repricer_waves_waiting",
             "Unreleased waves with rows that have to be sent within a day, or had to be.")
     }

@@ -81,6 +81,9 @@ package enum OpenChangeQueries {
         package var ours: Set<PastIncrease> = []
         /// Apple has, had or may have one of its changes, open or not.
         package var wasCalled = false
+
+        /// A lost database may have called one of them, and the status that tells is not read yet.
+        package var awaitsStatus = false
     }
 
     /// The open changes of locked subscriptions, read after the lock.
@@ -92,14 +95,23 @@ package enum OpenChangeQueries {
 
     /// Those of subscriptions of one bucket without a call in flight, of whatever kind. `probing` as in `openChangeColumns`.
     package static func claimable(
-        _ ids: [String], bucket: Int, realNow: Int64, probing: String? = nil
+        _ ids: [String], bucket: Int, realNow: Int64, probing: String? = nil,
+        isRestored: Bool = false
     ) -> Question<[String: Claimable]> {
-        Question(
+        let awaitsStatus: SQL =
+            isRestored
+            ? """
+            EXISTS (SELECT FROM repricer.status_checks k
+                WHERE k.original_transaction_id = c.original_transaction_id AND k.bucket = \(bucket)::smallint
+                    AND k.reason = 'recover' AND k.list_id = 'restored' AND k.done_at IS NULL)
+            """ : "false"
+        return Question(
             """
             -- name: claimableChanges
             SELECT \(fragment: openChangeColumns(probing: probing)),
                 coalesce(c.next_attempt_at > \(timestamp: realNow), false) AS waits,
                 \(fragment: isOpen) AS is_open, \(fragment: wasCalled) AS was_called,
+                \(fragment: awaitsStatus) AS awaits_status,
                 CASE WHEN c.new_price_milliunits > c.current_price_milliunits THEN c.effective_at END
                     AS increased_at
             FROM repricer.price_changes c
@@ -117,6 +129,9 @@ package enum OpenChangeQueries {
             for row in rows {
                 let id = try row.text("original_transaction_id")
                 if try row.bool("was_called") { found[id, default: Claimable()].wasCalled = true }
+                if try row.bool("awaits_status") {
+                    found[id, default: Claimable()].awaitsStatus = true
+                }
                 if let at = try row.instant("increased_at") {
                     let sku = try row.textOrNil("current_sku") ?? row.text("sku")
                     found[id, default: Claimable()].ours.insert(PastIncrease(sku: sku, at: at))
@@ -178,14 +193,54 @@ package enum OpenChangeQueries {
 
     /// Puts off the due changes of a subscription whose facts can't be read; `until` is real time.
     package static func deferReading(_ id: String, until: Int64) -> SQL {
+        postpone(id, until: until, reason: "facts_unreadable", name: "deferUnreadable")
+    }
+
+    static let statusAwaited = "status_awaited"
+
+    /// Puts off the due changes of a subscription until its status was read, at most until an instant of real time.
+    package static func awaitStatus(_ id: String, until: Int64) -> SQL {
+        postpone(id, until: until, reason: statusAwaited, name: "awaitStatus")
+    }
+
+    private static func postpone(_ id: String, until: Int64, reason: String, name: SQL) -> SQL {
         """
-        -- name: deferUnreadable
+        -- name: \(fragment: name)
         WITH \(fragment: VersionQueries.ofChanges("""
-            repricer.price_changes c WHERE \(fragment: isQueued(id)) AND c.reason IS DISTINCT FROM 'facts_unreadable'
+            repricer.price_changes c WHERE \(fragment: isQueued(id)) AND c.reason IS DISTINCT FROM \(reason)
             """))
-        UPDATE repricer.price_changes c SET next_attempt_at = \(timestamp: until), reason = 'facts_unreadable',
-            recorded_at = CASE c.reason WHEN 'facts_unreadable' THEN c.recorded_at ELSE \(fragment: VersionQueries.now) END
+        UPDATE repricer.price_changes c SET next_attempt_at = \(timestamp: until), reason = \(reason),
+            recorded_at = CASE c.reason WHEN \(reason) THEN c.recorded_at ELSE \(fragment: VersionQueries.now) END
         WHERE \(fragment: isQueued(id))
+        """
+    }
+
+    /// The statuses of these subscriptions of one bucket were read: their changes wait no longer.
+    package static func endStatusWait(_ ids: [String]) -> SQL {
+        """
+        -- name: endStatusWait
+        WITH \(fragment: VersionQueries.ofChanges("repricer.price_changes c WHERE \(fragment: awaitsStatus(ids))"))
+        UPDATE repricer.price_changes c SET next_attempt_at = NULL, reason = NULL, recorded_at = \(fragment: VersionQueries.now)
+        WHERE \(fragment: awaitsStatus(ids))
+        """
+    }
+
+    /// The statuses of these subscriptions of one bucket could not be read: their changes are parked until an instant of
+    /// real time, and named.
+    package static func parkUnread(_ ids: [String], until: Int64) -> SQL {
+        """
+        -- name: parkUnread
+        UPDATE repricer.price_changes c
+        SET parked_reason = 'its status could not be read', next_attempt_at = \(timestamp: until)
+        WHERE c.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))
+            AND c.state = 'queued'
+        """
+    }
+
+    private static func awaitsStatus(_ ids: [String]) -> SQL {
+        """
+        c.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))
+            AND c.state = 'queued' AND c.reason = \(statusAwaited)
         """
     }
 

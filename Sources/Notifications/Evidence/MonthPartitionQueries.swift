@@ -1,4 +1,5 @@
 package import Postgres
+import Pricing
 
 /// The months of the tables that grow for ever: made ahead, dropped whole.
 package enum MonthPartitions {
@@ -8,6 +9,16 @@ package enum MonthPartitions {
         case notifications
         /// The history of changes, by the instant of each line.
         case history = "price_change_history"
+        /// The decoded statements, by the instant they were signed.
+        case statements = "subscription_events"
+        /// What was before, by the instant until which it held.
+        case statementVersions = "subscription_event_versions"
+        case chargeVersions = "charge_versions"
+        case changeVersions = "price_change_versions"
+        case cancellationVersions = "dependent_cancellation_versions"
+
+        /// Months before the running one that are made as well: Apple tells what it signed in the last 180 days again.
+        var monthsBehind: Int { self == .statements ? 7 : 0 }
     }
 
     /// One partition of a table.
@@ -46,8 +57,25 @@ package enum MonthPartitions {
         now: Int64, monthsAhead: Int, on connection: isolated PostgresConnection
     ) throws -> Int {
         try Table.allCases.reduce(0) { made, table in
-            try made + prepare(table, now: now, monthsAhead: monthsAhead, on: connection)
+            let first = Instant(milliseconds: now).advanced(byMonths: -table.monthsBehind)
+            return try made
+                + prepare(
+                    table, now: first.milliseconds,
+                    monthsAhead: monthsAhead + table.monthsBehind, on: connection)
         }
+    }
+
+    /// Its name for a statement; nil where it is gone, or takes what no month does.
+    static func quoted(
+        _ partition: Partition, of table: Table, on connection: isolated PostgresConnection
+    ) throws -> String? {
+        try connection.query(
+            """
+            -- name: quotePartition
+            SELECT quote_ident(partition) AS name FROM repricer.month_partitions
+            WHERE parent = \(table.rawValue) AND partition = \(partition.name) AND NOT is_default
+            """
+        ).oneOrNil()?.text("name")
     }
 
     /// Oldest first, the default partition last.

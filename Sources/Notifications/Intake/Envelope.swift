@@ -6,6 +6,9 @@ enum Envelope {
     private static let limits = JSONDocument.Limits(bytesMax: 1 << 20, depthMax: 32)
     private static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
 
+    /// Why there may be none.
+    static let codes = ["not_json", "no_signed_payload", "two_signed_payloads"]
+
     /// The payload, or why there is none; never quotes the input.
     ///
     /// Two payloads are refused: which one the sender meant is a guess, and another program on the

@@ -1,8 +1,8 @@
 import Glibc
 
 /// Cuts a stream of bytes into lines, with a bound on the memory that a line may take.
-struct LineReader {
-    enum Line: Equatable {
+package struct LineReader {
+    package enum Line: Equatable {
         case bytes([UInt8])
         /// Longer than the limit; its bytes were passed over.
         case tooLong
@@ -12,16 +12,16 @@ struct LineReader {
     private let nextChunk: () throws -> [UInt8]?
     private var chunk: [UInt8] = []
     private var position = 0
-    private(set) var number = 0
+    package private(set) var number = 0
 
     /// `nextChunk` gives nil at the end of the input.
-    init(limit: Int, nextChunk: @escaping () throws -> [UInt8]?) {
+    package init(limit: Int, nextChunk: @escaping () throws -> [UInt8]?) {
         self.limit = limit
         self.nextChunk = nextChunk
     }
 
     /// The next line without its end; nil after the last. `number` is then its number, from 1.
-    mutating func next() throws -> Line? {
+    package mutating func next() throws -> Line? {
         var line: [UInt8] = []
         var isTooLong = false
         var hasBegun = false

@@ -1,3 +1,4 @@
+internal import AppStore
 package import ServiceKit
 
 /// What became of one payload.
@@ -12,6 +13,11 @@ package enum IntakeOutcome: Hashable, Sendable {
 /// The one way in for notifications, over HTTP and from files: verify, store, say what became of
 /// it.
 package final class NotificationIntake: Sendable {
+    /// What may become of a payload, in `repricer_notifications_total`: stored, or refused with a code.
+    private static let outcomes =
+        ["new", "duplicate", "not_understood", "unavailable", "unstorable_value"]
+        + NotificationError.codes + Envelope.codes
+
     private let check: NotificationCheck
     private let turnstile = Turnstile()
     private let batcher: ArrivalBatcher
@@ -38,14 +44,16 @@ package final class NotificationIntake: Sendable {
         stored = metrics.counter("repricer_notifications_total", labels: ["outcome": "new"])
         duplicates = metrics.counter(
             "repricer_notifications_total", labels: ["outcome": "duplicate"])
-        metrics.describe(
-            "repricer_notifications_total", "Payloads received, by what became of them.")
-        metrics.describe(
+        metrics.declareCounter(
+            "repricer_notifications_total", "Payloads received, by what became of them.",
+            labels: ["outcome": Self.outcomes])
+        metrics.declareCounter(
             "repricer_unknown_parts_total",
-            "Types, subtypes, fields, values and shapes that are not known, in new notifications.")
-        metrics.describe(
+            "Types, subtypes, fields, values and shapes that are not known, in new notifications.",
+            labels: ["kind": UnknownPart.Kind.allCases.map(\.rawValue)])
+        metrics.declareTiming(
             "repricer_notification_verify_seconds", "Time to verify one payload.")
-        metrics.describe(
+        metrics.declareTiming(
             "repricer_notification_store_seconds", "Time until one payload is durable.")
     }
 
@@ -63,8 +71,11 @@ package final class NotificationIntake: Sendable {
     ///
     /// It verifies on the thread that calls: some 0.5 ms of computation, for which a connection of
     /// the receiver has a thread of its own. A hop to other threads would cost more than it spares.
-    package func take(_ signedPayload: String) async -> IntakeOutcome {
-        count(await judge(signedPayload))
+    /// `seen` is shown what was verified, before it is stored.
+    package func take(
+        _ signedPayload: String, seen: (Arrival) -> Void = { _ in }
+    ) async -> IntakeOutcome {
+        count(await judge(signedPayload, seen))
     }
 
     /// Stores what was checked elsewhere; returns `stored` only once it is durable.
@@ -88,7 +99,9 @@ package final class NotificationIntake: Sendable {
         metrics.increment("repricer_notifications_total", labels: ["outcome": outcome])
     }
 
-    private func judge(_ signedPayload: String) async -> IntakeOutcome {
+    private func judge(
+        _ signedPayload: String, _ seen: (Arrival) -> Void
+    ) async -> IntakeOutcome {
         let start = ContinuousClock.now
         let arrival: Arrival
         do throws(NotificationRefusal) {
@@ -99,6 +112,7 @@ package final class NotificationIntake: Sendable {
         } catch {
             return .refused(error)
         }
+        seen(arrival)
         let verifiedAt = ContinuousClock.now
         let outcome = await store(arrival)
         storeTime.observe(seconds: (.now - verifiedAt) / .seconds(1))

@@ -20,6 +20,7 @@ package final class ReceiverRoutes: Sendable {
     private let taken: Counter
     private let log: Log
     private let refusals: RefusalLog
+    private let notStored: Outage
 
     /// Without `legacy` there is no V1 endpoint.
     package init(
@@ -35,7 +36,14 @@ package final class ReceiverRoutes: Sendable {
             "repricer_http_requests_total", labels: ["route": "notifications", "status": "200"])
         self.log = log
         refusals = RefusalLog(log: log)
-        metrics.describe("repricer_http_requests_total", "Requests answered, by route and status.")
+        notStored = Outage(
+            log: log, level: .warning, failure: "notification not stored",
+            recovery: "notifications are stored again")
+        metrics.declareCounter(
+            "repricer_http_requests_total", "Requests answered, by route and status.",
+            labels: [
+                "route": ["notifications"], "status": ["200", "400", "401", "403", "405", "503"],
+            ])
     }
 
     /// The handler for `HTTPServer`.
@@ -66,7 +74,16 @@ package final class ReceiverRoutes: Sendable {
         if let obstacle = senderObstacle(request) { return obstacle }
         switch Envelope.payload(in: request.body) {
         case .failure(let refusal): return answer(to: intake.count(.refused(refusal)))
-        case .success(let payload): return answer(to: await intake.take(payload))
+        case .success(let payload):
+            return answer(
+                to: await intake.take(payload) { arrival in
+                    log.debug(
+                        "notification verified",
+                        [
+                            "notification": arrival.notificationUUID, "type": arrival.type ?? "",
+                            "subject": arrival.originalTransactionID ?? "",
+                        ])
+                })
         }
     }
 
@@ -89,11 +106,12 @@ package final class ReceiverRoutes: Sendable {
     private func answer(to outcome: IntakeOutcome) -> HTTPResponse {
         switch outcome {
         case .stored(let isNew, let understood):
+            notStored.end()
             return .json(200, "{\"stored\":true,\"new\":\(isNew),\"understood\":\(understood)}\n")
         case .refused(let refusal):
             return refused(refusal)
         case .unavailable(let why):
-            log.warning("notification not stored", ["why": why])
+            notStored.note(why)
             return comeAgain("unavailable", "not stored; send it again")
         }
     }

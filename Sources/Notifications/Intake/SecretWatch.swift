@@ -43,7 +43,8 @@ package final class SecretWatch: Service {
         self.log = log
         self.metrics = metrics
         self.read = read
-        metrics.describe("repricer_secret_stale", "1 while the file of the secret is unusable.")
+        metrics.declareGauge(
+            "repricer_secret_stale", "1 while the file of the secret is unusable.")
         metrics.set("repricer_secret_stale", labels: ["secret": label], to: 0)
     }
 

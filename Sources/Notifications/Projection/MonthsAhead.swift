@@ -21,15 +21,16 @@ package struct MonthsAhead: Service {
     package func run() async throws {
         // Of the business clock, but no faster than a busy database bears.
         let pause = max(.milliseconds(200), clock.realDuration(of: .seconds(86_400)))
+        let outage = Outage(
+            log: log, level: .warning, failure: "the months to come are not prepared; trying again")
         while !Task.isCancelled {
             do {
                 try await prepareOnce()
+                outage.end()
             } catch is CancellationError {
                 return
             } catch {
-                log.warning(
-                    "the months to come are not prepared; trying again",
-                    ["error": String(describing: error)])
+                outage.note(error)
             }
             try await Task.sleep(for: min(pause, .seconds(3600)))
         }

@@ -27,17 +27,26 @@ package struct Projector: Service {
         self.pool = pool
         self.log = log
         self.metrics = metrics
+        metrics.declareCounter("repricer_folded_total", "Notifications folded.")
+        metrics.declareCounter(
+            "repricer_quarantined_total", "Notifications that could not be folded.")
+        metrics.declareCounter(
+            "repricer_fold_failures_total",
+            "Rounds of folding that failed and are tried again.")
         self.limits = limits
     }
 
     package func run() async throws {
+        let outage = Outage(log: log, failure: "folding failed; trying again")
         while !Task.isCancelled {
             do {
-                if try await foldOnce() == 0 { try await Task.sleep(for: limits.idleWait) }
+                let folded = try await foldOnce()
+                outage.end()
+                if folded == 0 { try await Task.sleep(for: limits.idleWait) }
             } catch is CancellationError {
                 return
             } catch {
-                log.error("folding failed; trying again", ["error": String(describing: error)])
+                outage.note(error)
                 metrics.increment("repricer_fold_failures_total")
                 try await Task.sleep(for: limits.failureWait)
             }

@@ -12,7 +12,7 @@
 /// | type | effect on an open change |
 /// | --- | --- |
 /// | `METADATA_UPDATE`, `MIGRATION` (`MIGRATE`) | a SKU in place of another is the same product: the change follows |
-/// | `DID_CHANGE_RENEWAL_PREF`, `OFFER_REDEEMED`, `SUBSCRIBED` | replaced by another SKU, or cycle reset without the new price: invalidated |
+/// | `DID_CHANGE_RENEWAL_PREF`, `OFFER_REDEEMED`, `SUBSCRIBED` | replaced by another SKU, or cycle reset without the new price: invalidated; from the next renewal on: only then |
 /// | `EXPIRED` | ended by its subtype, else by `expirationIntent` |
 /// | `REFUND`, `REVOKE` | of the running period: cancelled; of an earlier one: only its charge is marked |
 /// | `REFUND_REVERSED` | the charge counts again, and a change that the refund had ended goes on |

@@ -47,6 +47,40 @@ package struct MoneyEntry: Hashable, Sendable {
     package var evidenceID: String
 }
 
+// As they were stored; the fold sets them itself.
+extension MoneyEntry {
+    package init(
+        _ key: Key, terms: Terms?, amount: Int64, taxExclusive: Int64?, currency: String,
+        storefront: String?, evidenceID: String
+    ) {
+        self.init(
+            key: key, terms: terms, amount: amount, taxExclusive: taxExclusive,
+            currency: currency, storefront: storefront, evidenceID: evidenceID)
+    }
+}
+
+extension MoneyEntry.Key {
+    package init(
+        of transactionID: String, _ sku: String, _ kind: MoneyEntry.Kind, at occurredAt: Instant,
+        number: Int
+    ) {
+        self.init(
+            transactionID: transactionID, sku: sku, kind: kind, occurredAt: occurredAt,
+            number: number)
+    }
+}
+
+extension MoneyEntry.Terms {
+    package init(
+        _ price: Int64, times quantity: Int64, isOffer: Bool, isPurchase: Bool,
+        until expiresAt: Instant?
+    ) {
+        self.init(
+            price: price, quantity: quantity, isOffer: isOffer, isPurchase: isPurchase,
+            expiresAt: expiresAt)
+    }
+}
+
 /// The lines that the statements of one fold tell, each once, in the order in which they were first told.
 package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
     package struct Item: Hashable, Sendable {

@@ -17,6 +17,8 @@ package struct SubscriptionFold: Sendable {
     package var reenabled: [OwnCancel]
     /// Whether it began again: what it tells of extensions then is all that there is.
     package var isAnew: Bool
+    /// Where it began then: nil at the first statement, else where the checkpoint ends that stands for the earlier ones.
+    package var checkpoint: FoldCheckpoint?
     /// The latest of those that arrived: what a `correction` names.
     package var latest: SubscriptionEvent?
 
@@ -38,11 +40,14 @@ package struct SubscriptionFold: Sendable {
     ///   - before: What is stored: facts, changes, cancellations. Its money and renames are not asked.
     ///   - arrived: New statements, each once.
     ///   - all: Every statement kept, those that arrived too, where `isLate`; nil where not.
+    ///   - checkpoint: What stands for those that are not kept any more.
     package init(
-        _ before: SubscriptionState, arrived: [SubscriptionEvent], all: [SubscriptionEvent]?
+        _ before: SubscriptionState, arrived: [SubscriptionEvent], all: [SubscriptionEvent]?,
+        since checkpoint: FoldCheckpoint? = nil
     ) {
         var state: SubscriptionState
         isAnew = all != nil
+        self.checkpoint = all == nil ? nil : checkpoint
         if all == nil {
             state = before
             state.money = MoneyLedger()
@@ -50,12 +55,12 @@ package struct SubscriptionFold: Sendable {
             state.extensions = []
             state.cancellations = before.cancellations.compactMap(\.asToldByStatements)
         } else {
-            state = SubscriptionState(
-                originalTransactionID: before.facts.originalTransactionID, changes: before.changes)
-            state.ownCancels = before.ownCancels
-            for index in state.ownCancels.indices { state.ownCancels[index].reenabledAt = nil }
+            state = checkpoint?.start(before) ?? before.unfolded
         }
-        let events = (all ?? arrived).sorted { $0.key < $1.key }
+        let start = checkpoint?.before
+        let events = (all ?? arrived).filter { event in
+            start.map { event.key.signedAt >= $0 } ?? true
+        }.sorted { $0.key < $1.key }
         transitions = Lifecycle.fold(events, into: &state)
         if all != nil {
             state.cancellations.keepSettled(of: before.cancellations)
@@ -97,9 +102,16 @@ package struct SubscriptionFold: Sendable {
     }
 
     /// Whether it has, had or now has a change that ended, of which reports keep figures: what it brought may be other
-    /// than it was.
+    /// than it was. Or a statement tells of money that moved since the call of one that is open: it has to be explained.
     package var altersFigures: Bool {
-        !reopened.isEmpty || state.changes.contains(where: \.progress.state.isFinal)
+        !reopened.isEmpty
+            || state.changes.contains { change in
+                if change.progress.state.isFinal { return true }
+                guard let called = change.firstSentAt ?? change.progress.scheduledAt else {
+                    return false
+                }
+                return state.money.contains { $0.key.occurredAt >= called }
+            }
     }
 
     /// Why a change's newest line of history says its state: a late statement changed the verdict, and the former one,

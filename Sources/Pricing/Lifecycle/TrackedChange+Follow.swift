@@ -15,6 +15,7 @@ extension TrackedChange {
         readExtension(reading, &lines)
         readPostponement(reading, &lines)
         readIncrease(reading, &lines)
+        noteBareRequest(reading, &lines)
         readRenewal(reading, &lines)
         readPeriod(reading, &lines)
         readEnd(reading, &lines)
@@ -156,7 +157,7 @@ extension TrackedChange {
             // Never seen applied, so nothing that leaves takes it along.
             return
         } else if reading.newTransaction != nil, !isUnderFormerName(reading) {
-            if isReplaced(reading) {
+            if isReplaced(reading) || isReplacedSoFar {
                 move(to: .invalidated, reason: itemReplaced, reading, &lines)
             } else {
                 dropped(reading, &lines)
@@ -213,6 +214,7 @@ extension TrackedChange {
             // A decrease can't be declined: its subscription ended for another item's increase. Nor was one
             // declined that the subscriber had accepted, or not yet been asked about, while another waited.
             guard isIncrease else { return (.cancelled, end.reason) }
+            if isReplacedSoFar { return (.invalidated, itemReplaced) }
             if progress.state != .pendingConsent, reading.wasAnotherAsked(than: sku) {
                 return (.cancelled, "expired_for_another_increase")
             }
@@ -229,15 +231,42 @@ extension TrackedChange {
         return reading.before.items.first { $0.sku == sku }?.renews ?? true
     }
 
-    /// The customer replaced the item within the period: the increase is void (interaction matrix of
-    /// "Handling subscription price changes"). One that is only removed may be reactivated at the higher price
-    /// until the renewal, which then decides.
+    /// The customer replaced the item, and the increase is void (interaction matrix of "Handling subscription price
+    /// changes"): at once where the running period has it no more. One that is replaced from the renewal on may come back
+    /// until then, as one that is only removed may: the renewal decides, and until then the reason alone tells of it.
     private mutating func readReplacement(_ reading: Reading, _ lines: inout [Transition]) {
-        guard progress.state.isWithApple, isReplaced(reading),
-            let items = reading.event.renewal?.items, !items.isEmpty,
-            !items.contains(where: { $0.sku == sku })
+        guard progress.state.isWithApple, let items = reading.event.renewal?.items, !items.isEmpty
         else { return }
-        move(to: .invalidated, reason: itemReplaced, reading, &lines)
+        if items.contains(where: { $0.sku == sku }) {
+            guard isReplacedSoFar else { return }
+            progress.reason = isApplied(in: renewalItem(reading)) ? announcedAgain : nil
+            return lines.append(reading.transition(self))
+        }
+        guard isReplaced(reading) else { return }
+        let charged = reading.runningTransaction?.items ?? []
+        let isGone = !charged.isEmpty && !charged.contains { $0.sku == sku }
+        // An upgrade is made at once, and nobody takes it back.
+        if isGone || reading.event.subtype == "UPGRADE" {
+            move(to: .invalidated, reason: itemReplaced, reading, &lines)
+        } else if !isReplacedSoFar {
+            progress.reason = itemReplaced
+            lines.append(reading.transition(self))
+        }
+    }
+
+    /// Another item is set to renew in its place, and the renewal has not come.
+    private var isReplacedSoFar: Bool {
+        progress.state.isWithApple && progress.reason == itemReplaced
+    }
+
+    /// The customer was asked, and the App Store does not say about which item. Whether this one was meant is not known:
+    /// the state stays, and the history tells of it.
+    private func noteBareRequest(_ reading: Reading, _ lines: inout [Transition]) {
+        guard progress.state == .scheduled, isIncrease, reading.event.type == "PRICE_INCREASE",
+            reading.event.subtype == "PENDING",
+            reading.event.renewal?.items?.contains(where: { $0.increaseStatus != nil }) != true
+        else { return }
+        lines.append(note("asked_without_item", reading))
     }
 
     /// The customer began a new billing cycle, and the increase is void (same matrix): it was not communicated, whatever

@@ -74,6 +74,6 @@ extension TrackedChange {
 /// Why a change that had ended took effect: a period that began later was charged at its price.
 package let chargedAfterAll = "charged_after_all"
 /// Why a change that had ended goes on: the App Store announces it again.
-private let announcedAgain = "announced_again"
+let announcedAgain = "announced_again"
 /// Why a change ended: the App Store charges or announces another price.
 package let anotherPrice = "another_price"

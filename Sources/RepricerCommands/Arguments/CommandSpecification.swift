@@ -63,6 +63,8 @@ protocol OptionSpecification: Sendable {
     var valueName: String? { get }
     var help: String { get }
     var choices: [String] { get }
+    /// What shells offer; others may be allowed.
+    var suggestions: [String] { get }
     var isRequired: Bool { get }
     /// Whether it may be given several times, and with several values.
     var isRepeatable: Bool { get }
@@ -73,6 +75,7 @@ protocol OptionSpecification: Sendable {
 }
 
 extension OptionSpecification {
+    var suggestions: [String] { choices }
     var isRepeatable: Bool { false }
     var short: Character? { nil }
     var noun: Noun? { nil }
@@ -104,18 +107,21 @@ struct ValueOption: OptionSpecification {
     let valueName: String?
     let help: String
     let choices: [String]
+    let suggestions: [String]
     let isRequired: Bool
     let short: Character?
     let noun: Noun?
 
     init(
         _ name: String, _ valueName: String, _ help: String, choices: [String] = [],
-        isRequired: Bool = false, short: Character? = nil, noun: Noun? = nil
+        suggestions: [String]? = nil, isRequired: Bool = false, short: Character? = nil,
+        noun: Noun? = nil
     ) {
         self.name = name
         self.valueName = valueName
         self.help = help
         self.choices = choices
+        self.suggestions = suggestions ?? choices
         self.isRequired = isRequired
         self.short = short
         // Paths are called by their capitals.
@@ -155,10 +161,18 @@ enum GlobalOptions {
     static let color = ValueOption(
         "color", "WHEN", "colour; on a terminal without NO_COLOR when left out",
         choices: ["auto", "always", "never"])
+    static let logFormat = ValueOption(
+        "log-format", "FORMAT", "how log lines are written; text when left out",
+        choices: ["text", "json"])
+    static let logLevel = ValueOption(
+        "log-level", "LEVEL",
+        "the least that is logged; serve: info, others: warning; debug follows each change",
+        choices: ["debug", "info", "notice", "warning", "error"])
     static let noPager = Flag("no-pager", "print long tables at once, without PAGER")
     static let help = Flag("help", "show this text")
 
     static let all: [any OptionSpecification] = [
-        environmentFile, clock, json, format, quiet, color, noPager, help,
+        environmentFile, clock, json, format, quiet, color, logFormat, logLevel, noPager,
+        help,
     ]
 }

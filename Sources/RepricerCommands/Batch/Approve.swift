@@ -73,7 +73,8 @@ extension Commands {
             try invocation.print(text)
         }
         try invocation.confirm(
-            "approve these \(batch.rowCount) changes of \(harmless(batch.name))?")
+            "approve \(batch.rowCount == 1 ? "this 1 change" : "these \(batch.rowCount) changes") of \(harmless(batch.name))?"
+        )
     }
 
     private static func ask(
@@ -102,7 +103,7 @@ extension Commands {
             let rows = try BatchQueries.approve(batch.batchID, at: now, on: connection)
             let name = harmless(batch.name)
             return Approval(
-                name: name, batchID: batch.batchID, done: "\(rows ?? 0) changes of \(name)",
+                name: name, batchID: batch.batchID, done: "\(many(rows ?? 0, "change")) of \(name)",
                 facts: [
                     "batch_id": batch.batchID, "state": rows == nil ? batch.state : "approved",
                     "rows": rows,

@@ -26,8 +26,10 @@ enum LateRows {
         ).lateRowCount
     }
 
-    static let meaning =
-        "rows would miss their renewal at the allowed rate, other open batches counted"
+    static func sentence(_ count: some BinaryInteger) -> String {
+        "\(many(count, "row")) would miss \(count == 1 ? "its" : "their") renewal at the allowed rate, "
+            + "other open batches counted"
+    }
 }
 
 extension Invocation {
@@ -42,7 +44,7 @@ extension Invocation {
             }
             return try LateRows.count(of: batchID, rate, now: now, on: connection)
         }
-        if count > 0 { note("late: \(count) \(LateRows.meaning)") }
+        if count > 0 { note("late: \(LateRows.sentence(count))") }
         return count
     }
 }

@@ -216,7 +216,7 @@ struct StatusText {
     private func whoAndWhy(_ batch: BatchQueries.Batch) -> String {
         guard batch.isPaused, batch.haltedBy != nil else { return batch.whoAndWhy }
         let refused = facts.haltRefused[batch.batchID].map {
-            "; \($0) rows were refused so far and wait, none ends by it"
+            "; \(many($0, "row")) \($0 == 1 ? "was" : "were") refused so far, and \($0 == 1 ? "waits" : "wait") until it ends"
         }
         let name = harmless(batch.name)
         return batch.whoAndWhy + (refused ?? "")

@@ -26,7 +26,7 @@ extension Commands {
     ) { invocation in
         let configuration = try invocation.configuration()
         let file = try invocation.arguments.required(batchFile)
-        let name = try invocation.arguments.required(batchName)
+        let name = try BatchName.checked(invocation.arguments.required(batchName))
         let terms = try BatchTermOptions.terms(invocation.arguments)
         let now = try await invocation.now(configuration)
         return try await invocation.withPool(configuration) { pool in
@@ -89,12 +89,15 @@ extension Commands {
         guard refused > 0 else { return }
         guard finished.forecast.canGoCount > 0 else {
             throw CommandFailure(
-                .inputRejected, "nothing stored: none of the \(rows) rows can go")
+                .inputRejected,
+                rows == 1
+                    ? "nothing stored: the only row cannot go"
+                    : "nothing stored: none of the \(rows) rows can go")
         }
         guard invocation.arguments[acceptValid] else {
             throw CommandFailure(
                 .inputRejected,
-                "nothing stored: \(refused) of \(rows) rows are refused; mend them, or "
+                "nothing stored: \(refused) of \(many(rows, "row")) \(refused == 1 ? "is" : "are") refused; mend \(refused == 1 ? "it" : "them"), or "
                     + "give --accept-valid to store the others")
         }
     }
@@ -111,7 +114,7 @@ extension Commands {
             switch finished.driftCount {
             case nil: "; give --plan-rows with the file of plan --rows to see which rows differ"
             case 0: "; no row differs, so it is the rules or the environment"
-            case let count?: "; \(count) rows differ"
+            case let count?: "; \(many(count, "row")) \(count == 1 ? "differs" : "differ")"
             }
         throw CommandFailure(
             .conflict,
@@ -145,7 +148,8 @@ extension Commands {
         let held = heldOut > 0 ? ", \(heldOut) of them held out" : ""
         invocation.note(
             forecast.map {
-                "stored \($0.canGoCount) changes\(held); they wait for another user's approval"
+                "stored \(many($0.canGoCount, "change"))\(held); "
+                    + "\($0.canGoCount == 1 ? "it waits" : "they wait") for another user's approval"
             }
                 ?? "this file is a batch already: no new change")
         if forecast != nil { invocation.suggest("show \(batchID)") }

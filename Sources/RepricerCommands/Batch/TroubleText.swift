@@ -22,29 +22,40 @@ enum TroubleText {
             let place = facts.batch == nil ? " of \(wave.batchName)" : ""
             return (
                 "WAITING",
-                "wave \(wave.number) (\(wave.label))\(place) waits for \(wave.waitsFor); \(wave.due) rows "
+                "wave \(wave.number) (\(wave.label))\(place) waits for \(wave.waitsFor); \(many(wave.due, "row")) "
                     + "due within a day, \(wave.overdue) of them overdue, the first by "
                     + wave.firstSendBy.instantText
             )
         }
         let late = Int64(facts.lateRows ?? 0)
         let counted: [(String, Int64, String)] = [
-            ("moved", trouble.moved, "rows take effect at a later renewal than was approved"),
+            (
+                "moved", trouble.moved,
+                rows(
+                    trouble.moved, "takes", "take",
+                    "effect at a later renewal than was approved")
+            ),
             (
                 "overdue", trouble.overdue,
-                "rows are not sent, and their renewal can't be made any more"
+                rows(
+                    trouble.overdue, "is", "are",
+                    "not sent, and the planned renewal can't be made any more")
             ),
-            ("late", late, LateRows.meaning),
+            ("late", late, LateRows.sentence(late)),
             (
                 "parked", trouble.parked,
-                "rows wait by themselves after a refusal or without an answer, and are tried again"
+                rows(
+                    trouble.parked, "waits", "wait",
+                    "alone after a refusal or without an answer, to be tried again")
             ),
             (
                 "drifted", trouble.drifted,
-                "rows ended unsent, since their facts changed; plan them again"
+                rows(
+                    trouble.drifted, "ended", "ended",
+                    "unsent, since the facts had changed; plan again")
             ),
         ]
-        return waves + counted.filter { $0.1 > 0 }.map { ($0.0, "\($0.1) \($0.2)") }
+        return waves + counted.filter { $0.1 > 0 }.map { ($0.0, $0.2) }
     }
 
     static func json(_ facts: StatusFacts) -> JSONValue {

@@ -31,7 +31,8 @@ extension Commands {
                 batchID: batch.batchID, subscription: invocation.arguments[subscription],
                 sku: invocation.arguments[sku])
             let newName =
-                invocation.arguments[undoName] ?? String("undo of \(batch.name)".prefix(200))
+                try invocation.arguments[undoName].map(BatchName.checked)
+                ?? String("undo of \(batch.name)".prefix(200))
             guard !invocation.arguments[dryRun] else {
                 return try await rehearse(scope, batch.name, at: now, pool, invocation)
             }
@@ -52,7 +53,8 @@ extension Commands {
                     "refused": byName(counts),
                 ], undoID + "\n")
             invocation.note(
-                "stored \(rows) inverse changes; they wait for another user's approval")
+                "stored \(many(rows, "inverse change")); "
+                    + "\(rows == 1 ? "it waits" : "they wait") for another user's approval")
             invocation.suggest("show \(undoID)")
             return .done
         }
@@ -83,7 +85,7 @@ extension Commands {
                 "dry_run": true, "undoes_batch_id": scope.batchID, "rows": recall.rows,
                 "refused": byName(counts),
             ] + recall.json,
-            "\(recall.rows) of \(all) changes of \(harmless(batchName)) can be taken back, "
+            "\(recall.rows) of \(many(all, "change")) of \(harmless(batchName)) can be taken back, "
                 + "\(recall.untilText)\n" + recall.takeable.table(Recall.itemColumns)
                 + recall.beyondText
                 + countTable("CAN'T BE TAKEN BACK", byName(counts).sorted { $0.key < $1.key }))
@@ -109,7 +111,7 @@ extension Commands {
             guard alike <= alikeMax else {
                 if told.insert(reason).inserted {
                     invocation.dependencies.sayPlainly(
-                        harmless("\(alike) changes: \(reason)") + "\n")
+                        harmless("\(many(alike, "change")): \(reason)") + "\n")
                 }
                 continue
             }

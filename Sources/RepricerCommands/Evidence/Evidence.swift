@@ -137,28 +137,38 @@ struct EvidenceProof {
     let why: String?
 
     init(of stored: EvidenceQueries.Stored, by verifier: NotificationVerifier, now: Int64) {
-        let text: String
         do {
-            text = try stored.evidence.signedPayload()
+            let text = try stored.evidence.signedPayload()
+            self.init(of: text, id: stored.notificationUUID, by: verifier, now: now)
         } catch {
-            signedPayload = nil
-            why = "damaged: \(error)"
-            return
+            self.init(signedPayload: nil, why: "damaged: \(error)")
         }
+    }
+
+    private init(signedPayload: String?, why: String?) {
+        self.signedPayload = signedPayload
+        self.why = why
+    }
+
+    /// Of a text that was kept under this id.
+    init(of text: String, id: String, by verifier: NotificationVerifier, now: Int64) {
         signedPayload = text
-        guard !stored.notificationUUID.hasPrefix(LegacyNotification.idPrefix) else {
-            why = Self.fault(ofLegacy: text, id: stored.notificationUUID)
+        guard !id.hasPrefix(LegacyNotification.idPrefix) else {
+            why = Self.fault(ofLegacy: text, id: id)
             return
         }
         do {
             let verified = try verifier.verify(signedPayload: text, nowMilliseconds: now)
             why =
-                verified.notificationUUID == stored.notificationUUID
+                verified.notificationUUID == id
                 ? nil : "other_id: what is stored under this id is the notification of another"
         } catch {
             why = error.description
         }
     }
+
+    /// It is what was kept of a V1 notification, which nobody signs.
+    var isWholeThoughUnsigned: Bool { why?.hasPrefix("unsigned:") ?? false }
 
     /// Nobody signs a V1 notification: its id is the digest of what was kept, and no more can be proved.
     private static func fault(ofLegacy text: String, id: String) -> String {

@@ -10,12 +10,18 @@ extension Commands {
         isRequired: true)
     private static let dryRun = Flag("dry-run", "only say what would be dropped")
 
+    private static let minutes = ValueOption(
+        "minutes", "N", "stop after so many; the next run goes on there (default: 240)")
+
     static let retention = Command(
-        "retention", "drop old evidence, a month at a time", options: [keep, dryRun],
+        "retention", "drop what is too old, a month at a time", options: [keep, dryRun, minutes],
         discussion: """
-            Drops each month of notifications that ended before TIME ago, and forgets their ids. Facts, states and \
-            timelines stay. A month with work that is not folded stays as well: exit code 5. Run it as the owner \
-            of the database, as `repricer migrate`.
+            Drops each month that ended before TIME ago: of notifications with their ids, of decoded statements, of the \
+            history of changes, and of what was known before it was replaced. Settled calls, done status checks and \
+            statements that came too late leave a few at a time. What stays: facts, states, charges, money, kept figures, \
+            closed months, the audit trail, and of each subscription a checkpoint from which folding goes on. Reports of \
+            a past before that are refused. A month with work that is not folded stays: exit code 5. Run it as \
+            the owner of the database, as `repricer migrate`.
             """
     ) { invocation in
         let text = try invocation.arguments.required(keep)
@@ -24,12 +30,19 @@ extension Commands {
         let clock = try await configuration.makeClock(dependencies: invocation.dependencies)
         let now = Instant(milliseconds: clock.nowMilliseconds())
         let horizon = now.advanced(byMonths: -months).milliseconds
-        let result = try await invocation.withPool(configuration) { pool in
-            var run = RetentionRun(horizon: horizon, isDry: invocation.arguments[dryRun])
+        let limit = try RetentionTime.minutes(invocation.arguments[minutes])
+        let isDry = invocation.arguments[dryRun]
+        let (result, rest) = try await invocation.withPool(configuration) { pool in
+            let end = ContinuousClock.now + .seconds(60 * limit)
+            var run = RetentionRun(horizon: horizon, isDry: isDry)
             try await run.run(pool)
-            return run
+            var rest = RuleRun(horizon: horizon, isDry: isDry, end: end)
+            try await rest.run(pool)
+            return (run, rest)
         }
-        try invocation.print(json: result.json(keep: text), result.outcomes.table(columns))
+        try invocation.print(
+            json: result.json(keep: text) + rest.json(),
+            result.outcomes.table(columns) + rest.text())
         if result.outcomes.isEmpty && !invocation.isJSON {
             invocation.note("nothing ended before \(horizon.instantText)")
         }
@@ -37,6 +50,9 @@ extension Commands {
             invocation.dependencies.say(
                 "\(kept.candidate.partition) stays: \(kept.candidate.waiting) notifications are not folded; "
                     + "see report notification_health")
+        }
+        if !rest.isComplete {
+            invocation.note("statements are not done yet: the next run goes on with them")
         }
         return result.outcomes.contains { $0.what == .kept } ? .conflict : .done
     }
@@ -47,6 +63,15 @@ enum RetentionTime {
     /// The App Store tells the notifications of 180 days again; what is younger must stay known.
     static let monthsMin = 7
     private static let monthsMax = 1200
+
+    static func minutes(_ text: String?) throws(UsageError) -> Int {
+        guard let text else { return 240 }
+        guard let minutes = Int(text), (0...10_080).contains(minutes) else {
+            throw UsageError(
+                "--minutes cannot be \(quoted(text)); write a whole number from 0 to 10080")
+        }
+        return minutes
+    }
 
     static func months(_ text: String) throws(UsageError) -> Int {
         let factor =

@@ -7,7 +7,7 @@ extension Commands {
     static let extensionReason = ValueOption(
         "reason", "REASON",
         "outage, customer-satisfaction, other or undeclared; Apple's numbers 3, 1, 2, 0 as well",
-        isRequired: true)
+        suggestions: ["outage", "customer-satisfaction", "other", "undeclared"], isRequired: true)
     static let extensionNote = ValueOption("note", "TEXT", "why; kept with the request")
     static let requestID = ValueOption(
         "request-id", "UUID", "the request's identifier; the same again asks for nothing new")

@@ -127,7 +127,7 @@ struct CompletionScript {
             let names = (option.short.map { "-\($0)|" } ?? "") + "--\(option.name)"
             let noun = option.noun == .batches ? "batches" : ""
             return
-                "                \(names)) words=\"\(option.choices.joined(separator: " "))\" noun=\"\(noun)\" own=1 ;;\n"
+                "                \(names)) words=\"\(option.suggestions.joined(separator: " "))\" noun=\"\(noun)\" own=1 ;;\n"
         }
         return lines.isEmpty
             ? "" : "            case \"$previous\" in\n\(lines.joined())            esac\n"
@@ -191,7 +191,7 @@ extension CompletionScript {
                 let short = option.short.map { " -s \($0)" } ?? ""
                 let value =
                     option.valueName == nil
-                    ? "" : " -r" + (offered(option.noun, option.choices).map { " " + $0 } ?? "")
+                    ? "" : " -r" + (offered(option.noun, option.suggestions).map { " " + $0 } ?? "")
                 text += line(
                     "\(seen)\(short) -l \(option.name)\(value) -d \(quotedForFish(option.help))")
             }

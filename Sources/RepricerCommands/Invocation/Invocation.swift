@@ -67,9 +67,14 @@ package struct Invocation: Sendable {
 }
 
 extension Invocation {
-    /// What a long command says while it works.
+    /// What a long command says while it works. `--log-level` counts more than `level`.
     func log(_ component: String = "repricer", level: Log.Level = .warning) -> Log {
-        Log(component: component, level: level, clock: dependencies.realClock) {
+        let asked = arguments[GlobalOptions.logLevel]
+        let level = Log.Level.allCases.first { "\($0)" == asked } ?? level
+        let format = arguments[GlobalOptions.logFormat].flatMap(Log.Format.init) ?? .text
+        return Log(
+            component: component, level: level, format: format, clock: dependencies.realClock
+        ) {
             dependencies.sayPlainly($0 + "\n")
         }
     }

@@ -2,6 +2,7 @@ import Facts
 import HTTP
 import Notifications
 import Pages
+import Postgres
 import ServiceKit
 
 /// The port of the pages, metrics and health.
@@ -27,7 +28,12 @@ extension Live {
             conninfo: configuration.databaseConninfo, applicationName: "repricer pages",
             size: Self.databaseConnections,
             options: .init(statementTimeout: Self.statementTimeout, isReadOnly: true),
-            waitMax: .seconds(10))
+            waitMax: .seconds(10), watch: watch("pages"))
+    }
+
+    /// What a pool tells of itself.
+    func watch(_ pool: String) -> PoolWatch {
+        PoolWatch(name: pool, metrics: metrics, outage: databaseOutage)
     }
 
     private var about: Site.About {

@@ -35,8 +35,12 @@ extension Live {
     func reconciling(_ pool: DatabasePool) throws -> [any Service] {
         let always: [any Service] = [
             try catchUp(pool),
-            HintedChecks(
-                try reconciler(pool, log: log.with(component: "hinted-checks")), every: idleWait),
+            StatusCheckService(
+                try reconciler(pool, log: log.with(component: "hinted-checks")), .hinted,
+                every: idleWait),
+            StatusCheckService(
+                try reconciler(pool, log: log.with(component: "restored-checks")), .restored,
+                every: idleWait),
         ]
         guard let every = configuration.reconcileEvery else { return always }
         let log = log.with(component: "reconciler")

@@ -9,6 +9,7 @@ import HTTP
 import JOSE
 import Notifications
 import Outbox
+import Postgres
 import PriceChanges
 import Reconciliation
 import Reports
@@ -38,12 +39,15 @@ struct Live: Sendable {
     let metrics = Metrics()
     private let trust = SharedVerifier()
     let log: Log
+    /// All pools ask the same database.
+    let databaseOutage: Outage
 
     init(_ invocation: Invocation, _ configuration: Configuration) async throws {
         self.configuration = configuration
         clock = try await configuration.makeClock(dependencies: invocation.dependencies)
         realClock = invocation.dependencies.realClock
         log = invocation.log(level: invocation.isQuiet ? .warning : .info)
+        databaseOutage = PoolWatch.outage(log.with(component: "database"))
     }
 
     /// One for all parts, so that each chain is proved once and other roots hold everywhere.
@@ -171,7 +175,8 @@ struct Live: Sendable {
             extraCAFile: configuration.apiCAFile, limits: limits)
         return AppStoreClient(
             http: http, token: token, clock: clock, verifier: try verifier(), bundleID: bundleID,
-            environment: try configuration.required(configuration.environment, .environment))
+            environment: try configuration.required(configuration.environment, .environment),
+            watch: StoreRequestWatch(metrics: metrics))
     }
 
     /// How long an idle part waits before it asks the database again: half a second, or half an hour of a

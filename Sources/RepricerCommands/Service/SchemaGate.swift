@@ -12,9 +12,19 @@ struct SchemaGate: Sendable {
 
     let pool: PostgresPool
     let configuration: Configuration
-    let log: Log
     /// What calls wait for, where this process makes any.
-    var catchUp: CatchUp?
+    let catchUp: CatchUp?
+    /// Shared by all that wait: one line while they do.
+    private let outage: Outage
+
+    init(
+        pool: PostgresPool, configuration: Configuration, log: Log, catchUp: CatchUp? = nil
+    ) {
+        self.pool = pool
+        self.configuration = configuration
+        self.catchUp = catchUp
+        outage = Outage(log: log, level: .warning, failure: "waiting for the database")
+    }
 
     /// False while the database is away; throws where waiting cannot help.
     func isOpen() async throws -> Bool {
@@ -33,9 +43,10 @@ struct SchemaGate: Sendable {
         } catch let error as PostgresError {
             let failure = CommandFailure(database: error)
             guard failure.code == .unavailable else { throw failure }
-            log.warning("waiting for the database", ["error": failure.message])
+            outage.note(failure.message)
             return false
         }
+        outage.end()
         try SchemaCheck.check(schema)
         return true
     }

@@ -42,7 +42,9 @@ extension Commands {
         let pool = DatabasePool(
             conninfo: configuration.databaseConninfo, applicationName: "repricer serve",
             size: connections,
-            options: .init(lockTimeout: lockWait, idleInTransactionTimeout: frozenAfter))
+            options: .init(lockTimeout: lockWait, idleInTransactionTimeout: frozenAfter),
+            watch: live.watch("service"))
+        live.describeProcess()
         let gate = SchemaGate(
             pool: pool, configuration: configuration, log: live.log,
             catchUp: part == "receiver" ? nil : try live.catchUp(pool))
@@ -67,15 +69,16 @@ extension Commands {
         Signals.ignoreHangUps()
         let health = live.health(pool)
         // First in the row and so last to stop: a slow page delays nothing, and the end can be watched.
-        let pagesPool = live.pagesPool
+        let (pagesPool, gaugesPool) = (live.pagesPool, live.gaugesPool)
         services = try live.pages(pagesPool, health) + services
+        services += [
+            live.databaseGauges(gaugesPool), GatedService(gate: gate, inner: try live.gauges(pool)),
+        ]
         if part != "scheduler" {
             let (server, watches) = try live.receiver(pool, health)
             let port = try server.bind()
             services += watches
-            services += [
-                GatedService(gate: gate, inner: try live.gauges(pool)), server,
-            ]
+            services.append(server)
             live.log.notice("listening", ["port": String(port)])
         }
         let leaving = Leaving(
@@ -90,6 +93,7 @@ extension Commands {
         live.log.notice("serving", ["part": part ?? "all"])
         let signal = try await run(services, live, leaving, until: signals)
         await pagesPool.close()
+        await gaugesPool.close()
         await pool.close()
         live.log.notice("stopped")
         // Ctrl-C at a terminal is an interruption; a supervisor's SIGTERM is a success.

@@ -25,7 +25,41 @@ extension Commands {
         ]
         try invocation.print(
             json: ["original_transaction_id": id, "events": lines.json(columns)],
-            lines.table(columns))
+            lines.told(columns))
         return .done
+    }
+}
+
+extension [TimelineQueries.Line] {
+    /// A table where the screen has room for it; else what has the same evidence stands below it.
+    fileprivate func told(_ columns: [Column<TimelineQueries.Line>]) -> String {
+        guard let width = Screen.columns else { return table(columns) }
+        let natural = Screen.$columns.withValue(nil) {
+            Screen.$isColoured.withValue(false) { table(columns) }
+        }
+        let longest = natural.split(separator: "\n").map { cellCount(String($0)) }.max() ?? 0
+        return longest > width ? grouped(width: width) : table(columns)
+    }
+
+    private static var indent: String { "  " }
+
+    private func grouped(width: Int) -> String {
+        var text = ""
+        var rest = self[...]
+        while let first = rest.first {
+            let group = rest.prefix { $0.at == first.at && $0.evidenceID == first.evidenceID }
+            rest = rest.dropFirst(group.count)
+            let evidence = harmless(first.evidenceID)
+            text += "\(first.at.instantText)  \(spaced(first.kind))"
+            text += evidence.isEmpty ? "\n" : " \(evidence)\n"
+            let cells = group.map {
+                [harmless($0.words), harmless($0.sku ?? ""), harmless($0.detailWords)]
+            }
+            let shown = Screen.$columns.withValue(width - Self.indent.count) {
+                aligned(cells, isRight: [false, false, false], hasHeadings: false)
+            }
+            text += shown.split(separator: "\n").map { Self.indent + $0 + "\n" }.joined()
+        }
+        return text
     }
 }

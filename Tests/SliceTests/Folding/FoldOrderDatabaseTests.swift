@@ -54,6 +54,109 @@ import Testing
         await pool.close()
     }
 
+    /// Retention in the middle: once the statements of before have come, their months are dropped, and the others come
+    /// in any order beside repetitions of all. Each subscription ends as its whole story does, in every table.
+    @Test func folder_besideRetention_endsAsTheWholeStories() async throws {
+        let conninfo = try await TestDatabase.login("service", memberOf: ["repricer_service"])
+        let pool = DatabasePool(conninfo: conninfo, applicationName: "service", size: 1)
+        let owners = DatabasePool(
+            conninfo: TestDatabase.url, applicationName: "retention", size: 1)
+        let owner = try await TestDatabase.connect()
+        let stories = (1...Self.subscriptions).map { number in
+            RandomStory(
+                seed: UInt64(9000 + number), id: String(number), steps: 4 + number % 9
+            ).withOneChange()
+        }
+        for story in stories { try await Self.submit(story, on: owner) }
+        let first = try #require(stories.flatMap(\.events).map(\.key.signedAt).min())
+        _ = try await owner.read {
+            // The first month has none of its own: its statements are strays.
+            try MonthPartitions.prepare(
+                .statements, now: first.advanced(byMonths: 1).milliseconds, monthsAhead: 12, on: $0)
+        }
+        var random = StoryRandom(seed: 9)
+        for months in [3, 5] {
+            let before = first.startOfMonth.advanced(byMonths: months).milliseconds
+            for story in stories {
+                let early = story.events.filter {
+                    $0.key.signedAt.milliseconds < before || random.chance(30)
+                }
+                for piece in ArrivalOrder(early, random: &random).pieces {
+                    try await Self.fold(piece, pool)
+                }
+            }
+            let retention = StatementRetention(before: before, pool: owners)
+            var isStopped = false
+            // Stopped before its first step, it does nothing; the next run does all.
+            let none = try await retention.run { true }
+            let counts = try await retention.run {
+                defer { isStopped = true }
+                return false
+            }
+            #expect(!none.isComplete && counts.isComplete && isStopped)
+            #expect(counts.covered > 10 && counts.covered + counts.carried <= Self.subscriptions)
+            let old = try await owners.withTransaction {
+                try MonthRetention.candidates(of: .statements, before: before, on: $0)
+            }
+            #expect(!old.isEmpty)
+            for month in old {
+                #expect(
+                    try await owners.withTransaction {
+                        try MonthRetention.drop(month, before: before, on: $0)
+                    })
+            }
+            let left = try await owner.query(
+                "SELECT FROM repricer.subscription_events WHERE signed_at < \(timestamp: before)")
+            #expect(left.isEmpty)
+        }
+        for story in stories {
+            for piece in ArrivalOrder(story.events, random: &random).pieces {
+                try await Self.fold(piece, pool)
+            }
+        }
+
+        for story in stories { try await Self.compare(story, pool, owner) }
+        let overdue = try await owner.query("SELECT FROM repricer.overdue_statements")
+        #expect(overdue.count > 10)
+        await owner.close()
+        await owners.close()
+        await pool.close()
+    }
+
+    /// What came while retention was at work, of a subscription that it had passed, keeps its month.
+    @Test func retention_whenAStatementCameMeanwhile_keepsItsMonth() async throws {
+        let owners = DatabasePool(
+            conninfo: TestDatabase.url, applicationName: "retention", size: 1)
+        let story = RandomStory(seed: 9001, id: "1", steps: 8)
+        let events = story.events.filter { $0.source != .legacy }
+        let first = try #require(events.map(\.key.signedAt).min())
+        let before = first.startOfMonth.advanced(byMonths: 1).milliseconds
+        _ = try await owners.withTransaction {
+            try MonthPartitions.prepare(
+                .statements, now: first.milliseconds, monthsAhead: 12, on: $0)
+        }
+        let retention = StatementRetention(before: before, pool: owners)
+        let counts = try await retention.run { false }
+        try await Self.fold(events, owners)
+
+        let month = try #require(
+            try await owners.withTransaction {
+                try MonthRetention.candidates(of: .statements, before: before, on: $0)
+            }.first)
+        let kept = try await owners.withTransaction {
+            try MonthRetention.drop(month, before: before, on: $0)
+        }
+        let late = try await retention.coverLateOnes()
+        let dropped = try await owners.withTransaction {
+            try MonthRetention.drop(month, before: before, on: $0)
+        }
+
+        #expect(counts.isComplete && counts.covered == 0)
+        #expect(!kept && dropped)
+        #expect(late.covered == 1)
+        await owners.close()
+    }
+
     /// A dependent elsewhere that two statements of one millisecond asked for: what is stored names the first, though
     /// it came last.
     @Test func folder_ofStatementsNewestFirst_namesTheFirstThatAskedForADependent() async throws {

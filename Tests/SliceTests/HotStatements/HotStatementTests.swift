@@ -212,9 +212,13 @@ import Testing
     private static func spreadMigrations() throws -> ScratchFolder {
         let folder = try ScratchFolder()
         for migration in try Migration.read(directory: RepositoryFiles.path("Migrations")) {
-            let text = migration.text.replacing(
-                "CREATE TABLE repricer.price_change_history_default PARTITION OF "
-                    + "repricer.price_change_history DEFAULT;", with: "")
+            let text = [
+                "price_change_history", "price_change_versions", "subscription_events",
+            ].reduce(migration.text) { text, table in
+                text.replacing(
+                    "CREATE TABLE repricer.\(table)_default PARTITION OF repricer.\(table) DEFAULT;",
+                    with: "")
+            }
             _ = try folder.file(
                 migration.file,
                 text.split(separator: "CREATE TABLE repricer.", omittingEmptySubsequences: false)

@@ -31,6 +31,9 @@ enum LargeTables {
         INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id,
             source, statement)
         SELECT id, bucket, at, 'e', 'notification', '{}' FROM made;
+        INSERT INTO repricer.kept_statements (original_transaction_id, bucket, signed_at, evidence_id, source,
+            statement, recorded_at)
+        SELECT id, bucket, at, 'k', 'notification', '{}', at FROM made;
         INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at,
             price_milliunits, currency) SELECT id, bucket, id, 'A', at, 1, 'USD' FROM made;
         INSERT INTO repricer.money_entries SELECT id, bucket, id, 'A', 'charge', at, 0, 0, 1, 1, 'USD', 'USA', 'e'

@@ -236,8 +236,81 @@ import Testing
         #expect(harness.store.calls.isEmpty)
 
         #expect(try await catchUp.step())
+        try await Self.readStatuses(harness, harness.store)
         try await harness.deliver(harness.scheduler())
         #expect(harness.store.calls.count == 1)
+        await harness.close()
+    }
+
+    /// A service that finds itself in another database than before, and has read a history that says nothing.
+    private static func restored(_ harness: Harness) async throws {
+        let catchUp = CatchUp(
+            harness.reconciler(ScriptedHistory(), ScriptedDoor()), lagMax: nil,
+            flightTime: .seconds(100))
+        try await catchUp.prepare()
+        try await execute(
+            harness, "UPDATE repricer.service_controls SET database_identity = 'another'")
+        #expect(try await catchUp.step())
+        harness.realClock.advance(by: .seconds(101))
+        harness.clock.advance(by: .seconds(101))
+        #expect(try await catchUp.step())
+    }
+
+    private static func readStatuses(_ harness: Harness, _ store: any StoreCalls) async throws {
+        let reconciler = harness.reconciler(ScriptedHistory(), ScriptedDoor(), store: store)
+        try await StatusCheckService(reconciler, .restored, every: .seconds(1)).step()
+    }
+
+    /// Apple's notifications may come late, or never: the history alone does not tell what a lost database did.
+    @Test func anotherDatabase_readsTheStatusOfEachSubscriptionBeforeItsCall() async throws {
+        let harness = try await Self.approved(2)
+        try await Self.forgottenCall(harness, "1")
+        try await Self.restored(harness)
+
+        try await harness.deliver(harness.scheduler())
+        #expect(harness.store.calls.map(\.transactionID) == ["1"])
+        #expect(
+            try await harness.changes() == ["A queued status_awaited", "A queued status_awaited"])
+
+        try await Self.readStatuses(harness, harness.store)
+        try await harness.deliver(harness.scheduler())
+        #expect(try await harness.changes() == ["A scheduled adopted", "A scheduled"])
+        #expect(harness.store.calls.map(\.transactionID) == ["1", "2"])
+        await harness.close()
+    }
+
+    @Test func anotherDatabase_aStatusThatCanNotBeRead_parksItsRow_andStopsNoOther() async throws {
+        let harness = try await Self.approved(2)
+        try await Self.restored(harness)
+        try await harness.deliver(harness.scheduler())
+
+        try await Self.readStatuses(harness, RefusingChecks(["1"], harness.store))
+        try await harness.deliver(harness.scheduler())
+
+        #expect(harness.store.calls.map(\.transactionID) == ["2"])
+        let connection = try await TestDatabase.connect()
+        let parked = try await connection.query(
+            """
+            SELECT original_transaction_id FROM repricer.price_changes
+            WHERE parked_reason = 'its status could not be read'
+            """
+        ).map { try $0.text("original_transaction_id") }
+        await connection.close()
+        #expect(parked == ["1"])
+        await harness.close()
+    }
+
+    /// What was approved in the database that is here can't have been called by the one that is lost.
+    @Test func rowApprovedAfterARestore_goesAtOnce() async throws {
+        let harness = try await Self.approved(1)
+        try await Self.restored(harness)
+        try await harness.subscribe("2")
+        let later = try await harness.submit([Harness.row("2")], content: "later")
+        try await harness.approve(later)
+
+        try await harness.deliver(harness.scheduler())
+
+        #expect(harness.store.calls.map(\.transactionID) == ["2"])
         await harness.close()
     }
 

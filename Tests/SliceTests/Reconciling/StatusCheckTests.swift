@@ -102,7 +102,7 @@ import Testing
             return .answered([Harness.listed(id, at: harness.now)], StoreReply(httpStatus: 200))
         }
         let reconciler = harness.reconciler(ScriptedHistory(), ScriptedDoor(), store: store)
-        let checks = HintedChecks(reconciler, every: .seconds(1))
+        let checks = StatusCheckService(reconciler, .hinted, every: .seconds(1))
 
         try await checks.step()
         try await checks.step()

@@ -120,6 +120,8 @@ enum FormerViews {
                 coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.state = 'lapsed' AND c.direction = 'increase'
                     AND coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL), 0)::bigint AS lapsed_lost,
                 coalesce(sum(x.others_lost_milliunits), 0)::bigint AS others_lost,
+                coalesce(sum(x.taxed_renewals), 0)::bigint AS taxed_renewals,
+                coalesce(sum(x.taxed_uplift_milliunits), 0)::bigint AS taxed_uplift,
                 coalesce(sum(d.dependents), 0)::bigint + count(*) FILTER (WHERE c.reason = 'parent_declined'
                     AND c.state IN ('declined', 'cancelled')) AS dependents,
                 coalesce(sum(d.price_milliunits), 0)::bigint
@@ -153,7 +155,8 @@ enum FormerViews {
             round((g.declined_lost + g.cancelled_lost + g.lapsed_lost + g.others_lost + g.dependent_lost)::numeric
                 * f.numerator / f.denominator)::bigint AS lost_per_month_milliunits,
             g.lapsed, g.lapsed_lost AS lapsed_lost_per_period_milliunits,
-            g.others_lost AS other_items_lost_per_period_milliunits
+            g.others_lost AS other_items_lost_per_period_milliunits,
+            g.taxed_renewals AS charged_renewals_with_tax, g.taxed_uplift AS uplift_without_tax_milliunits
         FROM groups g
         JOIN repricer.batches b ON b.batch_id = g.batch_id
         LEFT JOIN factors f ON f.period = g.period;
@@ -224,6 +227,8 @@ enum FormerViews {
                 ('dependents_in_discrepancy', true, 'dependents whose cancellation could not be proved'),
                 ('dependents_not_recorded', true, 'dependents of declined changes that nobody looks after'),
                 ('notifications_not_understood', false, 'notifications stored but not understood'),
+                ('refunds_without_amount', false,
+                    'refunds of seats that say nothing of how much was given back'),
                 ('inbox_stuck', false, 'notifications with an error, or waiting for more than a day')
         ), problems (batch_id, check_name, problems) AS (
             SELECT batch_id, 'rows_add_up', count(*) FROM report.batch_summary

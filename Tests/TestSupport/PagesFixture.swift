@@ -1,22 +1,23 @@
 import Postgres
-import TestSupport
 
 /// A small database with batches in each state, and text that wants to be markup wherever text is stored.
-enum PagesFixture {
+package enum PagesFixture {
     /// 2026-04-01T00:00:00Z.
-    static let now: Int64 = 1_775_001_600_000
-    static let script = "<script>alert(1)</script>"
+    package static let now: Int64 = 1_775_001_600_000
+    package static let script = "<script>alert(1)</script>"
 
-    static func batch(_ number: Int) -> String { "00000000-0000-7000-8000-00000000000\(number)" }
+    package static func batch(_ number: Int) -> String {
+        "00000000-0000-7000-8000-00000000000\(number)"
+    }
 
-    static let waiting = batch(1)
-    static let underWay = batch(2)
-    static let finished = batch(3)
-    static let halted = batch(4)
-    static let token = "5d1b7a52-3c0c-4c55-8f4f-1f6f0f2a9b11"
-    static let subscription = "2000000000000101"
+    package static let waiting = batch(1)
+    package static let underWay = batch(2)
+    package static let finished = batch(3)
+    package static let halted = batch(4)
+    package static let token = "5d1b7a52-3c0c-4c55-8f4f-1f6f0f2a9b11"
+    package static let subscription = "2000000000000101"
 
-    static func fill() async throws {
+    package static func fill() async throws {
         let connection = try await TestDatabase.connect()
         try await connection.script(batches + changes + facts)
         try await connection.transaction(.repeatableRead) { connection in

@@ -1,0 +1,147 @@
+package import Postgres
+package import Pricing
+
+/// The states that stand for statements which retention drops.
+package enum CheckpointQueries {
+    package static func load(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> [String: FoldCheckpoint] {
+        guard !ids.isEmpty else { return [:] }
+        let rows = try connection.query(
+            """
+            -- name: loadCheckpoints
+            SELECT * FROM repricer.subscription_checkpoints
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+            """)
+        var checkpoints: [String: FoldCheckpoint] = [:]
+        for row in rows {
+            let stored = try SubscriptionQueries.read(row)
+            let rest = try row.stored("rest", CheckpointText.rest)
+            checkpoints[stored.facts.originalTransactionID] = FoldCheckpoint(
+                before: Instant(milliseconds: try row.milliseconds("covers_before")),
+                facts: stored.facts, increases: stored.increases, seenSKUs: stored.seenSKUs,
+                foldedThrough: stored.foldedThrough, changes: rest.changes, money: rest.money,
+                cancellations: rest.cancellations, reenabledAt: rest.reenabledAt)
+        }
+        return checkpoints
+    }
+
+    /// Puts these in the place of earlier ones, and says so in their subscriptions, whose locks the caller holds. All are of
+    /// one bucket and one instant.
+    package static func save(_ checkpoints: [FoldCheckpoint]) -> [SQL] {
+        guard let before = checkpoints.first?.before.milliseconds else { return [] }
+        let ids = checkpoints.map(\.facts.originalTransactionID)
+        let states = checkpoints.map { checkpoint in
+            var state = SubscriptionState(facts: checkpoint.facts, changes: [])
+            state.increases = checkpoint.increases
+            state.seenSKUs = checkpoint.seenSKUs
+            state.foldedThrough = checkpoint.foldedThrough
+            return state
+        }
+        return [
+            """
+            -- name: putCheckpoints
+            INSERT INTO repricer.subscription_checkpoints (original_transaction_id, bucket, covers_before, rest)
+            SELECT t.id, repricer.bucket_of(t.id), \(timestamp: before)::timestamptz, t.rest
+            FROM unnest(\(ids)::text[], \(jsons: checkpoints.map(CheckpointText.text))::jsonb[]) AS t (id, rest)
+            ON CONFLICT (original_transaction_id, bucket) DO UPDATE
+                SET covers_before = excluded.covers_before, rest = excluded.rest
+            """,
+            """
+            -- name: saveCheckpoints
+            UPDATE repricer.subscription_checkpoints s \(fragment: SubscriptionQueries.setting(states))
+            """,
+            """
+            -- name: markCheckpoints
+            UPDATE repricer.subscriptions SET checkpoint_at = \(timestamp: before)
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+            """,
+        ]
+    }
+
+    /// Those of these with a notification that is not folded yet, or never was, and was signed before the instant.
+    package static func waiting(
+        _ ids: [String], before: Int64
+    ) -> Question<Set<String>> {
+        Question(
+            """
+            -- name: waitingBefore
+            SELECT DISTINCT original_transaction_id FROM repricer.inbox
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+                AND coalesce(signed_at, received_at) < \(timestamp: before)
+            """
+        ) { Set(try $0.map { try $0.text("original_transaction_id") }) }
+    }
+
+    /// What reports ask for of statements whose month is gone: who left, failed, came back or got money back.
+    private static let marks = [
+        "DID_CHANGE_RENEWAL_PREF", "DID_FAIL_TO_RENEW", "EXPIRED", "GRACE_PERIOD_EXPIRED",
+        "OFFER_REDEEMED", "PRICE_INCREASE", "REFUND", "REFUND_REVERSED", "RENEWAL_EXTENDED",
+        "REVOKE", "SUBSCRIBED",
+    ]
+
+    /// Keeps what reports ask for of the statements that a checkpoint of these stands for. Only of who ever had a change
+    /// of ours: no report asks of others.
+    package static func keepMarks(_ ids: [String], before: Int64) -> [SQL] {
+        guard !ids.isEmpty else { return [] }
+        return [
+            """
+            -- name: keepMarks
+            INSERT INTO repricer.kept_statements
+                (original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, recorded_at)
+            SELECT e.original_transaction_id, e.bucket, e.signed_at, e.evidence_id, e.source, e.type, e.subtype,
+                e.recorded_at
+            FROM repricer.subscription_events e
+            WHERE e.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "e.bucket"))
+                AND e.signed_at < \(timestamp: before) AND e.type = ANY (\(marks)::text[])
+                AND EXISTS (
+                    SELECT FROM repricer.price_changes c
+                    WHERE c.original_transaction_id = e.original_transaction_id AND c.bucket = e.bucket)
+            ON CONFLICT DO NOTHING
+            """,
+            """
+            -- name: keepMarksOnly
+            UPDATE repricer.kept_statements SET statement = NULL
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+                AND signed_at < \(timestamp: before) AND statement IS NOT NULL AND type = ANY (\(marks)::text[])
+            """,
+            """
+            -- name: dropCarried
+            DELETE FROM repricer.kept_statements
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+                AND signed_at < \(timestamp: before) AND statement IS NOT NULL
+            """,
+        ]
+    }
+
+    /// Keeps the whole statements of those that can have no checkpoint yet.
+    package static func carry(_ ids: [String], before: Int64) -> [SQL] {
+        guard !ids.isEmpty else { return [] }
+        return [
+            """
+            -- name: carryStatements
+            INSERT INTO repricer.kept_statements
+                (original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at)
+            SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at
+            FROM repricer.subscription_events
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+                AND signed_at < \(timestamp: before)
+            ON CONFLICT (original_transaction_id, signed_at, evidence_id, bucket) DO UPDATE
+                SET statement = excluded.statement, recorded_at = excluded.recorded_at
+            """
+        ]
+    }
+
+    /// What stands in no month of its own, and so is dropped with none.
+    package static func dropStrays(_ ids: [String], before: Int64) -> [SQL] {
+        guard !ids.isEmpty else { return [] }
+        return [
+            """
+            -- name: dropStrayStatements
+            DELETE FROM repricer.subscription_events_default
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+                AND signed_at < \(timestamp: before)
+            """
+        ]
+    }
+}

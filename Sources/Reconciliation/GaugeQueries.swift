@@ -1,0 +1,147 @@
+package import Postgres
+
+/// What metrics say of queues that all replicas share. Each statement reads what is open and nothing that has ended.
+package enum GaugeQueries {
+    /// A queue, and since when its oldest member is in it; UTC milliseconds.
+    package struct Queue: Sendable, Equatable {
+        package var labels: [String]
+        package var count: Int64
+        package var oldestAt: Int64?
+    }
+
+    private static func queues(_ rows: Rows, _ labels: [String]) throws -> [Queue] {
+        try rows.map { row in
+            Queue(
+                labels: try labels.map { try row.text($0) }, count: try row.int64("members"),
+                oldestAt: try row.millisecondsOrNil("oldest"))
+        }
+    }
+
+    /// Open changes by state; one search of an index a batch.
+    package static func openChanges(
+        on connection: isolated PostgresConnection
+    ) throws -> [Queue] {
+        try queues(
+            connection.query(
+                """
+                -- name: gaugeOpenChanges
+                SELECT c.state, sum(c.members)::bigint AS members, min(c.oldest) AS oldest FROM repricer.batches b
+                CROSS JOIN LATERAL (
+                    SELECT state, count(*) AS members, min(state_since) AS oldest FROM repricer.price_changes
+                    WHERE batch_id = b.batch_id AND stage IN (
+                        'awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+                    GROUP BY state
+                ) c
+                GROUP BY c.state
+                """), ["state"])
+    }
+
+    /// Calls without an end, by kind and state.
+    package static func openCalls(on connection: isolated PostgresConnection) throws -> [Queue] {
+        try queues(
+            connection.query(
+                """
+                -- name: gaugeOpenCalls
+                SELECT kind, state, count(*) AS members, min(prepared_at) AS oldest
+                FROM repricer.store_calls WHERE settled_at IS NULL GROUP BY kind, state
+                """), ["kind", "state"])
+    }
+
+    /// Beyond it queues of small rows are not counted any further.
+    package static let countedMax = 100_000
+
+    package struct Backlogs: Sendable, Equatable {
+        package var inboxWaiting: Int64
+        package var inboxQuarantined: Int64
+        package var webhooksPending: Int64
+        package var webhooksSince: Int64?
+        package var staleFigures: Int64
+        package var isCatchingUp: Bool
+    }
+
+    /// What waits to be folded, to be told and to be summed up.
+    package static func backlogs(on connection: isolated PostgresConnection) throws -> Backlogs {
+        let row = try connection.query(
+            """
+            -- name: gaugeBacklogs
+            SELECT (SELECT count(*) FROM (SELECT FROM repricer.inbox WHERE error IS NULL
+                    LIMIT \(countedMax)) i) AS waiting,
+                (SELECT count(*) FROM (SELECT FROM repricer.inbox WHERE error IS NOT NULL
+                    LIMIT \(countedMax)) i) AS quarantined,
+                (SELECT count(*) FROM (SELECT FROM repricer.webhook_deliveries WHERE state = 'pending'
+                    LIMIT \(countedMax)) w) AS webhooks,
+                (SELECT min(due_since) FROM (SELECT due_since FROM repricer.webhook_deliveries
+                    WHERE state = 'pending' LIMIT \(countedMax)) w) AS since,
+                (SELECT count(*) FROM (SELECT FROM repricer.stale_figures LIMIT \(countedMax)) s) AS unsummed,
+                (SELECT catch_up_since IS NOT NULL FROM repricer.service_controls) AS catching_up
+            """
+        ).one()
+        return Backlogs(
+            inboxWaiting: try row.int64("waiting"), inboxQuarantined: try row.int64("quarantined"),
+            webhooksPending: try row.int64("webhooks"),
+            webhooksSince: try row.millisecondsOrNil("since"),
+            staleFigures: try row.int64("unsummed"), isCatchingUp: try row.bool("catching_up"))
+    }
+
+    package struct Rate: Sendable, Equatable {
+        package var endpoint: String
+        /// Calls of the second before now; nil where slots are not remembered.
+        package var lastSecond: Int64?
+        /// UTC milliseconds: the App Store asked for silence until then.
+        package var blockedUntil: Int64?
+    }
+
+    package static func rates(
+        now: Int64, on connection: isolated PostgresConnection
+    ) throws -> [Rate] {
+        try connection.query(
+            """
+            -- name: gaugeRates
+            SELECT endpoint, blocked_until, CASE WHEN taken_micros <> '{}' THEN (
+                SELECT count(*) FROM unnest(taken_micros) t
+                WHERE t <= \(now)::bigint * 1000 AND t > (\(now)::bigint - 1000) * 1000) END AS last_second
+            FROM repricer.rate_limits
+            """
+        ).map { row in
+            Rate(
+                endpoint: try row.text("endpoint"), lastSecond: try row.int64OrNil("last_second"),
+                blockedUntil: try row.millisecondsOrNil("blocked_until"))
+        }
+    }
+
+    package struct Storage: Sendable, Equatable {
+        package struct Table: Sendable, Equatable {
+            package var name: String
+            /// The oldest month that is kept, and the end of the months that are prepared; UTC milliseconds.
+            package var keptSince: Int64?
+            package var preparedUntil: Int64?
+            package var bytes: Int64
+        }
+
+        package var databaseBytes: Int64
+        package var tables: [Table]
+    }
+
+    /// How much is kept, and the tables that are kept by month.
+    package static func storage(on connection: isolated PostgresConnection) throws -> Storage {
+        let size = try connection.query(
+            """
+            -- name: gaugeDatabaseSize
+            SELECT pg_database_size(current_database()) AS bytes
+            """
+        ).one().int64("bytes")
+        let tables = try connection.query(
+            """
+            -- name: gaugeMonths
+            SELECT parent, min(starts_at) AS kept_since, max(ends_at) AS prepared_until, sum(bytes)::bigint AS bytes
+            FROM repricer.month_partitions GROUP BY parent
+            """
+        ).map { row in
+            Storage.Table(
+                name: try row.text("parent"), keptSince: try row.millisecondsOrNil("kept_since"),
+                preparedUntil: try row.millisecondsOrNil("prepared_until"),
+                bytes: try row.int64("bytes"))
+        }
+        return Storage(databaseBytes: size, tables: tables)
+    }
+}

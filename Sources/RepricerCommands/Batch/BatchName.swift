@@ -1,0 +1,23 @@
+import Reports
+
+/// What people may call a batch.
+enum BatchName {
+    /// As the database has it.
+    private static let charactersMax = 200
+
+    /// A name stands in lines that people decide by, so no character of it may hide or turn what follows.
+    static func checked(_ name: String) throws(UsageError) -> String {
+        guard name.unicodeScalars.count <= charactersMax else {
+            throw UsageError("--name has more than \(charactersMax) characters; give a shorter one")
+        }
+        guard !name.unicodeScalars.contains(where: steers) else {
+            throw UsageError(
+                "--name holds a line end, a control character or a mark that turns the direction of text; leave it out"
+            )
+        }
+        guard name.contains(where: { !$0.isWhitespace }) else {
+            throw UsageError("--name is blank; give one that people will know it by")
+        }
+        return name
+    }
+}

@@ -1,0 +1,147 @@
+import AppStore
+import Facts
+import Glibc
+import Notifications
+import Pricing
+import ServiceKit
+
+extension Commands {
+    private static let month = ValueOption(
+        "month", "MONTH", "a month of receipt in UTC, such as 2026-03", isRequired: true)
+    private static let exported = Positional(
+        "FILE", "where it goes; a file that is there already is refused")
+    private static let archived = Positional(
+        "FILE", "what `evidence export` wrote; - is standard input")
+    private static let kept = ValueOption(
+        "head", "HASH", "the last line's hash, as the export printed it")
+
+    static let evidenceExport = Command(
+        "evidence export", "write a month of evidence to a file", positionals: [exported],
+        options: [month],
+        discussion: """
+            NDJSON: one notification a line, as it was signed, and a chain of hashes over all of them. It is read without a \
+            database: `repricer evidence verify FILE`. Export a month before `retention` drops it, and keep the hash that is \
+            printed elsewhere than the file.
+            """
+    ) { invocation in
+        let text = try invocation.arguments.required(month)
+        guard let start = Instant(text + "-01T00:00:00Z"), text.utf8.count == 7 else {
+            throw UsageError(
+                "--month cannot be \(quoted(text)); write year and month, such as 2026-03")
+        }
+        let configuration = try invocation.configuration()
+        try configuration.check([.databaseURL, .bundleID, .environment])
+        let clock = try await configuration.makeClock(dependencies: invocation.dependencies)
+        let path = try invocation.arguments.required(exported)
+        guard path != "-", access(path, F_OK) != 0 else {
+            throw CommandFailure(
+                .inputRejected,
+                path == "-"
+                    ? "an export needs a file; name one"
+                    : "\(path) is there already; name a file that is not, or remove it")
+        }
+        let writer = EvidenceFile.Writer(
+            EvidenceFile.Head(
+                month: text,
+                bundleID: try configuration.required(configuration.bundleID, .bundleID),
+                environment:
+                    "\(try configuration.required(configuration.environment, .environment))",
+                exportedAt: Instant(milliseconds: clock.nowMilliseconds()).text))
+        let range = start.milliseconds..<start.advanced(byMonths: 1).milliseconds
+        let dependencies = invocation.dependencies
+        let (count, head) = try await invocation.withPool(configuration) { pool in
+            var writer = writer
+            // Under another name until it is whole.
+            let file = try OutputFile(path: path + ".part", dependencies: dependencies)
+            try file.write(writer.firstLine)
+            var after = ""
+            var count = 0
+            while true {
+                let last = after
+                let page = try await pool.withTransaction {
+                    try EvidenceExportQueries.page(of: range, after: last, limit: 500, on: $0)
+                }
+                for stored in page {
+                    try file.write(
+                        writer.line(
+                            EvidenceFile.Entry(
+                                uuid: stored.notificationUUID,
+                                receivedAt: stored.receivedAt.instantText,
+                                signedPayload: try stored.evidence.signedPayload())))
+                }
+                count += page.count
+                guard let end = page.last?.notificationUUID else { break }
+                after = end
+            }
+            try file.write(writer.lastLine())
+            try file.flush()
+            return (count, writer.head)
+        }
+        guard rename(path + ".part", path) == 0 else {
+            throw CommandFailure(
+                .failed, "\(path) cannot be written: \(String(cString: strerror(errno)))")
+        }
+        try invocation.print(
+            json: ["month": text, "file": path, "notifications": count, "head": head],
+            "\(count) notifications of \(text), head \(head)\n")
+        return .done
+    }
+
+    static let evidenceVerify = Command(
+        "evidence verify", "read an exported month again, without a database",
+        positionals: [archived], options: [kept],
+        discussion: """
+            Checks each line's hash and number and each signature against REPRICER_ROOT_CERTIFICATES, and that the file is \
+            whole. With --head a file that was written anew is found as well. Exits 1 when anything is wrong.
+            """
+    ) { invocation in
+        let configuration = try invocation.configuration()
+        try configuration.check([.bundleID, .environment, .rootCertificates])
+        let live = try await Live(invocation, configuration)
+        let path = try invocation.arguments.required(archived)
+        let verifier = try live.notificationVerifier()
+        let now = live.clock.nowMilliseconds()
+        var reader = EvidenceFile.Reader()
+        var faults = 0
+        func tell(_ line: Int, _ what: String) {
+            faults += 1
+            if faults <= 100 { invocation.dependencies.sayPlainly("\(path):\(line): \(what)\n") }
+        }
+        let chunks = try FileChunks(path: path)
+        var lines = LineReader(limit: 4 << 20) { try chunks.next() }
+        var notifications = 0
+        var unsigned = 0
+        while let line = try lines.next() {
+            guard case .bytes(let bytes) = line else {
+                tell(lines.number, "no line of an evidence file: it is too long")
+                continue
+            }
+            let (entry, found) = reader.read(bytes)
+            for fault in found { tell(lines.number, "\(fault)") }
+            if reader.head == nil { break }
+            guard let entry else { continue }
+            notifications += 1
+            let proof = EvidenceProof(
+                of: entry.signedPayload, id: entry.uuid, by: verifier, now: now)
+            if proof.isWholeThoughUnsigned {
+                unsigned += 1
+            } else if let why = proof.why {
+                tell(lines.number, "\(entry.uuid) is not verified: \(why)")
+            }
+        }
+        if !reader.isComplete {
+            tell(lines.number + 1, "the last line is missing: the file was cut, or was never whole")
+        }
+        if let kept = invocation.arguments[kept], kept != reader.last {
+            tell(lines.number, "the last hash is another than --head: the file was written anew")
+        }
+        try invocation.print(
+            json: [
+                "file": path, "month": reader.head?.month, "notifications": notifications,
+                "unsigned": unsigned, "faults": faults, "head": reader.last,
+            ],
+            "\(notifications) notifications of \(reader.head?.month ?? "no month"), \(faults) faults\n"
+        )
+        return faults == 0 ? .done : .failed
+    }
+}

@@ -1,0 +1,68 @@
+import Glibc
+
+/// What the system knows of this process, under the names that Prometheus' own clients use; read at each scrape.
+package enum ProcessFigures {
+    /// Begins to tell them.
+    package static func report(to metrics: Metrics) {
+        metrics.declareCounter(
+            "process_cpu_seconds_total", "CPU time of the process, user and system.")
+        metrics.declareGauge("process_resident_memory_bytes", "Memory that is in use.")
+        metrics.declareGauge("process_virtual_memory_bytes", "Address space that is in use.")
+        metrics.declareGauge("process_open_fds", "Open files and sockets.")
+        metrics.declareGauge("process_max_fds", "Open files and sockets at most.")
+        metrics.declareGauge("process_threads", "Threads of the process.")
+        metrics.declareGauge(
+            "process_start_time_seconds", "When the process started, in seconds since 1970.")
+        metrics.onRender { set(on: $0) }
+    }
+
+    private static func set(on metrics: Metrics) {
+        guard let stat = text("/proc/self/stat"), let end = stat.lastIndex(of: ")") else { return }
+        // Behind the name, which may hold anything: the third field of proc(5) is the first here.
+        let fields = stat[stat.index(after: end)...].split(separator: " ")
+        func field(_ number: Int) -> Double? {
+            let place = number - 3
+            return fields.indices.contains(place) ? Double(fields[place]) : nil
+        }
+        let ticks = Double(max(1, sysconf(Int32(_SC_CLK_TCK))))
+        if let user = field(14), let system = field(15) {
+            metrics.set("process_cpu_seconds_total", toTotal: (user + system) / ticks)
+        }
+        if let threads = field(20) { metrics.set("process_threads", to: threads) }
+        if let started = field(22), let boot = bootSeconds() {
+            metrics.set("process_start_time_seconds", to: boot + started / ticks)
+        }
+        if let virtual = field(23) { metrics.set("process_virtual_memory_bytes", to: virtual) }
+        if let pages = field(24) {
+            let page = Double(max(1, sysconf(Int32(_SC_PAGESIZE))))
+            metrics.set("process_resident_memory_bytes", to: pages * page)
+        }
+        if let open = openFiles() { metrics.set("process_open_fds", to: Double(open)) }
+        var limit = rlimit()
+        if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 {
+            metrics.set("process_max_fds", to: Double(limit.rlim_cur))
+        }
+    }
+
+    private static func bootSeconds() -> Double? {
+        text("/proc/stat")?.split(separator: "\n").first { $0.hasPrefix("btime ") }
+            .flatMap { Double($0.dropFirst("btime ".count)) }
+    }
+
+    private static func openFiles() -> Int? {
+        guard let folder = opendir("/proc/self/fd") else { return nil }
+        defer { closedir(folder) }
+        // Neither the two dots nor the folder that is being read.
+        var count = -3
+        while readdir(folder) != nil { count += 1 }
+        return max(0, count)
+    }
+
+    private static func text(_ path: String) -> String? {
+        guard let file = fopen(path, "r") else { return nil }
+        defer { fclose(file) }
+        var bytes = [UInt8](repeating: 0, count: 64 * 1024)
+        let count = fread(&bytes, 1, bytes.count, file)
+        return String(decoding: bytes.prefix(count), as: UTF8.self)
+    }
+}

@@ -1,0 +1,21 @@
+/// The id of the HTTP request that a task answers: it stands in every line that the task logs, and in the answer's head.
+package enum RequestID {
+    @TaskLocal package static var current: String?
+
+    /// Longer than any that a proxy makes.
+    private static let lengthMax = 64
+
+    /// What a client may name its request: nothing that could be taken for something else in a line of the log.
+    package static func isUsable(_ text: String) -> Bool {
+        (1...lengthMax).contains(text.utf8.count)
+            && text.utf8.allSatisfy { byte in
+                switch byte {
+                case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                    UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"),
+                    UInt8(ascii: "."):
+                    true
+                default: false
+                }
+            }
+    }
+}

@@ -1,0 +1,118 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+
+/// A month of evidence in a file, read again without a database: each way of falsifying it is planted and found.
+@Suite(.database) struct EvidenceArchiveTests {
+    private static func exported(
+        _ bench: EvidenceCommandTests.Bench
+    ) async throws -> (path: String, lines: [String], head: String) {
+        for number in 1...4 {
+            try await bench.store(
+                try bench.notification("00000000-0000-4000-8000-00000000000\(number)"))
+        }
+        let path = bench.folder.path + "/january.ndjson"
+        let outcome = await bench.run("evidence", "export", "--month", "2026-01", path, "--json")
+        #expect(outcome.code == .done, "\(outcome.messages)")
+        #expect(outcome.output.contains(#""notifications":4"#))
+        let text = try String(contentsOfFile: path, encoding: .utf8)
+        let head = try #require(outcome.output.firstMatch(of: /"head":"([0-9a-f]{64})"/))
+        return (path, text.split(separator: "\n").map(String.init), String(head.1))
+    }
+
+    private static func verify(
+        _ bench: EvidenceCommandTests.Bench, _ arguments: String...
+    ) async -> Outcome {
+        // Nothing answers there.
+        let environment = bench.environment.merging(
+            ["REPRICER_DATABASE_URL": "postgresql://nobody@/none?host=/nowhere"]
+        ) { _, new in new }
+        return await RepricerCommandsTests.run(
+            ["evidence", "verify"] + arguments, environment: environment)
+    }
+
+    @Test func verify_ofWhatWasExported_holdsWithoutADatabase() async throws {
+        let bench = try EvidenceCommandTests.Bench()
+        let (path, lines, head) = try await Self.exported(bench)
+
+        let outcome = await Self.verify(bench, path, "--head", head)
+
+        #expect(outcome.code == .done, "\(outcome.messages)")
+        #expect(outcome.output == "4 notifications of 2026-01, 0 faults\n")
+        #expect(lines.count == 6)
+        let again = await bench.run("evidence", "export", "--month", "2026-01", path)
+        #expect(again.code == .inputRejected)
+        #expect(again.messages.contains("is there already"))
+    }
+
+    @Test(arguments: [
+        ("a payload is changed", "its hash doesn't follow"),
+        ("a line is missing", "lines 2 to 2 are missing"),
+        ("two lines change places", "lines 2 to 2 are missing"),
+        ("the end is missing", "the last line is missing"),
+        ("a line is cut", "it is cut or changed"),
+        ("a line is added", "a line follows the last one"),
+        ("the head is missing", "doesn't say that this is an evidence file"),
+        ("it is empty", "the last line is missing"),
+        ("it is another file", "no line of an evidence file"),
+    ])
+    func verify_ofAFalsifiedFile_namesIt(_ fault: String, _ message: String) async throws {
+        let bench = try EvidenceCommandTests.Bench()
+        var (path, lines, head) = try await Self.exported(bench)
+        switch fault {
+        case "a payload is changed":
+            lines[2] = lines[2].replacing("signedPayload\":\"ey", with: "signedPayload\":\"eY")
+        case "a line is missing": lines.remove(at: 2)
+        case "two lines change places": lines.swapAt(2, 3)
+        case "the end is missing": lines.removeLast()
+        case "a line is cut": lines[2] = String(lines[2].prefix(100))
+        case "a line is added": lines.append(lines[1])
+        case "the head is missing": lines.removeFirst()
+        case "it is empty": lines = []
+        default: lines = ["PNG", "x"]
+        }
+        path += ".false"
+        try lines.map { $0 + "\n" }.joined().write(toFile: path, atomically: true, encoding: .utf8)
+
+        let outcome = await Self.verify(bench, path, "--head", head)
+
+        #expect(outcome.code == .failed)
+        #expect(outcome.messages.contains(message), "\(outcome.messages)")
+        #expect(!head.isEmpty)
+    }
+
+    /// Another payload under a chain of hashes that was made anew: its signature, and the head that was kept, find it.
+    @Test func verify_ofAFileThatWasWrittenAnew_isFoundByTheHead() async throws {
+        let bench = try EvidenceCommandTests.Bench()
+        let (path, lines, head) = try await Self.exported(bench)
+        var writer = EvidenceFile.Writer(
+            EvidenceFile.Head(
+                month: "2026-01", bundleID: "com.example.app", environment: "Sandbox",
+                exportedAt: "2026-01-05T00:00:00Z"))
+        let forged =
+            writer.firstLine
+            + writer.line(
+                EvidenceFile.Entry(
+                    uuid: EvidenceCommandTests.uuid, receivedAt: "2026-01-05T00:00:00Z",
+                    signedPayload: "e30.e30.e30")) + writer.lastLine()
+        try forged.write(toFile: path, atomically: true, encoding: .utf8)
+
+        let outcome = await Self.verify(bench, path, "--head", head)
+
+        #expect(lines.count == 6)
+        #expect(outcome.code == .failed)
+        #expect(outcome.messages.contains("\(EvidenceCommandTests.uuid) is not verified"))
+        #expect(outcome.messages.contains("the last hash is another than --head"))
+    }
+
+    @Test(arguments: ["2026-13", "2026-1", "march", "2026-03-01", ""])
+    func export_ofNoMonth_isUsage(_ month: String) async throws {
+        let bench = try EvidenceCommandTests.Bench()
+
+        let outcome = await bench.run("evidence", "export", "--month=\(month)", "/tmp/none")
+
+        #expect(outcome.code == .usage)
+    }
+}
