@@ -205,8 +205,8 @@ class Auditor:
 
     def charges(self):
         for life in self.lives.values():
-            for charge in life["charges"]:
-                yield life, charge
+            if not life["isFamilyShared"]:
+                yield from life["charges"]
 
     # Effective means charged, at the instant of the first such charge since the call.
     def effective_when_charged(self):
@@ -252,35 +252,30 @@ class Auditor:
 
     # Extensions: what the store did was asked for, once, and is known.
     def extensions(self):
-        asked = collections.defaultdict(list)
-        for row in self.db["extensions"]:
-            asked[row["call_id"] or row["extension_id"]].append(row)
+        asked = {row["extension_id"] for row in self.db["extensions"]}
         masses = {row["extension_id"] for row in self.db["masses"]}
-        known = {call_id for call_id, call in self.calls.items()
-                 if call["kind"] not in ("price_change", "cancel")}
         done = collections.Counter()
         for call in self.applied("extend"):
             reference = call["requestReferenceId"]
             if not call["repeated"]:
                 done[reference] += 1
-            if reference not in known and reference not in asked:
+            if reference not in asked:
                 self.fault("call-nobody-knows", f"extend {reference} of {call['transactionId']}")
         for call in self.applied("extendAll"):
-            if call["requestReferenceId"] not in masses and call["requestReferenceId"] not in known:
+            if call["requestReferenceId"] not in masses:
                 self.fault("call-nobody-knows", f"extendAll {call['requestReferenceId']}")
         for reference, count in done.items():
             if count > 1:
                 self.fault("extended-twice", reference)
         ids = {deed["subject"].split()[-1] for deed in self.world["deeds"]
                if deed["kind"] in ("extend", "extend all") and not deed.get("refusal")}
-        stored = {row["extension_id"] for row in self.db["extensions"]} | masses
-        for wanted in ids - stored:
+        for wanted in ids - asked - masses:
             self.fault("extension-lost", wanted)
         for row in self.db["extensions"]:
             single = row["mass_extension_id"] is None
-            if single and row["state"] == "extended" and row["call_id"] not in done:
+            if single and row["state"] == "extended" and row["extension_id"] not in done:
                 self.fault("extended-without-truth", f"{row['id']} {row['extension_id']}")
-            if single and row["state"] in ("refused", "ineligible") and row["call_id"] in done:
+            if single and row["state"] in ("refused", "ineligible") and row["extension_id"] in done:
                 self.fault("extended-yet-refused", f"{row['id']} {row['extension_id']}")
 
     # In quiet times everything came to rest.
@@ -317,7 +312,7 @@ class Auditor:
             else:
                 sums[1] -= entry["amount"]
         theirs = {}
-        for _, charge in self.charges():
+        for charge in self.charges():
             theirs[(charge["transaction"], charge["sku"], charge["currency"])] = charge
         for key, charge in theirs.items():
             if key not in ours:

@@ -3,7 +3,7 @@ import Postgres
 import ServiceKit
 
 /// A private PostgreSQL that `Deploy/simulate` starts; each world has a database of its own in it.
-struct SimulationDatabase: Sendable {
+package struct SimulationDatabase: Sendable {
     static let template = "simulation_template"
     let socket: String
     let name: String
@@ -21,7 +21,7 @@ struct SimulationDatabase: Sendable {
     }
 
     /// Made once: a rehearsal's schema, in which decisions are dated by the caller, without limits of approval.
-    static func prepare(_ socket: String, migrations: String) async throws {
+    package static func prepare(_ socket: String, migrations: String) async throws {
         try await administer(
             socket, "DROP DATABASE IF EXISTS \(template)", "CREATE DATABASE \(template)")
         let made = SimulationDatabase(socket: socket, name: template)

@@ -9,7 +9,7 @@ import Synchronization
 ///
 /// What becomes of a call depends on the seed, the subscription and how many calls of the kind it had, so the order in
 /// which calls of different subscriptions arrive changes nothing.
-final class Wire: HTTPSending {
+final class Wire: Sendable {
     enum Fault: String, CaseIterable, Sendable {
         case refusedConnection, lostBefore, lostAfter, error500, error503, errorAfter, tooMany
         case oddRefusal, garbage, hollow, diesBefore, diesAfter, cutDatabase
@@ -33,7 +33,6 @@ final class Wire: HTTPSending {
         var counts: [String: Int] = [:]
         var isCalm = false
         var outage: Fault?
-        var die: (@Sendable () -> Void)?
         var cut: (@Sendable () async -> Void)?
     }
 
@@ -61,15 +60,13 @@ final class Wire: HTTPSending {
     /// What every call meets, until it is nil again.
     func setOutage(_ fault: Fault?) { state.withLock { $0.outage = fault } }
 
-    func onDeath(_ die: @escaping @Sendable () -> Void) { state.withLock { $0.die = die } }
-
     func onCut(_ cut: @escaping @Sendable () async -> Void) { state.withLock { $0.cut = cut } }
 
-    func prepare(_ count: Int) async {}
-
+    /// Carries one request of a process.
     func send(
-        _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant?
+        _ request: HTTPRequest, of process: SimulatedProcess
     ) async throws(HTTPClientError) -> HTTPResponse {
+        guard !process.isDead else { throw SimulatedProcess.gone }
         let call = Call(request)
         let sequence = note(call, outcome: nil, status: nil, after: nil)
         let fault = fault(of: call)
@@ -97,10 +94,16 @@ final class Wire: HTTPSending {
             return .json(400, "{\"errorCode\":4000999,\"errorMessage\":\"not understood\"}")
         case .diesBefore:
             ends("died")
-            await die()
+            process.die()
+            try await process.stopIfDead()
         case .lostAfter, .errorAfter, .garbage, .hollow, .diesAfter, .cutDatabase, nil: break
         }
         let response = await store.handle(request)
+        if fault == .diesAfter { process.die() }
+        if process.isDead {
+            ends("died", response.status)
+            try await process.stopIfDead()
+        }
         return try await answer(fault, response, ends)
     }
 
@@ -120,25 +123,15 @@ final class Wire: HTTPSending {
         case .hollow:
             ends("lost", response.status)
             return .json(200, "{\"signedRenewalInfo\":null,\"data\":{}}")
-        case .diesAfter:
-            ends("died", response.status)
-            await die()
         case .cutDatabase:
             let cut = state.withLock { $0.cut }
             await cut?()
         case .refusedConnection, .lostBefore, .error500, .error503, .tooMany, .oddRefusal,
-            .diesBefore, nil:
+            .diesBefore, .diesAfter, nil:
             break
         }
         ends(response.status < 300 ? "answered" : "refused", response.status)
         return response
-    }
-
-    /// As near to kill -9 as one process comes: nothing after this runs.
-    private func die() async {
-        let die = state.withLock { $0.die }
-        die?()
-        await withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
     }
 
     private func fault(of call: Call) -> Fault? {

@@ -17,6 +17,7 @@ import ServiceKit
 /// The product's own parts, wired as `serve` does, on the clock of the world. A process that dies loses its pool, so that
 /// nothing of it is ever written again.
 struct Workers: Sendable {
+    let process: SimulatedProcess
     let pool: DatabasePool
     let intake: NotificationIntake
     let projector: Projector
@@ -30,17 +31,20 @@ struct Workers: Sendable {
 
     /// Rounds of one part in one turn: what is due comes to rest before, and what waits for time waits.
     private static let roundsMax = 20
+    private static let rate = 1000
 
     init(_ database: SimulationDatabase, _ store: SimulatedStore, _ wire: Wire, _ clock: WorldClock)
         throws
     {
         let pool = database.pool("service", size: 6)
         self.pool = pool
+        let process = SimulatedProcess(wire)
+        self.process = process
         let log = Log(component: "simulation", level: .error, sink: { _ in })
         let metrics = Metrics()
         let verifier = try JWSVerifier(roots: store.roots)
         let client = AppStoreClient(
-            http: wire,
+            http: process,
             token: BearerToken(
                 key: store.apiKey, keyID: SimulatedStore.keyID, issuerID: SimulatedStore.issuerID,
                 bundleID: SimulatedStore.bundleID, clock: clock),
@@ -62,18 +66,28 @@ struct Workers: Sendable {
         let engine = CallEngine(
             pool: pool, environment: .production, clock: clock, realClock: clock, log: log,
             metrics: metrics, limits: limits)
-        let wait: CallPermitSource.Wait = { _ in await Task.yield() }
-        scheduler = Scheduler(engine, store: calls, wait: wait)
-        canceller = Canceller(engine, store: calls, cancels: calls, wait: wait)
-        var extending = Extender.Limits()
+        // Whoever waits moves the clock, so nobody waits in real time. A thousand calls a second: at Apple's rate the slots of
+        // one claim would reach beyond its lease, which is renewed in real time.
+        let wait: CallPermitSource.Wait = { time in
+            guard !process.isDead else { throw CancellationError() }
+            clock.advance(by: time.milliseconds)
+        }
+        var (sending, cancelling) = (Scheduler.Limits(), Canceller.Limits())
+        (sending.changePricePerSecond, sending.statusPerSecond) = (Self.rate, Self.rate)
+        (cancelling.cancelsPerSecond, cancelling.statusPerSecond) = (Self.rate, Self.rate)
+        var (extending, reconciling) = (Extender.Limits(), Reconciler.Limits())
+        (extending.extendPerSecond, extending.statusPerSecond) = (Self.rate, Self.rate)
         extending.checkEveryMin = .zero
-        let slots: CallPermitSource.Wait = { clock.advance(by: $0.milliseconds) }
-        extender = Extender(engine, calls: client, store: calls, limits: extending, wait: slots)
+        reconciling.statusPerSecond = Self.rate
+        scheduler = Scheduler(engine, store: calls, limits: sending, wait: wait)
+        canceller = Canceller(
+            engine, store: calls, cancels: calls, limits: cancelling, wait: wait)
+        extender = Extender(engine, calls: client, store: calls, limits: extending, wait: wait)
         reconciler = Reconciler(
             Reconciler.Dependencies(
                 pool: pool, history: client, store: calls, door: Door(intake: intake),
                 environment: .production, clock: clock, realClock: clock, log: log,
-                metrics: metrics, wait: slots))
+                metrics: metrics, limits: reconciling, wait: wait))
         var watching = BatchWatch.Limits()
         watching.troublesEvery = .zero
         watch = BatchWatch(
@@ -83,17 +97,32 @@ struct Workers: Sendable {
         months = MonthsAhead(pool: pool, clock: clock, log: log)
     }
 
-    /// A part's turn, by its number.
-    static let parts = 6
-    func turn(of part: Int) async throws {
+    enum Part: String, CaseIterable, Sendable {
+        case projector, scheduler, canceller, extender, watch, keeper
+    }
+
+    /// A part's turn; returns whether it found something to do.
+    func turn(of part: Part) async throws -> Bool {
         switch part {
-        case 0: while try await projector.foldOnce() > 0 {}
-        case 1: for _ in 0..<Self.roundsMax where try await scheduler.round() == 0 { return }
-        case 2: for _ in 0..<Self.roundsMax where try await canceller.round() == 0 { return }
-        case 3: for _ in 0..<Self.roundsMax where try await extender.round() == 0 { return }
-        case 4: try await watch.round()
-        default: while try await keeper.keepOnce() > 0 {}
+        case .projector: try await Self.rounds(.max, projector.foldOnce)
+        case .scheduler: try await Self.rounds(Self.roundsMax) { try await scheduler.round() }
+        case .canceller: try await Self.rounds(Self.roundsMax, canceller.round)
+        case .extender: try await Self.rounds(Self.roundsMax, extender.round)
+        case .watch: try await watched()
+        case .keeper: try await Self.rounds(.max, keeper.keepOnce)
         }
+    }
+
+    private func watched() async throws -> Bool {
+        try await watch.round()
+        return false
+    }
+
+    private static func rounds(
+        _ most: Int, _ round: () async throws -> Int
+    ) async throws -> Bool {
+        for number in 0..<most where try await round() == 0 { return number > 0 }
+        return true
     }
 }
 

@@ -5,24 +5,43 @@ import ServiceKit
 import Synchronization
 
 /// A year of a simulated store, its customers and the people who change prices, told through the product's own parts.
-actor World {
-    struct Shape: Sendable {
-        var seed: UInt64
-        var subscriptions: Int
-        var days: Int64
+package actor World {
+    package struct Shape: Sendable {
+        package var seed: UInt64
+        package var subscriptions: Int
+        package var days: Int64
+
+        package init(seed: UInt64, subscriptions: Int, days: Int64) {
+            self.seed = seed
+            self.subscriptions = subscriptions
+            self.days = days
+        }
+    }
+
+    /// A part of the service did not come back from its turn.
+    private struct Stuck: Error, CustomStringConvertible {
+        var part: String
+        var step: Int
+
+        var description: String { "\(part) did not come back from its turn of step \(step)" }
     }
 
     /// 1 March 2026.
     static let start: Int64 = 1_772_323_200_000
     /// At the end nothing goes wrong for so long, and everything has to come to rest.
     private static let calmDays: Int64 = 16
+    /// Real time, of a machine that may be crowded: a turn waits for the database alone.
+    private static let turnMax: Duration = .seconds(120)
+    /// Rounds of all parts in one step, while one of them finds something to do.
+    private static let roundsMax = 4
 
     private let shape: Shape
     private let clock: WorldClock
     private let store: SimulatedStore
     private let wire: Wire
     private let database: SimulationDatabase
-    private var workers: Workers
+    /// Two processes of the service share the work, and sometimes do it at the same time.
+    private var replicas: [Workers]
     private let people: People
     private let post: Post
     private var deaths = 0
@@ -32,7 +51,7 @@ actor World {
     private var isCalm = false
     private var steps = 0
 
-    init(_ shape: Shape, socket: String, folder: String) async throws {
+    package init(_ shape: Shape, socket: String, folder: String) async throws {
         self.shape = shape
         clock = WorldClock(Self.start)
         store = try SimulatedStore(
@@ -41,24 +60,26 @@ actor World {
                 until: Self.start + shape.days * day), folder: folder, clock: clock)
         wire = Wire(store, clock: clock, seed: shape.seed)
         database = try await SimulationDatabase.make(socket, seed: shape.seed)
-        workers = try Workers(database, store, wire, clock)
+        replicas = [
+            try Workers(database, store, wire, clock), try Workers(database, store, wire, clock),
+        ]
         people = People(database, clock, shape, productID: store.productID)
         post = Post(seed: shape.seed)
     }
 
     /// Lives through all of it; returns what the auditor reads.
-    func live() async throws -> String {
+    package func live() async throws -> String {
         let database = database
         // What cannot be cut was gone already.
         wire.onCut { try? await database.cut() }
-        _ = try await workers.months.prepareOnce()
+        _ = try await replicas[0].months.prepareOnce()
         for payload in store.firstPayloads { try await take(payload) }
-        try await workers.turn(of: 0)
+        _ = try await replicas[0].turn(of: .projector)
         let end = Self.start + shape.days * day
         while clock.nowMilliseconds() < end - Self.calmDays * day { try await step() }
         try await comeToRest(until: end)
         let text = try await told()
-        await workers.pool.close()
+        for workers in replicas { await workers.pool.close() }
         await people.close()
         try await database.drop()
         return text
@@ -71,24 +92,44 @@ actor World {
         wire.setOutage(outage())
         try await store.tick()
         try await post.deliver(store, at: clock.nowMilliseconds()) { [self] in try await take($0) }
-        if steps % 10 == 0 { _ = try await workers.months.prepareOnce() }
+        if steps % 10 == 0 { _ = try await replicas[0].months.prepareOnce() }
         try await people.act()
         try await workFor(dice)
-        if dice.chance(500) {
-            await survives("reconciler") { workers in
-                if let failure = try await workers.reconciler.runOnce()?.failure { throw failure }
-            }
+        if dice.chance(500) { try await reconcile(Int(dice.pick(0...1))) }
+    }
+
+    private func reconcile(_ place: Int) async throws {
+        _ = try await survives("reconciler", place, isAlone: true) { workers in
+            if let failure = try await workers.reconciler.runOnce()?.failure { throw failure }
+            return true
         }
     }
 
     /// Every part has its turns, in an order of chance, with seconds between them in which waits and leases end.
     private func workFor(_ given: Dice) async throws {
         var dice = given
-        for _ in 0..<2 {
-            for part in Array(0..<Workers.parts).shuffled(using: &dice) {
-                await survives("part \(part)") { try await $0.turn(of: part) }
+        for _ in 0..<Self.roundsMax {
+            var isBusy = false
+            for part in Workers.Part.allCases.shuffled(using: &dice) {
+                isBusy = try await turn(of: part, dice.pick(0...3)) || isBusy
                 clock.advance(by: dice.pick(1...40) * 1000)
             }
+            guard isBusy else { return }
+        }
+    }
+
+    /// Either process, or both at once.
+    private func turn(of part: Workers.Part, _ who: Int64) async throws -> Bool {
+        let places = who > 1 ? [0, 1] : [Int(who)]
+        return try await withThrowingTaskGroup(of: Bool.self) { group in
+            for place in places {
+                group.addTask {
+                    try await self.survives(part.rawValue, place, isAlone: places.count == 1) {
+                        try await $0.turn(of: part)
+                    }
+                }
+            }
+            return try await group.reduce(false) { $0 || $1 }
         }
     }
 
@@ -115,9 +156,7 @@ actor World {
             await people.resumeAll()
             let dice = Dice(shape.seed, "rest", String(steps))
             try await workFor(dice)
-            await survives("reconciler") { workers in
-                if let failure = try await workers.reconciler.runOnce()?.failure { throw failure }
-            }
+            try await reconcile(0)
         }
         // Nothing more happens in the store: what it has said is read to the end.
         for _ in 0..<3 {
@@ -130,7 +169,7 @@ actor World {
     }
 
     private func take(_ payload: String) async throws {
-        switch await workers.intake.take(payload) {
+        switch await replicas[0].intake.take(payload) {
         case .stored: break
         case .refused(let refusal): failures.append("refused a notification: \(refusal.code)")
         case .unavailable(let why):
@@ -142,7 +181,7 @@ actor World {
 
     private func takeAgain(_ payload: String) async throws {
         for _ in 0..<20 {
-            if case .stored = await workers.intake.take(payload) { return }
+            if case .stored = await replicas[1].intake.take(payload) { return }
         }
         failures.append("a notification was not taken in")
     }
@@ -150,42 +189,55 @@ actor World {
     private func note(_ trouble: String) { troubles[String(trouble.prefix(120)), default: 0] += 1 }
 
     private enum End: Sendable {
-        case done, died
+        case done(Bool)
+        case died, stuck
         case failed(String)
     }
 
-    /// Lets a part of the service work, which may die of it: then the process is gone, and another begins.
+    /// Lets a part of the service work, which may die of it: then the process is gone, and another begins. Returns whether
+    /// more may be to do.
     private func survives(
-        _ name: String, _ body: @escaping @Sendable (Workers) async throws -> Void
-    ) async {
-        let workers = workers
+        _ name: String, _ place: Int, isAlone: Bool,
+        _ body: @escaping @Sendable (Workers) async throws -> Bool
+    ) async throws -> Bool {
+        let workers = replicas[place]
+        switch await end(of: workers, body) {
+        case .done(let isBusy): return isBusy
+        case .failed(let why):
+            note("\(name): \(why)")
+            // Two at once may be in each other's way, and try again.
+            if isCalm, isAlone { failures.append("\(name) failed in quiet times: \(why)") }
+        case .died:
+            deaths += 1
+            await workers.pool.close()
+            workers.process.bury()
+            replicas[place] = try Workers(database, store, wire, clock)
+            // Its leases end.
+            clock.advance(by: 15_000)
+        case .stuck: throw Stuck(part: name, step: steps)
+        }
+        return true
+    }
+
+    private func end(
+        of workers: Workers, _ body: @escaping @Sendable (Workers) async throws -> Bool
+    ) async -> End {
         let (ends, continuation) = AsyncStream.makeStream(of: End.self)
-        wire.onDeath { continuation.yield(.died) }
+        workers.process.onDeath { continuation.yield(.died) }
         Task {
             do {
-                try await body(workers)
-                continuation.yield(.done)
+                continuation.yield(.done(try await body(workers)))
             } catch {
                 continuation.yield(.failed("\(error)"))
             }
         }
-        var iterator = ends.makeAsyncIterator()
-        switch await iterator.next() {
-        case .done, nil: return
-        case .failed(let why):
-            note("\(name): \(why)")
-            if isCalm { failures.append("\(name) failed in quiet times: \(why)") }
-        case .died:
-            deaths += 1
-            await workers.pool.close()
-            do {
-                self.workers = try Workers(database, store, wire, clock)
-            } catch {
-                failures.append("no new process: \(error)")
-            }
-            // Its leases end.
-            clock.advance(by: 15_000)
+        let watch = Task {
+            try await Task.sleep(for: Self.turnMax)
+            continuation.yield(.stuck)
         }
+        defer { watch.cancel() }
+        var iterator = ends.makeAsyncIterator()
+        return await iterator.next() ?? .stuck
     }
 
     private struct Told: Encodable {

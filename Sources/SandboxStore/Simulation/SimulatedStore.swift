@@ -131,6 +131,8 @@ private struct StoreTruth: Encodable {
         var status: Int
         var autoRenews: Bool
         var storefront: String
+        /// A family member pays nothing.
+        var isFamilyShared: Bool
         var expiresAt: Int64
         var isBilledOrWaiting: Bool
         var extendedAt: [Int64]
@@ -146,6 +148,7 @@ private struct StoreTruth: Encodable {
             status = life.status.rawValue
             autoRenews = life.autoRenews
             storefront = life.storefront
+            isFamilyShared = life.isFamilyShared ?? false
             expiresAt = life.expiresAt
             isBilledOrWaiting = life.isBilledOrWaiting
             extendedAt = life.extendedAt ?? []
