@@ -30,7 +30,8 @@ class Auditor:
         for failure in self.world["failures"]:
             self.fault("failed-in-quiet-times", failure)
         for check in (self.rows, self.states_add_up, self.effects, self.one_in_flight, self.ids_of_unknowns,
-                      self.truth_of_changes, self.effective_when_charged, self.dependents, self.extensions,
+                      self.decisions, self.truth_of_changes, self.effective_when_charged, self.charged_when_not_effective,
+                      self.dependents, self.extensions,
                       self.at_rest, self.subscriptions, self.ledger, self.explanations, self.bridge):
             check()
         return self.faults
@@ -65,8 +66,14 @@ class Auditor:
                 if batch["batch_id"] == deed["subject"]:
                     if batch["row_count"] != len(good) or batch["rejected_row_count"] != len(deed["rows"]) - len(good):
                         self.fault("batch-miscounted", f"{batch}")
-        for key in stored:
-            if key not in asked:
+        undos = {deed["subject"]: deed["kind"].split()[1] for deed in self.world["deeds"]
+                 if deed["kind"].startswith("undo ") and not deed.get("refusal")}
+        for key, change in stored.items():
+            undone = self.changes.get(change["undoes"])
+            if key[0] in undos and undone and undone["batch_id"] == undos[key[0]]:
+                if (change["id"], change["sku"], change["price"]) != (undone["id"], undone["sku"], undone["old_price"]):
+                    self.fault("undo-of-another", f"{change['change_id']} does not take back {undone['change_id']}")
+            elif key not in asked:
                 self.fault("row-invented", f"batch {key[0]} line {key[1]}")
 
     # States: each is one that exists, an end has its instant, and the report says what the rows say.
@@ -175,6 +182,29 @@ class Auditor:
             elif outcome in ("answered", "refused") and known == line["reference"] and line.get("status") not in (429, 503):
                 open_calls.pop(subject, None)
 
+    # The wire: nothing leaves while people have paused everything, and nothing that they withdrew leaves for the first time.
+    def decisions(self):
+        carried = {call_id: call["carries"] for call_id, call in self.calls.items() if call["kind"] == "price_change"}
+        seen = set()
+        events = [(deed["at"], 0, deed) for deed in self.world["deeds"] if not deed.get("refusal")]
+        events += [(line["at"], 1, line) for line in self.world["wire"] if "outcome" not in line]
+        paused, withdrawn = False, set()
+        for _, is_call, event in sorted(events, key=lambda event: event[:2]):
+            if not is_call:
+                if event["subject"] == "all" and event["kind"] in ("pause", "resume"):
+                    paused = event["kind"] == "pause"
+                if event["kind"] == "withdraw":
+                    withdrawn.add(event["subject"])
+                continue
+            if event["endpoint"] not in ("changePrice", "cancel", "extend") or "reference" not in event:
+                continue
+            if paused:
+                self.fault("sent-while-paused", f"{event['endpoint']} {event['reference']} of {event['subject']}")
+            batches = {self.changes[change]["batch_id"] for change in carried.get(event["reference"], ())}
+            if event["reference"] not in seen and batches & withdrawn:
+                self.fault("sent-though-withdrawn", f"{event['reference']} of {event['subject']}")
+            seen.add(event["reference"])
+
     # States against the store: what is open here is scheduled there, and what is scheduled there by us is open here.
     def truth_of_changes(self):
         said = {"scheduled": {"SCHEDULED"}, "pending_consent": {"PENDING"}, "accepted": {"ACCEPTED"}}
@@ -222,6 +252,22 @@ class Auditor:
                 elif change["effective_at"] != min(first):
                     self.fault("effective-at-another-date",
                                f"{change['id']} {change['sku']}: {change['effective_at']}, not {min(first)}")
+
+    # No end is believed against money: a charge at a change's price since its call made that effective, or is named.
+    def charged_when_not_effective(self):
+        named = {(row["transaction"], row["sku"]) for row in self.db["exceptions"]}
+        effective = {(change["id"], change["price"]) for change in self.db["changes"] if change["state"] == "effective"}
+        for change in self.db["changes"]:
+            life = self.lives[change["id"]]
+            if change["state"] == "effective" or change["sent_at"] is None or life["isFamilyShared"] \
+                    or change["price"] == change["old_price"] or (change["id"], change["price"]) in effective:
+                continue
+            for charge in life["charges"]:
+                if charge["sku"] in (change["sku"], change["current_sku"]) and charge["price"] == change["price"] \
+                        and charge["currency"] == change["currency"] and charge["from"] >= change["sent_at"] \
+                        and (charge["transaction"], charge["sku"]) not in named:
+                    self.fault("charged-and-unnoticed", f"{change['id']} {change['sku']} {change['state']}: "
+                               f"{charge['transaction']} at {charge['price']}")
 
     # Dependents: each of a declined change has its row, is gone where that says so, and none waits for ever.
     def dependents(self):

@@ -14,7 +14,7 @@ from audit import Auditor
 def first(rows, **wanted):
     """A row with these values; a value may be a function that says whether it fits."""
     for row in rows:
-        if all(value(row[name]) if callable(value) else row[name] == value for name, value in wanted.items()):
+        if all(value(row.get(name)) if callable(value) else row.get(name) == value for name, value in wanted.items()):
             return row
     raise LookupError(f"no row has {list(wanted)}")
 
@@ -57,6 +57,32 @@ def another_id(world):
 
 def change(world, **wanted):
     return first(world["database"]["changes"], **wanted)
+
+
+def undo(world):
+    """One that a person asked for, of the item's price before; the price is the lie's."""
+    row = change(world)
+    other = dict(copy.deepcopy(row), change_id="undo", batch_id="undone", undoes=row["change_id"], price=row["old_price"] + 1)
+    world["database"]["changes"].append(other)
+    world["world"]["deeds"].append({"kind": f"undo {row['batch_id']}", "subject": "undone", "rows": []})
+
+
+def paused(world):
+    line = first(world["world"]["wire"], endpoint="changePrice", reference=bool)
+    world["world"]["deeds"].append({"at": line["at"], "kind": "pause", "subject": "all", "rows": []})
+
+
+def withdrawn(world):
+    batch = change(world, sent_at=bool)["batch_id"]
+    world["world"]["deeds"].append({"at": 0, "kind": "withdraw", "subject": batch, "rows": []})
+
+
+def unnoticed(world):
+    row = change(world, state="effective")
+    for other in world["database"]["changes"]:
+        if (other["id"], other["price"]) == (row["id"], row["price"]):
+            other["state"] = "lapsed"
+    world["database"]["exceptions"] = []
 
 
 def charge(world):
@@ -110,6 +136,7 @@ LIES = [
     ("row-doubled", lambda world: world["database"]["changes"].append(copy.deepcopy(change(world)))),
     ("row-invented", lambda world: world["database"]["changes"].append(
         dict(copy.deepcopy(change(world)), line=999_999, change_id="new"))),
+    ("undo-of-another", undo),
     ("row-changed", lambda world: change(world).update(price=1)),
     ("dependents-changed", lambda world: change(world)["dependent_skus"].append("Z")),
     ("batch-miscounted", lambda world: world["database"]["batches"][0].update(row_count=10_000)),
@@ -120,10 +147,13 @@ LIES = [
     ("applied-twice", twice),
     ("two-calls-at-a-time", overlap),
     ("another-id-while-unknown", another_id),
+    ("sent-while-paused", paused),
+    ("sent-though-withdrawn", withdrawn),
     ("truth-without-open", forget_open),
     ("open-without-truth", lambda world: change(world, state="effective").update(state="scheduled", sku="gone",
                                                                                  current_sku="gone")),
     ("effective-uncharged", lambda world: change(world, state="effective").update(price=123_456_000)),
+    ("charged-and-unnoticed", unnoticed),
     ("effective-at-another-date", lambda world: change(world, state="effective").update(effective_at=1)),
     ("dependent-forgotten", declined),
     ("dependent-not-cancelled", cross),

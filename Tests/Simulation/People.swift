@@ -65,6 +65,9 @@ actor People {
                     batch, newState: "aborted", reason: "simulated", at: $1, on: $0)
             }
         }
+        if dice.chance(60), let batch = batches.randomElement(using: &dice) {
+            await undo(batch, as: identifier(&dice))
+        }
         let isPaused = dice.chance(60)
         let reason: String? = isPaused ? "simulated" : nil
         await decide(isPaused ? "pause" : "resume", "all", by: approver) {
@@ -157,6 +160,7 @@ actor People {
         ).plan(rows: rows, asOf: now)
         var terms = BatchTerms()
         terms.grouping = grouping
+        if count % 3 == 0 { terms.waves = try WavePlan("30%,60%@+2d,rest@+3d") }
         var deed = Deed(at: now.milliseconds, kind: "batch", subject: "")
         deed.rows = zip(rows, planned).map { row, plan in
             Row(
@@ -184,6 +188,18 @@ actor People {
         await decide("approve", batch, by: approver) {
             _ = try BatchQueries.approve(batch, at: $1, on: $0)
         }
+    }
+
+    private func undo(_ batch: String, as undo: String) async {
+        let name = "undo \(count)"
+        await decide("undo \(batch)", undo, by: submitter) {
+            _ = try UndoQueries.store(.init(batchID: batch), as: undo, name: name, at: $1, on: $0)
+        }
+        // Where nothing could be taken back there is nothing to approve.
+        await decide("approve", undo, by: approver) {
+            _ = try BatchQueries.approve(undo, at: $1, on: $0)
+        }
+        if deeds.last?.refusal == nil { batches.append(undo) }
     }
 
     private func extendOne(_ given: Dice) async throws {

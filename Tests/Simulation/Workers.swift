@@ -109,7 +109,7 @@ struct Workers: Sendable {
         case .canceller: try await Self.rounds(Self.roundsMax, canceller.round)
         case .extender: try await Self.rounds(Self.roundsMax, extender.round)
         case .watch: try await watched()
-        case .keeper: try await Self.rounds(.max, keeper.keepOnce)
+        case .keeper: try await Self.rounds(.max) { try await keeper.keepOnce() }
         }
     }
 
