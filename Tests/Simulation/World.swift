@@ -129,7 +129,9 @@ package actor World {
                     }
                 }
             }
-            return try await group.reduce(false) { $0 || $1 }
+            var isBusy = false
+            while let one = try await group.next() { isBusy = one || isBusy }
+            return isBusy
         }
     }
 
