@@ -105,6 +105,17 @@ let package = Package(
         .executableTarget(
             name: "fold-orders", dependencies: ["FoldStories"], path: "Tests/FoldOrders",
             swiftSettings: strict),
+        .target(
+            name: "Simulation",
+            dependencies: [
+                "ServiceKit", "Pricing", "Postgres", "JOSE", "HTTP", "AppStore", "Facts", "Calls",
+                "Notifications", "Batches", "PriceChanges", "Dependents", "Extensions",
+                "Reconciliation", "Reports", "SandboxStore",
+            ],
+            path: "Tests/Simulation", swiftSettings: strict),
+        .executableTarget(
+            name: "simulate", dependencies: ["Simulation"], path: "Tests/Simulate",
+            swiftSettings: strict),
         tests("ServiceKit", ["TestSupport"]),
         tests("JSON"),
         tests("Pricing", ["TestSupport", "FoldStories"]),
@@ -128,7 +139,7 @@ let package = Package(
                 "Batches",
                 "PriceChanges", "Dependents", "Extensions", "Reconciliation", "Reports", "Pricing",
                 "AppStore",
-                "JOSE", "HTTP", "ServiceKit", "SandboxStore",
+                "JOSE", "HTTP", "ServiceKit", "SandboxStore", "Simulation",
             ], swiftSettings: strict),
         tests("Reports", ["TestSupport", "Postgres", "Facts", "Pricing", "ServiceKit"]),
         tests(

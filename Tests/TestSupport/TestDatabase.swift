@@ -63,6 +63,9 @@ package struct TestDatabase: Sendable {
         await connection.close()
     }
 
+    /// The folder of the cluster's socket, for what makes databases of its own.
+    package static var socket: String { required.socketFolder }
+
     /// What `session_user` is for a person made by `login`.
     package static func loginName(_ name: String) -> String { "\(name)_\(required.name)" }
 

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Plants lies into a sound world, one at a time, and asks the auditor to name each: a check that finds nothing proves
+nothing.
+
+    self_check.py WORLD.json
+"""
+import copy
+import json
+import sys
+
+from audit import Auditor
+
+
+def first(rows, **wanted):
+    """A row with these values; a value may be a function that says whether it fits."""
+    for row in rows:
+        if all(value(row.get(name)) if callable(value) else row.get(name) == value for name, value in wanted.items()):
+            return row
+    raise LookupError(f"no row has {list(wanted)}")
+
+
+def drop(rows, **wanted):
+    rows.remove(first(rows, **wanted))
+
+
+def applied(world, endpoint="changePrice"):
+    return first(world["store"]["calls"], endpoint=endpoint, applied=True)
+
+
+def again(world):
+    call = copy.deepcopy(applied(world))
+    call["requestReferenceId"] = "00000000-0000-4000-8000-000000000000"
+    world["store"]["calls"].append(call)
+
+
+def twice(world):
+    call = applied(world)
+    other = copy.deepcopy(call)
+    other["requestReferenceId"] = "00000000-0000-4000-8000-000000000000"
+    world["store"]["calls"].append(other)
+    known = copy.deepcopy(first(world["database"]["calls"], call_id=call["requestReferenceId"]))
+    known["call_id"] = other["requestReferenceId"]
+    world["database"]["calls"].append(known)
+
+
+def overlap(world):
+    begin = next(line for line in world["world"]["wire"] if line["endpoint"] == "changePrice" and "outcome" not in line)
+    other = dict(begin, sequence=-1, reference="another")
+    world["world"]["wire"].insert(world["world"]["wire"].index(begin) + 1, other)
+
+
+def another_id(world):
+    wire = world["world"]["wire"]
+    begin = next(line for line in wire if line["endpoint"] == "changePrice" and "outcome" not in line)
+    wire += [dict(begin, sequence=-1), dict(begin, sequence=-1, outcome="lost"), dict(begin, sequence=-2, reference="x")]
+
+
+def change(world, **wanted):
+    return first(world["database"]["changes"], **wanted)
+
+
+def undo(world):
+    """One that a person asked for, of the item's price before; the price is the lie's."""
+    row = change(world)
+    other = dict(copy.deepcopy(row), change_id="undo", batch_id="undone", undoes=row["change_id"], price=row["old_price"] + 1)
+    world["database"]["changes"].append(other)
+    world["world"]["deeds"].append({"kind": f"undo {row['batch_id']}", "subject": "undone", "rows": []})
+
+
+def paused(world):
+    line = first(world["world"]["wire"], endpoint="changePrice", reference=bool)
+    world["world"]["deeds"].append({"at": line["at"], "kind": "pause", "subject": "all", "rows": []})
+
+
+def withdrawn(world):
+    batch = change(world, sent_at=bool)["batch_id"]
+    world["world"]["deeds"].append({"at": 0, "kind": "withdraw", "subject": batch, "rows": []})
+
+
+def unnoticed(world):
+    row = change(world, state="effective")
+    for other in world["database"]["changes"]:
+        if (other["id"], other["price"]) == (row["id"], row["price"]):
+            other["state"] = "lapsed"
+    world["database"]["exceptions"] = []
+
+
+def charge(world):
+    return first(world["database"]["money"], kind="charge")
+
+
+def forget_open(world):
+    row = change(world, state=lambda state: state in ("scheduled", "pending_consent", "accepted"))
+    row["state"] = "missed"
+
+
+def declined(world):
+    row = change(world, state="effective")
+    row.update(state="declined", dependent_skus=["B"])
+
+
+def cross(world):
+    life = first(world["store"]["subscriptions"], autoRenews=True, isBilledOrWaiting=True, items=bool, renewing=bool)
+    row = change(world)
+    world["database"]["dependents"].append({
+        "id": row["id"], "change_id": row["change_id"], "dependent_sku": life["renewing"][0], "parent_sku": row["sku"],
+        "is_cross": True, "target": life["id"], "state": "confirmed", "requested_at": 0, "detail": None})
+
+
+def left_open(world):
+    cross(world)
+    world["database"]["dependents"][-1]["state"] = "requested"
+
+
+def unexplained(world):
+    row = change(world, sent_at=bool)
+    entry = first(world["database"]["money"], kind="charge", id=row["id"], sku=row["sku"],
+                  at=lambda at: at >= row["sent_at"])
+    entry["explained_as"] = None
+    world["database"]["exceptions"] = [exception for exception in world["database"]["exceptions"]
+                                       if exception["transaction"] != entry["transaction"]]
+
+
+def update(find, **values):
+    return lambda world: find(world).update(values)
+
+
+def extension(world):
+    world["database"]["extensions"].append({
+        "id": "1", "extension_id": "e", "mass_extension_id": None, "call_id": "c", "days": 1, "state": "extended",
+        "effective_at": 0, "code": None})
+
+
+LIES = [
+    ("row-lost", lambda world: drop(world["database"]["changes"], state=lambda state: True)),
+    ("row-doubled", lambda world: world["database"]["changes"].append(copy.deepcopy(change(world)))),
+    ("row-invented", lambda world: world["database"]["changes"].append(
+        dict(copy.deepcopy(change(world)), line=999_999, change_id="new"))),
+    ("undo-of-another", undo),
+    ("row-changed", lambda world: change(world).update(price=1)),
+    ("dependents-changed", lambda world: change(world)["dependent_skus"].append("Z")),
+    ("batch-miscounted", lambda world: world["database"]["batches"][0].update(row_count=10_000)),
+    ("summary-wrong", lambda world: world["database"]["summaries"][0].update(rows_effective=10_000)),
+    ("rows-do-not-add-up", lambda world: world["database"]["summaries"][0].update(rows_add_up=False)),
+    ("state-unheard-of", lambda world: change(world).update(state="asleep")),
+    ("call-nobody-knows", again),
+    ("applied-twice", twice),
+    ("two-calls-at-a-time", overlap),
+    ("another-id-while-unknown", another_id),
+    ("sent-while-paused", paused),
+    ("sent-though-withdrawn", withdrawn),
+    ("truth-without-open", forget_open),
+    ("open-without-truth", lambda world: change(world, state="effective").update(state="scheduled", sku="gone",
+                                                                                 current_sku="gone")),
+    ("effective-uncharged", lambda world: change(world, state="effective").update(price=123_456_000)),
+    ("charged-and-unnoticed", unnoticed),
+    ("effective-at-another-date", lambda world: change(world, state="effective").update(effective_at=1)),
+    ("dependent-forgotten", declined),
+    ("dependent-not-cancelled", cross),
+    ("dependent-left-open", left_open),
+    ("extended-without-truth", extension),
+    ("call-left-open", lambda world: world["database"]["calls"][0].update(state="unknown")),
+    ("change-left-open", lambda world: change(world).update(state="sending")),
+    ("subscription-wrong", lambda world: world["database"]["subscriptions"][0].update(expires_at=1)),
+    ("subscription-unknown", lambda world: world["database"]["subscriptions"].pop()),
+    ("charge-missing", lambda world: world["database"]["money"].remove(charge(world))),
+    ("charge-wrong", lambda world: charge(world).update(amount=1)),
+    ("charge-invented", lambda world: world["database"]["money"].append(dict(charge(world), transaction="9"))),
+    ("charge-dated-wrong", lambda world: charge(world).update(at=1)),
+    ("refund-wrong", lambda world: world["database"]["money"].append(dict(charge(world), kind="refund", amount=-10))),
+    ("charge-unexplained", unexplained),
+    ("bridge-open", lambda world: world["database"]["bridge"][0].update(closing_milliunits=1)),
+    ("failed-in-quiet-times", lambda world: world["world"]["failures"].append("planted")),
+]
+
+
+def main():
+    if len(sys.argv) != 2:
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    with open(sys.argv[1], encoding="utf-8") as file:
+        text = file.read()
+    usual = {name for name, _ in Auditor(json.loads(text)).run()}
+    missed = [f"the world is not sound: {name}" for name in sorted(usual)]
+    for name, lie in LIES:
+        world = json.loads(text)
+        try:
+            lie(world)
+        except (LookupError, StopIteration) as error:
+            missed.append(f"{name}: the world has nothing to lie about: {error!r}")
+            continue
+        found = {found for found, _ in Auditor(world).run()}
+        if name not in found:
+            missed.append(f"{name}: not found; found were {sorted(found)}")
+    for line in missed:
+        print(line)
+    print(f"{len(LIES)} lies planted, {len(LIES) - len([m for m in missed if 'sound' not in m])} found by name")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

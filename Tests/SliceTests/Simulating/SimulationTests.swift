@@ -1,0 +1,26 @@
+import Foundation
+import Simulation
+import TestSupport
+import Testing
+
+/// Small worlds of known seeds, judged by the auditor; `Deploy/simulate` lives through larger ones.
+@Suite(.database) struct SimulationTests {
+    @Test func world_ofAKnownSeed_isSound() async throws {
+        let folder = try ScratchFolder()
+        let socket = TestDatabase.socket
+        try await SimulationDatabase.prepare(
+            socket, migrations: RepositoryFiles.path("Migrations"))
+
+        for seed: UInt64 in 1...3 {
+            let world = try await World(
+                World.Shape(seed: seed, subscriptions: 6, days: 45), socket: socket,
+                folder: "\(folder.path)/\(seed)")
+            let told = try folder.file("\(seed).json", try await world.live())
+            let end = try await Program.run(
+                URL(fileURLWithPath: "/usr/bin/python3"),
+                ["-B", RepositoryFiles.path("Deploy/simulating/audit.py"), told])
+
+            #expect(end.code == 0, "\(end.output)\(end.messages)")
+        }
+    }
+}
