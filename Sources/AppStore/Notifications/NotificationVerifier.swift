@@ -47,6 +47,7 @@ package struct NotificationVerifier: Sendable {
             throw error.isMalformed ? .malformed(error) : .refused(.signature(error))
         }
         let wire = json.flatMap(WireNotification.init)
+        if json != nil, wire == nil { throw .otherStatement("a JSON value that is no object") }
         if let other = wire?.otherStatement { throw .otherStatement(other) }
         if let wire { try checkContent(wire) }
         // What is nested and undated was signed no later than what holds it.

@@ -27,7 +27,7 @@ package struct BatchWatch: Service {
         /// Judging takes at most this part of the time: after one that took a second comes a pause of fifty.
         package var guardsShare = 50
         /// Real time between two looks at what needs a person's eye, in one process.
-        package var troublesEvery: Duration = .seconds(300)
+        package var troublesEvery: Duration = .seconds(60)
         /// Rows of halted storefronts, in one transaction.
         package var parkedAtOnce = 20_000
         /// Real time between two probes of a halted storefront.

@@ -116,7 +116,7 @@ package enum UndoQueries {
 
     /// What a scope holds besides what `undoID` takes back: the first `limit` in the order of lines.
     package static func refused(
-        _ scope: Scope, by undoID: String, at: Int64, limit: Int,
+        _ scope: Scope, by undoID: String?, at: Int64, limit: Int,
         on connection: isolated PostgresConnection
     ) throws -> [Refused] {
         try connection.query(
