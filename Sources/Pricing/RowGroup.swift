@@ -55,11 +55,12 @@ final class RowGroup: Sendable {
 
     /// Of the rows at the lines that are wanted, in their order.
     ///
-    /// Increases that can go count against those of later renewals. What takes effect earliest depends on no other,
-    /// so they are settled renewal by renewal.
+    /// Increases that can go count against those of later renewals, and so do open changes that wait. What takes effect
+    /// earliest depends on no other, so they are settled renewal by renewal.
     func plans(at isWanted: (_ line: Int) -> Bool) -> [PlanRow] {
         var history = knownHistory
-        guard rows.count > 1, !areAllOfOneRenewal else {
+        var waiting = waitingIncreases
+        guard rows.count > 1 || !waiting.isEmpty, !areAllOfOneRenewal else {
             return rows.compactMap { row in
                 isWanted(row.line) ? plan(RowCase(row, of: self), history) : nil
             }
@@ -67,7 +68,13 @@ final class RowGroup: Sendable {
         let cases = rows.map { RowCase($0, of: self) }
         var plans = cases.map { plan($0, history) }
         var open = plans.indices.filter { plans[$0].isIncreaseThatCanGo }
-        while let earliest = open.compactMap({ plans[$0].effectiveAt }).min() {
+        while true {
+            let renewals = waiting.map { renewal(of: $0, besides: history) }
+            let dates = open.compactMap { plans[$0].effectiveAt } + renewals.compactMap { $0 }
+            guard let earliest = dates.min() else { break }
+            let settled = zip(waiting, renewals).filter { $0.1 == earliest }.map(\.0)
+            settled.forEach { history.add($0.increase(at: earliest)) }
+            waiting.removeAll(where: settled.contains)
             for index in open where plans[index].effectiveAt == earliest {
                 history.add(
                     EarlierIncrease(
@@ -93,17 +100,14 @@ final class RowGroup: Sendable {
         }
     }
 
-    /// What counts whatever the batch says: increases that took effect, open changes of ours, and what Apple shows.
+    /// What counts whatever the batch says: increases that took effect, open changes of ours that Apple was told of, and
+    /// what Apple shows.
     var knownHistory: IncreaseHistory {
         var known = context.increaseHistory.map {
             EarlierIncrease(sku: $0.sku, at: $0.at, origin: .past($0.source))
         }
-        for change in context.openChanges where !change.state.isFinal {
-            guard let at = change.increasesAt else { continue }
-            known.append(
-                EarlierIncrease(
-                    sku: change.sku, at: at,
-                    origin: change.changeID.map { .change($0) } ?? .past(.statement)))
+        for change in context.openChanges where !change.state.isFinal && !change.isUnsent {
+            if let at = change.increasesAt { known.append(change.increase(at: at)) }
         }
         let history = IncreaseHistory(known)
         return IncreaseHistory(known + shown(besides: history))
