@@ -58,10 +58,20 @@ CREATE TABLE repricer.batches (
         CHECK (state NOT IN ('approved', 'rejected')
             OR (decided_by IS NOT NULL AND decided_at IS NOT NULL)),
     CONSTRAINT batches_grouping CHECK (grouping IN ('announced', 'item', 'subscription')),
-    CONSTRAINT batches_waves CHECK (jsonb_typeof(waves) = 'array' AND jsonb_array_length(waves) <= 100),
+    -- Of a form that programs read: one batch that they can't read would stop what they do for all others.
+    CONSTRAINT batches_waves CHECK (jsonb_typeof(waves) = 'array' AND jsonb_array_length(waves) <= 100
+        AND NOT waves @? '$[*] ? (!(@.type() == "object" && @.label.type() == "string" && (
+            @.release == "approval" || @.release == "hand" || @.release == "at" && @.at.type() == "string"
+            || @.release == "after" && @.after_ms.type() == "number" && @.after_ms >= 0
+                && @.after_ms <= 8640000000000 && @.after_ms.floor() == @.after_ms)))'),
     CONSTRAINT batches_released_wave CHECK (released_wave BETWEEN 0 AND jsonb_array_length(waves)),
     CONSTRAINT batches_holdout CHECK (holdout_basis_points BETWEEN 0 AND 5000),
-    CONSTRAINT batches_guards CHECK (jsonb_typeof(guards) = 'array'),
+    CONSTRAINT batches_guards CHECK (jsonb_typeof(guards) = 'array'
+        AND NOT guards @? '$[*] ? (!(@.type() == "object" && (@.guard == "errors" || @.guard == "declined"
+            || @.guard == "auto_renew_off" || @.guard == "moved")
+            && @.over.type() == "number" && @.over >= 0 && @.over <= 10000 && @.over.floor() == @.over
+            && @.least.type() == "number" && @.least >= 1 && @.least <= 1000000000
+            && @.least.floor() == @.least))'),
     CONSTRAINT batches_halted_is_paused CHECK (halted_by IS NULL OR is_paused),
     CONSTRAINT batches_probed_is_halted CHECK (probe_at IS NULL OR halted_by IS NOT NULL),
     CONSTRAINT batches_halted_storefronts CHECK (jsonb_typeof(halted_storefronts) = 'object')
@@ -269,6 +279,17 @@ CREATE TABLE repricer.price_changes (
     CONSTRAINT price_changes_not_its_own_dependent CHECK (sku <> ALL (dependent_skus)),
     CONSTRAINT price_changes_acceptance
         CHECK (acceptance IS NULL OR acceptance IN ('consented', 'informed')),
+    CONSTRAINT price_changes_forecast CHECK (
+        jsonb_typeof(forecast_rules) = 'array' AND jsonb_typeof(at_risk_elsewhere) = 'array'),
+    -- No program reads an instant beyond its calendar, or infinity: one such row would hold up the claims of all.
+    CONSTRAINT price_changes_instants CHECK (
+        forecast_renewal_at BETWEEN '1970-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'
+        AND forecast_notice_at BETWEEN '1970-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'
+        AND forecast_effective_at BETWEEN '1970-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'
+        AND send_after BETWEEN '1970-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'
+        AND send_by BETWEEN '1970-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'
+        AND due_effective_at BETWEEN '1970-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'
+        AND effective_on_or_after BETWEEN '1970-01-01' AND '9999-12-31'),
     CONSTRAINT price_changes_effective
         CHECK (state <> 'effective' OR effective_at IS NOT NULL),
     CONSTRAINT price_changes_moved_by CHECK (

@@ -124,6 +124,9 @@ CREATE TABLE repricer.mass_extensions (
     CONSTRAINT mass_extensions_pkey PRIMARY KEY (extension_id),
     CONSTRAINT mass_extensions_days CHECK (extend_by_days BETWEEN 1 AND 90),
     CONSTRAINT mass_extensions_reason CHECK (reason_code BETWEEN 0 AND 3),
+    CONSTRAINT mass_extensions_forecast CHECK (
+        eligible_count >= 0 AND jsonb_typeof(ineligible) = 'object'
+        AND NOT ineligible @? '$.* ? (@.type() != "number")'),
     CONSTRAINT mass_extensions_product CHECK (length(product_id) BETWEEN 1 AND 255),
     CONSTRAINT mass_extensions_storefronts CHECK (cardinality(storefronts) > 0),
     CONSTRAINT mass_extensions_second_pair_of_eyes CHECK (

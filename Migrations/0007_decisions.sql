@@ -153,6 +153,12 @@ BEGIN
             grouping, waves, guards, holdout_basis_points)
         VALUES (p_batch_id, p_name, 'submitting', p_content_sha256, '', p_planned_as_of, 0, v_at, p_grouping,
             p_waves, p_guards, p_holdout);
+    IF EXISTS (SELECT FROM jsonb_array_elements(p_waves) AS w (wave) WHERE wave ->> 'release' = 'at'
+        AND (wave ->> 'at')::timestamptz NOT BETWEEN '1970-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z')
+    THEN
+        RAISE EXCEPTION 'a wave is released at an instant that no calendar has'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
 END
 $$;
 

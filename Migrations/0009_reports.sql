@@ -869,8 +869,10 @@ SELECT c.batch_id, b.name AS batch_name, c.line, c.original_transaction_id, c.ch
     c.storefront, c.period, c.direction, c.currency, c.current_price_milliunits,
     c.new_price_milliunits,
     c.new_price_milliunits - c.current_price_milliunits AS difference_milliunits,
-    round((c.new_price_milliunits - c.current_price_milliunits)::numeric * 10000
-        / nullif(c.current_price_milliunits, 0))::bigint AS difference_basis_points,
+    -- One price with some zeros too many must not fail the report of all.
+    CASE WHEN c.current_price_milliunits <> 0 THEN least(9223372036854775807, round(
+        (c.new_price_milliunits - c.current_price_milliunits)::numeric * 10000 / c.current_price_milliunits))::bigint
+        END AS difference_basis_points,
     c.dependent_skus, c.effective_on_or_after, c.forecast_consent, c.forecast_reasons,
     c.forecast_threshold_source, c.forecast_renewal_at, c.forecast_notice_at,
     c.forecast_effective_at, c.send_after AS send_after_at, c.send_by AS send_by_at,

@@ -61,7 +61,7 @@ CREATE TABLE repricer.batches (
     is_parking boolean DEFAULT false NOT NULL,
     CONSTRAINT batches_decision_is_signed CHECK (((state <> ALL (ARRAY['approved'::text, 'rejected'::text])) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
     CONSTRAINT batches_grouping CHECK (("grouping" = ANY (ARRAY['announced'::text, 'item'::text, 'subscription'::text]))),
-    CONSTRAINT batches_guards CHECK ((jsonb_typeof(guards) = 'array'::text)),
+    CONSTRAINT batches_guards CHECK (((jsonb_typeof(guards) = 'array'::text) AND (NOT (guards @? '$[*]?(!(((((((((@.type() == "object" && (((@."guard" == "errors" || @."guard" == "declined") || @."guard" == "auto_renew_off") || @."guard" == "moved")) && @."over".type() == "number") && @."over" >= 0) && @."over" <= 10000) && @."over".floor() == @."over") && @."least".type() == "number") && @."least" >= 1) && @."least" <= 1000000000) && @."least".floor() == @."least"))'::jsonpath)))),
     CONSTRAINT batches_halted_is_paused CHECK (((halted_by IS NULL) OR is_paused)),
     CONSTRAINT batches_halted_storefronts CHECK ((jsonb_typeof(halted_storefronts) = 'object'::text)),
     CONSTRAINT batches_have_rows CHECK ((((row_count > 0) OR (state = 'submitting'::text)) AND (rejected_row_count >= 0))),
@@ -71,7 +71,7 @@ CREATE TABLE repricer.batches (
     CONSTRAINT batches_released_wave CHECK (((released_wave >= 0) AND (released_wave <= jsonb_array_length(waves)))),
     CONSTRAINT batches_second_pair_of_eyes CHECK (((state <> 'approved'::text) OR (decided_by <> submitted_by))),
     CONSTRAINT batches_state CHECK ((state = ANY (ARRAY['submitting'::text, 'awaiting_approval'::text, 'approved'::text, 'rejected'::text, 'aborted'::text]))),
-    CONSTRAINT batches_waves CHECK (((jsonb_typeof(waves) = 'array'::text) AND (jsonb_array_length(waves) <= 100)))
+    CONSTRAINT batches_waves CHECK (((jsonb_typeof(waves) = 'array'::text) AND (jsonb_array_length(waves) <= 100) AND (NOT (waves @? '$[*]?(!((@.type() == "object" && @."label".type() == "string") && (((@."release" == "approval" || @."release" == "hand") || @."release" == "at" && @."at".type() == "string") || (((@."release" == "after" && @."after_ms".type() == "number") && @."after_ms" >= 0) && @."after_ms" <= 8640000000000) && @."after_ms".floor() == @."after_ms")))'::jsonpath))))
 );
 
 COMMENT ON COLUMN repricer.batches.undoes_batch_id IS 'The batch whose scheduled changes this one takes back.';
@@ -182,6 +182,8 @@ END),
     CONSTRAINT price_changes_current_sku_size CHECK (((length(current_sku) >= 1) AND (length(current_sku) <= 128))),
     CONSTRAINT price_changes_direction CHECK ((((direction = 'increase'::text) AND (new_price_milliunits > current_price_milliunits)) OR ((direction = 'decrease'::text) AND (new_price_milliunits < current_price_milliunits)))),
     CONSTRAINT price_changes_effective CHECK (((state <> 'effective'::text) OR (effective_at IS NOT NULL))),
+    CONSTRAINT price_changes_forecast CHECK (((jsonb_typeof(forecast_rules) = 'array'::text) AND (jsonb_typeof(at_risk_elsewhere) = 'array'::text))),
+    CONSTRAINT price_changes_instants CHECK ((((forecast_renewal_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (forecast_renewal_at <= '9999-12-31 00:00:00+00'::timestamp with time zone)) AND ((forecast_notice_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (forecast_notice_at <= '9999-12-31 00:00:00+00'::timestamp with time zone)) AND ((forecast_effective_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (forecast_effective_at <= '9999-12-31 00:00:00+00'::timestamp with time zone)) AND ((send_after >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (send_after <= '9999-12-31 00:00:00+00'::timestamp with time zone)) AND ((send_by >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (send_by <= '9999-12-31 00:00:00+00'::timestamp with time zone)) AND ((due_effective_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_effective_at <= '9999-12-31 00:00:00+00'::timestamp with time zone)) AND ((effective_on_or_after >= '1970-01-01'::date) AND (effective_on_or_after <= '9999-12-31'::date)))),
     CONSTRAINT price_changes_moved_by CHECK (((moved_before_call = ANY (ARRAY['billing_failure'::text, 'late_call'::text, 'extension'::text, 'other'::text])) AND (moved_since_call = ANY (ARRAY['billing_failure'::text, 'late_call'::text, 'extension'::text, 'other'::text])))),
     CONSTRAINT price_changes_not_india CHECK (((direction = 'decrease'::text) OR (storefront <> 'IND'::text) OR (undoes_change_id IS NOT NULL))),
     CONSTRAINT price_changes_not_its_own_dependent CHECK ((sku <> ALL (dependent_skus))),
@@ -4677,6 +4679,12 @@ BEGIN
             grouping, waves, guards, holdout_basis_points)
         VALUES (p_batch_id, p_name, 'submitting', p_content_sha256, '', p_planned_as_of, 0, v_at, p_grouping,
             p_waves, p_guards, p_holdout);
+    IF EXISTS (SELECT FROM jsonb_array_elements(p_waves) AS w (wave) WHERE wave ->> 'release' = 'at'
+        AND (wave ->> 'at')::timestamptz NOT BETWEEN '1970-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z')
+    THEN
+        RAISE EXCEPTION 'a wave is released at an instant that no calendar has'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
 END
 $$;
 
@@ -7882,6 +7890,7 @@ CREATE TABLE repricer.mass_extensions (
     CONSTRAINT mass_extensions_complete CHECK (((state <> 'complete'::text) OR (completed_at IS NOT NULL))),
     CONSTRAINT mass_extensions_days CHECK (((extend_by_days >= 1) AND (extend_by_days <= 90))),
     CONSTRAINT mass_extensions_decided CHECK (((state = 'awaiting_approval'::text) OR ((state = 'rejected'::text) AND (rejected_by IS NOT NULL) AND (rejected_at IS NOT NULL)) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
+    CONSTRAINT mass_extensions_forecast CHECK (((eligible_count >= 0) AND (jsonb_typeof(ineligible) = 'object'::text) AND (NOT (ineligible @? '$.*?(@.type() != "number")'::jsonpath)))),
     CONSTRAINT mass_extensions_product CHECK (((length(product_id) >= 1) AND (length(product_id) <= 255))),
     CONSTRAINT mass_extensions_reason CHECK (((reason_code >= 0) AND (reason_code <= 3))),
     CONSTRAINT mass_extensions_second_pair_of_eyes CHECK (((decided_by IS NULL) OR (state = 'rejected'::text) OR (decided_by <> submitted_by))),

@@ -214,11 +214,16 @@ import Testing
             "receiptType": "Production", "bundleId": "com.example.app", "appTransactionId": "70",
             "deviceVerification": "x",
         ]
+        let retention: JSON = [
+            "originalTransactionId": "1", "productId": "p", "userLocale": "en-US",
+            "requestIdentifier": "70f15fdd-29b5-4ae2-b7b5-a9a4bd3a1ad2",
+        ]
         for (payload, what) in [
             (Fixture.transaction(), "a transaction"),
             (Fixture.transaction(["bundleId": "com.example.other"]), "a transaction"),
             (Fixture.transaction(["environment": "Production"]), "a transaction"),
             (Fixture.renewal(), "a renewal info"), (appTransaction, "an app transaction"),
+            (retention, "a request for a retention message"),
         ] {
             #expect(throws: NotificationError.otherStatement(what)) { try verify(payload) }
             #expect(

@@ -25,6 +25,15 @@ import Testing
         #expect(throws: NotificationError.otherStatement(what)) { try verify(text: text) }
     }
 
+    @Test(arguments: ["null", "7", "true", "[]", "[1]", "[{\"notificationType\":\"X\"}]", "\"text\""])
+    func verify_whenPayloadIsNoObject_isMalformedAndSaysSo(text: String) throws {
+        let error = NotificationError.otherStatement("a JSON value that is no object")
+        #expect(throws: error) { try verify(text: text) }
+        #expect(
+            error.description
+                == "no_notification: the payload is a JSON value that is no object, not a notification")
+    }
+
     /// One sign of a notification is enough to keep what Apple has signed.
     @Test(arguments: [
         "{\"notificationType\":\"NEW\"}", "{\"notificationUUID\":\"u\"}",
@@ -35,7 +44,7 @@ import Testing
         #expect(try verify(text: text).event == nil)
     }
 
-    @Test(arguments: ["", "null", "7", "[1]", "\"text\"", "{", "\u{0}", "{\"a\":1,}"])
+    @Test(arguments: ["", "{", "\u{0}", "{\"a\":1,}"])
     func verify_whenPayloadIsUnreadable_keepsItUnderItsDigest(text: String) throws {
         let notification = try verify(text: text)
 

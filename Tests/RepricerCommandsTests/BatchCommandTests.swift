@@ -55,9 +55,10 @@ import Testing
         }
 
         /// Stores a batch as Ana and returns its id.
-        func submit() async throws -> String {
+        func submit(_ options: String...) async throws -> String {
             let outcome = await run(
-                "submit", try file(BatchCommandTests.good), "--name", "spring", environment: ana)
+                ["submit", try file(BatchCommandTests.good), "--name", "spring"] + options,
+                environment: ana)
             #expect(outcome.code == .done, "\(outcome.messages)")
             return String(outcome.output.dropLast())
         }
@@ -327,10 +328,13 @@ import Testing
         let file = try office.file(Self.good)
 
         for (options, names) in [
-            (["--name", "other"], "--name"),
-            (["--name", "spring", "--waves", "1%,rest"], "--waves"),
-            (["--name", "spring", "--halt-if", "none"], "--halt-if"),
-            (["--name", "other", "--grouping", "item"], "--name, --grouping"),
+            (["--name", "other"], "--name (spring)"),
+            (["--name", "spring", "--waves", "1%,rest"], "--waves (none)"),
+            (["--name", "spring", "--halt-if", "none"], "--halt-if (errors>5%)"),
+            (
+                ["--name", "other", "--grouping", "item"],
+                "--name (spring), --grouping (announced)"
+            ),
         ] {
             let again = await run(["submit", file] + options, environment: office.ana)
             #expect(again.code == .conflict)
@@ -340,6 +344,43 @@ import Testing
             "submit", file, "--name", "spring", "--halt-if", "errors>5%/50",
             environment: office.ana)
         #expect(same.code == .done)
+    }
+
+    /// The release of a wave is none of the terms that somebody gives.
+    @Test func submit_ofTheSameFileAfterItsFirstWave_isTheSameBatch() async throws {
+        let office = try await Office()
+        let options = ["--name", "spring", "--waves", "50%,rest@hand"]
+        let id = try await office.submit("--waves", "50%,rest@hand")
+        _ = await run("approve", id, "--yes", environment: office.ben)
+        let file = try office.file(Self.good)
+
+        let same = await run(["submit", file] + options, environment: office.ana)
+        let other = await run(
+            "submit", file, "--name", "spring", "--waves", "50%,rest@+2d", environment: office.ana)
+
+        #expect(same.code == .done, "\(same.messages)")
+        #expect(other.code == .conflict)
+        #expect(other.messages.contains("with other --waves (50%,rest);"))
+    }
+
+    /// What was not paused is not said to be resumed, and no line of the audit trail says so.
+    @Test func resume_ofWhatIsNotPaused_saysSoAndDecidesNothing() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+
+        let early = await run("resume", id, environment: office.ana)
+        let all = await run("resume", "--all", environment: office.ana)
+        let json = await run("resume", id, "--json", environment: office.ana)
+        _ = await run("pause", id, environment: office.ana)
+        let real = await run("resume", id, environment: office.ana)
+        let audit = await run("audit", "show", environment: office.ana)
+
+        #expect(early.code == .done)
+        #expect(early.output == "spring is not paused: nothing to resume\n")
+        #expect(all.output == "everything is not paused: nothing to resume\n")
+        #expect(json.output.contains("\"changed\":false"))
+        #expect(real.output == "resumed spring\n")
+        #expect(audit.output.split(separator: "\n").count { $0.contains("resume") } == 1)
     }
 
     @Test func resume_ofAnAbortedBatch_isAConflict() async throws {

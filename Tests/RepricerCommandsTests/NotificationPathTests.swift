@@ -66,6 +66,13 @@ import Testing
             (path(request: Self.refused(4_040_007)), .requested, "no such URL"),
             (path(request: Self.refused(4_040_007)), .requested, "your-host/notifications"),
             (path(request: Self.refused(404)), .requested, "check REPRICER_API_BASE_URL"),
+            (path(request: Self.refused(403)), .requested, "403 without a code"),
+            (path(request: Self.refused(302)), .requested, "check REPRICER_API_BASE_URL"),
+            (path(request: Self.refused(4_000_028)), .requested, "`repricer config check`"),
+            (
+                path(request: .unknownOutcome(reason: "5000000", raw: nil)), .requested,
+                "no usable answer: 5000000"
+            ),
             (
                 path(statuses: [Self.entry(["UNSUCCESSFUL_HTTP_RESPONSE_CODE"])]), .delivered,
                 "must end in /notifications"

@@ -46,6 +46,7 @@ package struct NotificationVerifier: Sendable {
             throw error.isMalformed ? .malformed(error) : .refused(.signature(error))
         }
         let wire = json.flatMap(WireNotification.init)
+        if json != nil, wire == nil { throw .otherStatement("a JSON value that is no object") }
         if let other = wire?.otherStatement { throw .otherStatement(other) }
         if let wire { try checkContent(wire) }
         // A nested part without a date was signed no later than what holds it.

@@ -37,6 +37,9 @@ struct WireNotification: WireObject {
             summary == nil,
             appData == nil, externalPurchaseToken == nil
         else { return nil }
+        if json["requestIdentifier"] != nil, json["userLocale"] != nil {
+            return "a request for a retention message"
+        }
         if json["transactionId"] != nil { return "a transaction" }
         if json["autoRenewProductId"] != nil || json["autoRenewStatus"] != nil {
             return "a renewal info"

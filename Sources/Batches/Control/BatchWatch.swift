@@ -28,9 +28,9 @@ package struct BatchWatch: Service {
         /// Judging takes at most one part in this many of the time: a judgement that took a second is followed by a
         /// pause of fifty.
         package var guardsShare = 50
-        /// The real time between two counts, in one process, of what a person should see.
-        package var troublesEvery: Duration = .seconds(300)
-        /// How many rows of halted storefronts one transaction parks.
+        /// Real time between two looks at what needs a person's eye, in one process.
+        package var troublesEvery: Duration = .seconds(60)
+        /// Rows of halted storefronts, in one transaction.
         package var parkedAtOnce = 20_000
         /// The real time between two probes of a halted storefront.
         package var probeEvery: Duration = .seconds(60)

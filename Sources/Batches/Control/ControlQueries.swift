@@ -71,6 +71,28 @@ package enum ControlQueries {
             "repricer.set_pause(\(uuid: batchID), \(timestamp: at), \(isPaused), \(reason)::text)")
     }
 
+    /// Whether resuming a batch, or everything where nil, would change anything: it is paused, a storefront of it is
+    /// halted, or rows of it wait by themselves. One that takes no calls any more is left to `setPause`, which says so.
+    package static func isHeldBack(
+        _ batchID: String?, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try connection.query(
+            """
+            -- name: isHeldBack
+            SELECT CASE WHEN \(uuid: batchID)::uuid IS NULL
+                THEN (SELECT is_paused FROM repricer.service_controls)
+                ELSE EXISTS (
+                    SELECT FROM repricer.batches b WHERE b.batch_id = \(uuid: batchID)::uuid AND (
+                        b.is_paused OR b.is_parking OR b.halted_storefronts <> '{}'
+                        OR b.state NOT IN ('awaiting_approval', 'approved')
+                        OR EXISTS (SELECT FROM repricer.price_changes c
+                            WHERE c.batch_id = b.batch_id AND c.stage = 'queued'
+                                AND (c.is_held OR c.parked_reason IS NOT NULL))))
+                END AS is_held_back
+            """
+        ).one().bool("is_held_back")
+    }
+
     /// Releases the next wave of a batch, or all waves up to `wave`. Returns the last one released.
     package static func release(
         _ batchID: String, through wave: Int?, at: Int64, on connection: isolated PostgresConnection

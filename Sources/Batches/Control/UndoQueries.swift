@@ -116,7 +116,7 @@ package enum UndoQueries {
 
     /// The first `limit` changes of a scope, in the order of lines, that `undoID` does not take back.
     package static func refused(
-        _ scope: Scope, by undoID: String, at: Int64, limit: Int,
+        _ scope: Scope, by undoID: String?, at: Int64, limit: Int,
         on connection: isolated PostgresConnection
     ) throws -> [Refused] {
         try connection.query(

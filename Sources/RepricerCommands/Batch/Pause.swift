@@ -34,15 +34,23 @@ extension Commands {
         }
         return try await invocation.withDatabase { pool, now in
             let found = try await BatchFinder.find(named, pool: pool)
-            try await pool.withTransaction { connection in
+            let isNew = try await pool.withTransaction { connection in
+                guard
+                    try isPaused || ControlQueries.isHeldBack(found?.batchID, on: connection)
+                else { return false }
                 try ControlQueries.setPause(
                     found?.batchID, isPaused: isPaused, reason: invocation.arguments[reason],
                     at: now, on: connection)
+                return true
             }
             let subject = found.map { harmless($0.name) } ?? "everything"
+            let said =
+                isPaused
+                ? "paused \(subject)"
+                : isNew ? "resumed \(subject)" : "\(subject) is not paused: nothing to resume"
             try invocation.print(
-                json: ["batch_id": found?.batchID, "paused": isPaused],
-                "\(isPaused ? "paused" : "resumed") \(subject)\n")
+                json: ["batch_id": found?.batchID, "paused": isPaused, "changed": isNew],
+                said + "\n")
             let id = found?.batchID
             invocation.suggest(
                 isPaused ? "resume \(id ?? "--all")" : id.map { "status \($0)" } ?? "status")

@@ -71,15 +71,15 @@ extension Commands {
     private static func refuseOtherTerms(
         _ batchID: String, _ name: String, _ terms: BatchTerms, _ pool: PostgresPool
     ) async throws {
-        let options = try await pool.withTransaction { connection in
+        let others = try await pool.withTransaction { connection in
             try BatchQueries.differences(of: batchID, name: name, terms: terms, on: connection)
         }
-        guard !options.isEmpty else { return }
+        guard !others.isEmpty else { return }
+        let said = others.map { "\($0.option) (\(harmless($0.stored)))" }
         throw CommandFailure(
             .conflict,
             "nothing stored: this file is batch \(batchID) already, with other "
-                + "\(options.joined(separator: ", ")); give the same ones, or abort that batch first"
-        )
+                + "\(said.joined(separator: ", ")); give the same ones, or abort that batch first")
     }
 
     /// Checks whether the batch may be stored. Throwing takes everything back.

@@ -70,16 +70,22 @@ extension Commands {
         _ scope: UndoQueries.Scope, _ batchName: String, at now: Int64, _ pool: PostgresPool,
         _ invocation: Invocation
     ) async throws -> ExitCode {
-        let (recall, counts) = try await pool.withTransaction(.repeatableRead) { connection in
+        let (recall, counts, refused) = try await pool.withTransaction(.repeatableRead) {
+            connection in
             (
                 Recall(
                     takeable: try UndoQueries.takeable(scope, at: now, on: connection),
                     beyond: try UndoQueries.beyond(scope, at: now, on: connection),
                     now: Instant(milliseconds: now)),
-                try UndoQueries.refusedCounts(scope, by: nil, at: now, on: connection)
+                try UndoQueries.refusedCounts(scope, by: nil, at: now, on: connection),
+                try UndoQueries.refused(
+                    scope, by: nil, at: now, limit: refusedShown, on: connection)
             )
         }
-        guard recall.rows > 0 else { throw nothingUndone(scope, batchName, counts) }
+        guard recall.rows > 0 else {
+            tell(refused, of: counts.values.reduce(0, +), invocation)
+            throw nothingUndone(scope, batchName, counts)
+        }
         let all = recall.rows + counts.values.reduce(0, +)
         try invocation.print(
             json: [

@@ -42,7 +42,7 @@ extension ConfigurationCheck {
         case .throttled(let until, _):
             return away("the App Store asks for silence until \(until.text)")
         case .unknownOutcome(let reason, _), .notSent(let reason):
-            return away("a signed call got no answer: \(reason)")
+            return away("a signed call failed: \(reason)")
         }
     }
 

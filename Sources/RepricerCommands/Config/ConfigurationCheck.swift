@@ -135,8 +135,11 @@ struct ConfigurationCheck: Sendable {
                     problems: problem.map { [$0] } ?? []),
                 Result(
                     name: "app of the database",
-                    found: bound.map { "\($0.bundleID) in \($0.environment)" }
-                        ?? "none yet; the first serve binds it",
+                    found: bound.map {
+                        "\($0.bundleID) in \($0.environment)"
+                            + (configuration.app == nil
+                                ? "; the settings don't name app and environment" : "")
+                    } ?? "none yet; the first program that writes binds it",
                     problems: AppCheck.problem(configuration, bound).map { [$0] } ?? []),
                 Self.finance(finance),
             ]
@@ -175,7 +178,9 @@ struct ConfigurationCheck: Sendable {
         }
         return Result(
             name: "finance users",
-            found: "\(logins.count), with a time limit and few connections each",
+            found: faults.isEmpty
+                ? "\(logins.count), with a time limit and few connections each"
+                : "\(logins.count), of them \(faults.count) without limits",
             problems: faults)
     }
 

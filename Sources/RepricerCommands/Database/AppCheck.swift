@@ -60,12 +60,15 @@ enum AppCheck {
             (configuration.bundleID ?? bound.bundleID) == bound.bundleID
             && (configuration.environment?.rawValue ?? bound.environment) == bound.environment
         guard !isOurs else { return nil }
+        let isOtherApp = (configuration.bundleID ?? bound.bundleID) != bound.bundleID
         return ConfigurationProblem(
-            Variable.bundleID.rawValue,
+            (isOtherApp ? Variable.bundleID : Variable.environment).rawValue,
             "this database is about \(bound.bundleID) in \(bound.environment), the settings name "
                 + "\(configuration.bundleID ?? bound.bundleID) in "
                 + "\(configuration.environment?.rawValue ?? bound.environment)",
-            remedy: "use the settings of that app, or a database of its own for this one")
+            remedy: isOtherApp
+                ? "use the settings of that app, or a database of its own for this one"
+                : "use the settings of that environment, or a database of its own for this one")
     }
 }
 

@@ -83,12 +83,16 @@ struct NotificationPath: Sendable {
                     .requested,
                     "no such URL (\(code)): \(why); set the server URL of this environment under App "
                         + "Information, version 2: https://your-host\(Self.ourPath)")
-            case 404 where code.isBareStatus:
+            case let status where code.isBareStatus:
                 finding.fail(
                     .requested,
-                    "404 without a code: this address is not the App Store's; check "
-                        + "REPRICER_API_BASE_URL, which has no path of its own")
-            default: finding.fail(.requested, "refused (\(code)): \(why)")
+                    "\(status) without a code: this is not the App Store, or a proxy on the way answers for it; "
+                        + "check REPRICER_API_BASE_URL, which has no path of its own, and the proxy")
+            default:
+                finding.fail(
+                    .requested,
+                    "refused (\(code)): \(why); the way of notifications is not proved: `repricer config check` "
+                        + "tries key, app and environment")
             }
         case .throttled(let until, _):
             finding.fail(
@@ -96,8 +100,17 @@ struct NotificationPath: Sendable {
                 "too many test notifications; ask again after \(RFC3339.format(until.milliseconds))"
             )
             finding.isAppStoreAway = true
-        case .unknownOutcome(let reason, _), .notSent(let reason):
-            finding.fail(.requested, "the App Store can't be reached: \(reason)")
+        case .notSent(let reason):
+            finding.fail(
+                .requested,
+                "the App Store can't be reached: \(reason); check the network, the proxy and "
+                    + "REPRICER_API_BASE_URL")
+            finding.isAppStoreAway = true
+        case .unknownOutcome(let reason, _):
+            finding.fail(
+                .requested,
+                "the App Store gives no usable answer: \(reason); try again later, and see "
+                    + "`repricer config check`")
             finding.isAppStoreAway = true
         }
         return nil

@@ -1,6 +1,7 @@
 import Batches
 import Facts
 import Postgres
+import Pricing
 import TestSupport
 import Testing
 
@@ -27,17 +28,22 @@ import Testing
         }
     }
 
-    private static func begin(at: String = "clock_timestamp()") -> String {
-        "SELECT repricer.begin_submission('\(batchID)', 'spring', 'c', 'announced', '[]', '[]', \(at));"
+    private static func begin(
+        at: String = "clock_timestamp()", waves: String = "[]", guards: String = "[]"
+    ) -> String {
+        "SELECT repricer.begin_submission('\(batchID)', 'spring', 'c', 'announced', '\(waves)', '\(guards)', \(at));"
     }
 
-    private static func store(_ id: String = "1", of batch: String = batchID) -> String {
+    private static func store(
+        _ id: String = "1", of batch: String = batchID, rules: String = "'[]'::jsonb",
+        sendBy: String = "'2030-01-01Z'", from: String = "NULL", price: String = "10990"
+    ) -> String {
         """
         SELECT repricer.store_changes('\(batch)', ARRAY['\(id)'], ARRAY[gen_random_uuid()], ARRAY[2], ARRAY[0],
             ARRAY['A'], ARRAY['{B}'], ARRAY['increase'], ARRAY['USD'], ARRAY['USA'], ARRAY['P1M'], ARRAY[9990],
-            ARRAY[10990], ARRAY[NULL::bigint], ARRAY[NULL], ARRAY['not_required'], ARRAY['{}'], ARRAY[NULL],
-            ARRAY['[]'::jsonb], ARRAY['2030-01-01Z'::timestamptz], ARRAY['2030-01-01Z'::timestamptz],
-            ARRAY['2030-01-01Z'::timestamptz], ARRAY[NULL::timestamptz], ARRAY['2030-01-01Z'::timestamptz]);
+            ARRAY[\(price)], ARRAY[NULL::bigint], ARRAY[\(from)], ARRAY['not_required'], ARRAY['{}'], ARRAY[NULL],
+            ARRAY[\(rules)], ARRAY['2030-01-01Z'::timestamptz], ARRAY['2030-01-01Z'::timestamptz],
+            ARRAY['2030-01-01Z'::timestamptz], ARRAY[NULL::timestamptz], ARRAY[\(sendBy)::timestamptz]);
         """
     }
 
@@ -139,6 +145,85 @@ import Testing
         #expect(error?.message?.hasSuffix("was not finished") == true)
         try await Self.script("ROLLBACK", by: harness.submitter)
         #expect(try await harness.changes() == [])
+        await harness.close()
+    }
+
+    /// What no program can read would stop, for all batches, whatever reads it: guards, waves and claims.
+    @Test(arguments: [
+        begin(at: "'2026-03-01Z'", guards: #"[{"guard":"nonsense","over":1,"least":1}]"#),
+        begin(at: "'2026-03-01Z'", guards: #"[{"nonsense":1}]"#),
+        begin(at: "'2026-03-01Z'", guards: #"[[{"guard":"errors","over":1,"least":1}]]"#),
+        begin(at: "'2026-03-01Z'", guards: #"[{"guard":"errors","over":"1","least":1}]"#),
+        begin(at: "'2026-03-01Z'", guards: #"[{"guard":"errors","over":1.5,"least":1}]"#),
+        begin(at: "'2026-03-01Z'", guards: #"[{"guard":"errors","over":null,"least":1}]"#),
+        begin(at: "'2026-03-01Z'", guards: #"[{"guard":"errors","over":1,"least":0}]"#),
+        begin(at: "'2026-03-01Z'", guards: #"[{"guard":"errors","over":1}]"#),
+        begin(at: "'2026-03-01Z'", waves: #"[1]"#),
+        begin(at: "'2026-03-01Z'", waves: #"[{"label":"a"}]"#),
+        begin(at: "'2026-03-01Z'", waves: #"[{"label":1,"release":"hand"}]"#),
+        begin(at: "'2026-03-01Z'", waves: #"[{"label":"a","release":"never"}]"#),
+        begin(at: "'2026-03-01Z'", waves: #"[{"label":"a","release":"at"}]"#),
+        begin(at: "'2026-03-01Z'", waves: #"[{"label":"a","release":"at","at":"infinity"}]"#),
+        begin(at: "'2026-03-01Z'", waves: #"[{"label":"a","release":"at","at":"x"}]"#),
+        begin(at: "'2026-03-01Z'", waves: #"[{"label":"a","release":"after","after_ms":"x"}]"#),
+        begin(at: "'2026-03-01Z'", waves: #"[{"label":"a","release":"after","after_ms":1e30}]"#),
+        begin(at: "'2026-03-01Z'") + store(sendBy: "'infinity'"),
+        begin(at: "'2026-03-01Z'") + store(sendBy: "'-infinity'"),
+        begin(at: "'2026-03-01Z'") + store(sendBy: "'20000-01-01Z'"),
+        begin(at: "'2026-03-01Z'") + store(from: "'infinity'"),
+        begin(at: "'2026-03-01Z'") + store(rules: #"'{"a":1}'::jsonb"#),
+        """
+        SELECT repricer.request_mass_extension(gen_random_uuid(), 'P', NULL, 5, 0, NULL, -4, '{}', '2026-03-01Z')
+        """,
+        """
+        SELECT repricer.request_mass_extension(gen_random_uuid(), 'P', NULL, 5, 0, NULL, 4, '"x"', '2026-03-01Z')
+        """,
+        """
+        SELECT repricer.request_mass_extension(gen_random_uuid(), 'P', NULL, 5, 0, NULL, 4, '{"a":"b"}', '2026-03-01Z')
+        """,
+    ])
+    func submission_thatProgramsCannotRead_isRefused(_ statements: String) async throws {
+        let harness = try await Harness.make()
+
+        let error = await #expect(throws: PostgresError.self) {
+            try await Self.script("BEGIN;" + statements, by: harness.submitter)
+        }
+
+        #expect(["22", "23"].contains(error?.sqlState?.code.prefix(2)), "\(String(describing: error))")
+        await harness.close()
+    }
+
+    @Test func submission_withWavesAndGuardsOfEveryForm_isTaken() async throws {
+        let harness = try await Harness.make()
+        let waves = """
+            [{"label":"1%","release":"approval"},{"label":"10%","release":"at","at":"2026-12-01T00:00:00.000Z"},
+            {"label":"20%","release":"after","after_ms":8640000000000},{"label":"rest","release":"hand"}]
+            """
+        let guards = GuardRail.Figure.allCases
+            .map { #"{"guard":"\#($0.rawValue)","over":10000,"least":1000000000}"# }
+            .joined(separator: ",")
+
+        try await Self.script(
+            "BEGIN;" + Self.begin(at: "'2026-03-01Z'", waves: waves, guards: "[\(guards)]")
+                + Self.store() + Self.finish() + "COMMIT", by: harness.submitter)
+
+        #expect(try await harness.changes() == ["A awaiting_approval"])
+        await harness.close()
+    }
+
+    /// A price with some zeros too many, that nobody has approved yet, fails no report of others.
+    @Test func price_thatIsTooLargeForAnyPercentage_failsNoReport() async throws {
+        let harness = try await Harness.make()
+
+        try await Self.script(
+            "BEGIN;" + Self.begin(at: "'2026-03-01Z'") + Self.store(price: "\(Int64.max)")
+                + Self.finish() + "COMMIT", by: harness.submitter)
+        let points = try await Self.own { owner in
+            try await owner.query("SELECT difference_basis_points FROM report.price_change").one()
+                .int64("difference_basis_points")
+        }
+
+        #expect(points == .max)
         await harness.close()
     }
 
