@@ -14,7 +14,7 @@ package final class BearerToken: Sendable {
     /// A token is replaced after 80 % of its life, so that none expires on its way.
     private static let reuseSeconds = lifeSeconds * 8 / 10
 
-    private struct Held {
+    private struct Signed {
         var token: String
         var issuedAt: Int64
     }
@@ -28,7 +28,7 @@ package final class BearerToken: Sendable {
     private let issuerID: String
     private let bundleID: String
     private let clock: any WallClock
-    private let held = Mutex<Held?>(nil)
+    private let held = Mutex<Signed?>(nil)
 
     package init(
         key: ES256PrivateKey, keyID: String, issuerID: String, bundleID: String,
@@ -51,7 +51,7 @@ package final class BearerToken: Sendable {
         if let reusable { return reusable }
         // Two callers may sign at once. Both tokens are good, and the later one stays.
         let token = try make(issuedAt: now)
-        held.withLock { $0 = Held(token: token, issuedAt: now) }
+        held.withLock { $0 = Signed(token: token, issuedAt: now) }
         return token
     }
 
