@@ -58,14 +58,13 @@ struct Claimer: Sendable {
                 RuleQueries.revision)
             guard !locked.ids.isEmpty else { return Claim() }
             // Under the locks: what waited for them claims later than who had them, and its ids and lines say so.
-            let now = engine.now
-            let realNow = engine.realClock.nowMilliseconds()
+            let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
             let stored = locked.stored
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let (open, siblings, imported) = try connection.ask(
                 OpenChangeQueries.claimable(
-                    locked.ids, bucket: turn.bucket, realNow: engine.realClock.nowMilliseconds(),
-                    probing: probing, isRestored: locked.restoredAt != nil),
+                    locked.ids, bucket: turn.bucket, realNow: realNow, probing: probing,
+                    isRestored: locked.restoredAt != nil),
                 SubscriptionQueries.renewingSKUs(ofCustomers: tokens),
                 ImportedIncreaseQueries.increases(of: locked.ids))
             let carriers = try carriers(of: open, on: connection)

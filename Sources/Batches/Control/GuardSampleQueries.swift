@@ -32,6 +32,8 @@ package enum GuardSampleQueries {
         guard let found else { return 0 }
         let rail = try GuardQueries.rail(found)
         guard try !found.bool("is_sampled"), rail.least <= leastMax else { return nil }
+        // First: an answer that is stored in between counts twice, and none is missed.
+        let out = try callsOut(of: batchID, on: connection)
         let counts = try GuardQueries.counts(
             of: batchID, since: try found.millisecondsOrNil("guards_count_from"),
             figures: [.errors], on: connection)
@@ -42,7 +44,6 @@ package enum GuardSampleQueries {
             try connection.sendLater([noteSampled(batchID)])
             return nil
         }
-        let out = try callsOut(of: batchID, on: connection)
         return max(0, rail.least + spare - Int(errors.all) - out)
     }
 

@@ -1,7 +1,9 @@
 import Batches
+import Calls
 import Facts
 import PriceChanges
 import ServiceKit
+import Synchronization
 import TestSupport
 import Testing
 
@@ -32,12 +34,6 @@ import Testing
         stride(from: 1, through: count, by: step).map { "\($0)" }
     }
 
-    private static func watch(_ harness: Harness) -> BatchWatch {
-        BatchWatch(
-            pool: harness.service, clock: harness.clock, realClock: harness.realClock, log: .silent,
-            metrics: Metrics())
-    }
-
     private static func batch(_ harness: Harness) async throws -> (halted: String?, sampled: Bool) {
         try await harness.service.withConnection { connection in
             let row = try await connection.query(
@@ -49,8 +45,8 @@ import Testing
 
     /// A quarter is refused, among successes: no two alike in a row say anything of all.
     @Test func refusalsAmongSuccesses_haltCloseToTheSample_overReplicas() async throws {
-        let (harness, _) = try await Self.approved(160)
-        harness.store.setAnswers(Self.ids(160, every: 4), Self.rejected)
+        let (harness, _) = try await Self.approved(100)
+        harness.store.setAnswers(Self.ids(100, every: 4), Self.rejected)
         let replicas = (0..<3).map { _ in harness.scheduler(perSecond: nil) }
 
         await withTaskGroup(of: Void.self) { group in
@@ -72,23 +68,30 @@ import Testing
     }
 
     @Test func healthyBatch_isCountedUntilItsSampleIsFull_andThenNoMore() async throws {
-        let (harness, _) = try await Self.approved(160)
-        let scheduler = harness.scheduler(perSecond: nil)
+        let (harness, _) = try await Self.approved(90)
+        let gate = GatedStore(harness.store)
+        let (first, second) = (
+            harness.scheduler(calls: gate, perSecond: nil),
+            harness.scheduler(calls: gate, perSecond: nil)
+        )
 
-        _ = try await scheduler.round()
-        let first = harness.store.calls.count
+        async let served = first.round()
+        await gate.isReached(55)
+        _ = try await second.round(place: 32)
+        #expect(gate.waiting == 55)
         #expect(try await !Self.batch(harness).sampled)
-        _ = try await scheduler.round()
+        gate.open()
+        _ = try await served
+        try await harness.deliver(second)
 
-        #expect(first == 55)
-        #expect(harness.store.calls.count == 160)
+        #expect(harness.store.calls.count == 90)
         #expect(try await Self.batch(harness).sampled)
         await harness.close()
     }
 
     /// What is refused later is judged with the answers that bring it, not at the next look.
     @Test func refusalsAfterTheSample_haltAtOnce() async throws {
-        let (harness, _) = try await Self.approved(200)
+        let (harness, _) = try await Self.approved(130)
         let scheduler = harness.scheduler()
         for _ in 0..<4 {
             _ = try await scheduler.round()
@@ -96,7 +99,7 @@ import Testing
         }
         let healthy = harness.store.calls.count
         #expect(try await Self.batch(harness).sampled)
-        harness.store.setAnswers(Self.ids(200, every: 2), Self.rejected)
+        harness.store.setAnswers(Self.ids(130, every: 2), Self.rejected)
 
         for _ in 0..<6 {
             harness.clock.advance(by: .seconds(1))
@@ -110,8 +113,8 @@ import Testing
     }
 
     @Test func batchThatAPersonResumed_isCountedAnew() async throws {
-        let (harness, batchID) = try await Self.approved(160)
-        harness.store.setAnswers(Self.ids(160, every: 4), Self.rejected)
+        let (harness, batchID) = try await Self.approved(130)
+        harness.store.setAnswers(Self.ids(130, every: 4), Self.rejected)
         let scheduler = harness.scheduler(perSecond: nil)
         try await harness.deliver(scheduler)
         let first = harness.store.calls.count
@@ -149,15 +152,64 @@ import Testing
 
     /// Only the batch that is counted waits.
     @Test func anotherBatch_goesOnMeanwhile() async throws {
-        let (harness, _) = try await Self.approved(80)
+        let (harness, _) = try await Self.approved(70)
         for number in 101...120 { try await harness.subscribe("\(number)") }
         let other = try await harness.submit(
             (101...120).map { Harness.row("\($0)", line: $0) }, content: "other")
         try await harness.approve(other)
+        let gate = GatedStore(harness.store)
+        let scheduler = harness.scheduler(calls: gate, perSecond: nil)
 
-        _ = try await harness.scheduler(perSecond: nil).round()
+        async let served = scheduler.round()
 
-        #expect(harness.store.calls.count == 75)
+        await gate.isReached(75)
+        gate.open()
+        _ = try await served
         await harness.close()
+    }
+}
+
+/// Answers nothing until it is opened.
+private final class GatedStore: StoreCalls {
+    private let inner: ScriptedStore
+    private let state = Mutex((isOpen: false, waiting: [CheckedContinuation<Void, Never>]()))
+
+    init(_ inner: ScriptedStore) { self.inner = inner }
+
+    var waiting: Int { state.withLock { $0.waiting.count } }
+
+    /// Waits until so many calls are out; opens where they never are, so that nobody waits on.
+    func isReached(_ calls: Int) async {
+        do {
+            try await eventually("\(calls) calls out", within: .seconds(30)) { waiting == calls }
+        } catch {
+            Issue.record("\(waiting) calls are out: \(error)")
+            open()
+        }
+    }
+
+    func open() {
+        let waiting = state.withLock { state in
+            state.isOpen = true
+            return state.waiting
+        }
+        for one in waiting { one.resume() }
+    }
+
+    func changePrice(
+        _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
+    ) async -> StoreAnswer {
+        await withCheckedContinuation { continuation in
+            let isOpen = state.withLock { state in
+                if !state.isOpen { state.waiting.append(continuation) }
+                return state.isOpen
+            }
+            if isOpen { continuation.resume() }
+        }
+        return await inner.changePrice(intent, leavingBefore: leavingBefore)
+    }
+
+    func checkStatus(transactionID: String) async -> StoreAnswer {
+        await inner.checkStatus(transactionID: transactionID)
     }
 }

@@ -97,7 +97,7 @@ import Testing
 
     @Test(arguments: [false, true])
     func forgottenMassExtension_isKnownByItsStatus(isRefused: Bool) async throws {
-        let harness = try await Self.forgottenMass(isRefused ? [.refused(4_040_010)] : [])
+        let harness = try await Self.forgottenMass(isRefused ? [.refused(4_030_004)] : [])
         harness.calls.with {
             $0.massStatus = MassExtensionStatus(
                 isComplete: true,
@@ -116,7 +116,8 @@ import Testing
         await harness.delivery.close()
     }
 
-    @Test func forgottenMassExtension_whoseSummaryComesFirst_isComplete_andNotCalled() async throws {
+    @Test func forgottenMassExtension_whoseSummaryComesFirst_isComplete_andNotCalled() async throws
+    {
         let harness = try await Self.forgottenMass()
         try await harness.receiveSummary(9, succeeded: 1, failed: 1)
 
