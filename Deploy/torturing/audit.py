@@ -453,6 +453,9 @@ def was_cut_on_the_way(look, change, call, date):
         return False
     if look.is_real:
         cuts = [event["expiresAt"] for event in look.events_of[call["subscription"]]]
+    elif change["state"] == "accepted" and change["acceptance"] == "informed":
+        # What the subscriber of a weekly plan was told of may also be the fourth renewal of a call a week earlier.
+        cuts = [renewal - 22 * 86_400_000 for renewal in (due, date)]
     elif change["state"] != "scheduled":
         # Told: the ledger has the renewal by it.
         return False

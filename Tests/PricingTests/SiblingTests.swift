@@ -95,6 +95,53 @@ struct SiblingTests {
         #expect(because(later[0]) == (counts ? .text("c9") : nil))
     }
 
+    struct Waiting: Sendable {
+        var state = ChangeState.queued
+        /// The renewal that the change was due at when it was stored.
+        var due = "2026-11-01T00:00:00Z"
+        var onOrAfter: String?
+        var expected: Consent
+        var effectiveAt = "2027-02-01T00:00:00Z"
+    }
+
+    /// Quarterly, judged on 15 November: a call that announces is in time for 1 February, and one that asks too (60 days).
+    /// On 10 December only one that announces is.
+    @Test(arguments: [
+        // It waited past its renewal, and will rise with the row.
+        Waiting(expected: .notRequired),
+        Waiting(state: .awaitingApproval, expected: .notRequired),
+        // It was called in time, or may have been.
+        Waiting(state: .scheduled, expected: .required, effectiveAt: "2027-05-01T00:00:00Z"),
+        Waiting(state: .unknown, expected: .required, effectiveAt: "2027-05-01T00:00:00Z"),
+        // It rises at the renewal before the row's.
+        Waiting(onOrAfter: "2027-03-01", expected: .required, effectiveAt: "2027-05-01T00:00:00Z"),
+        // The same, though its own renewal has not come: no call reaches it.
+        Waiting(
+            due: "2027-01-01T00:00:00Z", onOrAfter: "2027-03-01", expected: .required,
+            effectiveAt: "2027-05-01T00:00:00Z"),
+        // It is held for a later one.
+        Waiting(due: "2027-05-01T00:00:00Z", expected: .notRequired),
+        // Its renewal moved by some hours.
+        Waiting(due: "2027-02-01T07:00:00Z", expected: .notRequired),
+    ])
+    func openChange_thatWaited_countsFromTheRenewalThatACallReachesNow(_ item: Waiting) {
+        let facts = SubscriptionFacts.make(period: "P3M", renewalAt: "2027-02-01T00:00:00Z")
+        let context = JudgeContext(openChanges: [
+            .init(
+                changeID: "c9", sku: "OTHER", newPrice: 4200, dependentSKUs: [], state: item.state,
+                increasesAt: at(item.due))
+        ])
+
+        let plan = plans(
+            [.make(10_500, onOrAfter: item.onOrAfter)], facts, context, now: "2026-12-10T00:00:00Z")[
+                0]
+
+        #expect(plan.code == nil)
+        #expect(plan.consent == item.expected)
+        #expect(plan.effectiveAt == at(item.effectiveAt))
+        #expect(because(plan) == (item.expected == .required ? .text("c9") : nil))
+    }
+
     struct Shown: Sendable {
         var status: String
         var period = "P1M"
