@@ -57,8 +57,7 @@ struct Claimer: Sendable {
                     realNow: engine.realClock.nowMilliseconds(), probing: probing),
                 RuleQueries.revision)
             guard !locked.ids.isEmpty else { return Claim() }
-            // The instant is read under the locks. Whoever waited for the locks claims later than whoever had them,
-            // and its ids and history lines say so.
+            // The instant is read under the locks: whoever waited for them claims later, and its ids say so.
             let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
             let stored = locked.stored
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
