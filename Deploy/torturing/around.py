@@ -172,6 +172,10 @@ def misjudged(look, entry, target, sku, since, wanted):
     if entry["state"] == "confirmed":
         return None if is_gone else "and the store will charge it"
     if entry["state"] == "discrepancy":
+        # Refused as no cancellation of ours deserves: a person has to end it.
+        if any(call["fault"] == "refuse" and call["subscription"] == target
+               for call in look.calls_at["cancel"]):
+            return None
         instants = [since, *(event["at"] for event in look.events_of[target] if event["at"] > since)]
         for at in instants:
             then = renewing(look, target, at)
@@ -534,6 +538,25 @@ def takeovers(look):
         yield call, at, next_at - at, allowed
 
 
+# What the store refuses for no reason.
+
+# So many rows may end by what all are refused with, before everything stops.
+ENDED_ALIKE_MAX = 49
+
+
+def refusals_few(look):
+    """Of what the store refuses for no reason, single rows end, and few of those that are refused alike."""
+    odd, systemic = look.refusals
+    ended = [
+        change for change in look.changes if change["state"] == "rejected"
+        and any(call["fault"] == "refuse"
+                for request in look.requests if change["id"] in request["change_ids"]
+                for call in look.by_id.get(request["id"], []))]
+    most = odd + ENDED_ALIKE_MAX * systemic
+    wrong = [f"{len(ended)} rows ended by {odd} refusals of one call and {systemic} of all, {most} may"]
+    return sum(call["fault"] == "refuse" for call in look.calls), wrong if len(ended) > most else []
+
+
 def taken_over(look):
     """What a dead replica had under way is gone on with, or settled, by another in 30 s."""
     wrong, counted = [], 0
@@ -549,4 +572,4 @@ def taken_over(look):
 
 CHECKS = [
     cancelled_once, elsewhere_settled, events_whole, webhooks_delivered, webhooks_true, webhooks_signed,
-    webhooks_in_order, extended_once, extensions_settled, mass_once, taken_over]
+    webhooks_in_order, extended_once, extensions_settled, mass_once, refusals_few, taken_over]

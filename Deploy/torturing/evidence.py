@@ -189,6 +189,8 @@ def gather(world, trouble):
         "outages": trouble.outages,
         "stops": trouble.stops,
         "losses": getattr(trouble, "losses", []),
+        # Orders to refuse one call, and many in a row.
+        "refusals": getattr(trouble, "refusals", [0, 0]),
         "reconciliation": cluster.rows(RECONCILIATION),
         "stalls": world.pulse.stalls(),
         # Whether the store's clock is the machine's: then instants of both compare.

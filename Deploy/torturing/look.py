@@ -80,6 +80,7 @@ class Look:
         self.stops, self.is_real = evidence["stops"], evidence["is_real"]
         # Since when until when the database forgot what happened, and what report.reconciliation says in the end.
         self.losses = evidence.get("losses", [])
+        self.refusals = evidence.get("refusals", [0, 0])
         self.reconciliation = {row["check_name"]: row["problems"] for row in evidence.get("reconciliation", [])}
         # Findings that the machine's own pauses explain, by check.
         self.excused = collections.Counter()

@@ -52,6 +52,8 @@ class Plan:
     batches: int = 4
     # What is lost in this round: "restore", "failover".
     losses: tuple = ()
+    # Once, price changes of all are refused alike, so that their batches or the service halt and ask on.
+    refuses_all: bool = False
     # Business milliseconds that pass in one of the machine's.
     speed: int = 1
 
@@ -62,7 +64,9 @@ def make_plan(kind, seconds, seed, options):
         "seed": seed, "kind": kind, "seconds": seconds, "replicas": options.replicas,
         "kills_per_minute": options.kills_per_minute, "batches": max(3, seconds // 15),
         "upsets_per_minute": options.upsets_per_minute, "long_faults": 0.03,
-        "steps_clocks": kind == "test"}
+        "steps_clocks": kind == "test",
+        # What it halts asks once a minute: shorter rounds would do nothing else.
+        "refuses_all": seconds >= 60 and random.Random(f"{seed} refusals").random() < 0.4}
     # How the store takes a price under a second id, Apple does not say.
     repeats = ["--repeats", random.Random(f"{seed} repeats").choice(["stale-token", "accepted", "refused"])]
     if kind == "test":
@@ -121,10 +125,12 @@ def until_done(seconds, act):
 def submit(world, path, name):
     """As ana, approved by ben; both as often as it takes."""
     state = {}
+    # Some with the guard that holds where nobody says otherwise: what odd refusals halt goes on once they are over.
+    is_guarded = random.Random(f"{world.plan.seed} {name} guard").random() < 0.4
+    guard = () if is_guarded else ("--halt-if", "none")
 
     def store():
-        done = world.ask(
-            "submit", path, "--name", name, "--accept-valid", "--halt-if", "none", user="ana")
+        done = world.ask("submit", path, "--name", name, "--accept-valid", *guard, user="ana")
         if done.returncode == 0:
             state["batch"] = done.stdout.strip().split("\n")[-1]
             return None

@@ -200,7 +200,7 @@ def healthy():
         "absences": [
             {"client": "P", "life": 1, "why": "kill", "from": 4060, "to": None},
             {"client": "P", "life": 2, "why": "freeze", "from": 4510, "to": 4600}],
-        "outages": [], "stops": [], "stalls": [], "is_real": True,
+        "outages": [], "stops": [], "stalls": [], "refusals": [0, 0], "is_real": True,
         "limits": {"changePrice": 3, "status": 3, "extendAll+extendStatus": 1}, "grace": 1000, "end": RENEWAL + 10 * DAY}
 
 
@@ -883,6 +883,12 @@ def left_beside_other_deaths(world):
     """taken_over"""
     left_by_the_dead(world)
     world["absences"] += [{"client": "Q", "life": 2, "why": "kill", "from": 3000 + 1000 * n, "to": None} for n in range(9)]
+
+
+def ended_by_what_all_meet(world):
+    """refusals_few"""
+    world["calls"][0]["fault"] = "refuse"
+    world["changes"][0].update(state="rejected", reason="4030010")
 
 
 def told_lies():

@@ -25,6 +25,11 @@ NOTIFICATION_FAULTS = [
 ODD_CODES = [4030010, 4040010, 4000173, 4010000]
 SYSTEMIC_CODES = [4030010, 4040010, 4000173]
 ODD_SHARE, SYSTEMIC_SHARE = 0.03, 0.034
+# Of odd ones, the share up to which they are of this endpoint. Others than price changes are refused with a code that ends
+# them: what is parked by itself would outlast the round.
+ODD_ENDPOINTS = [("changePrice", 0.8), ("extend", 0.9), ("cancel", 1)]
+# In rounds that have one, the part of the trouble after which all are refused.
+SYSTEMIC_FROM = (0.25, 0.5)
 
 # Endpoint and the share of faults up to it.
 FAULTY = [
@@ -45,6 +50,8 @@ class Trouble:
         self.log = []
         # What the auditor is told: when each replica was gone or stood still, when PostgreSQL was away.
         self.absences, self.outages, self.stops = [], [], []
+        # Orders to refuse one call, and many in a row.
+        self.refusals = [0, 0]
         # And since when until when the database forgot what happened; see losses.py.
         self.losses = []
         self.failure = None
@@ -241,11 +248,16 @@ class Trouble:
     def _order_faults(self):
         chance = self.world.chance["faults"]
         rounds = 0
+        plan, began = self.world.plan, time.time()
+        systemic = began + plan.seconds * chance.uniform(*SYSTEMIC_FROM) if plan.refuses_all else None
         while not self.ending.wait(chance.uniform(0.1, self.world.plan.fault_pause)):
             rounds += 1
             if rounds % 20 == 0:
                 # What found no occasion must not pile up.
                 self._try(self.world.store.clear_faults)
+            if systemic and time.time() >= systemic:
+                self._order_refusals(chance, is_odd=False)
+                systemic = None
             refusal = chance.random()
             if refusal < SYSTEMIC_SHARE:
                 self._order_refusals(chance, is_odd=refusal < ODD_SHARE)
@@ -265,11 +277,16 @@ class Trouble:
                 self._note(f"order {endpoint} {kind}{' long' if kinds is LONG else ''}")
 
     def _order_refusals(self, chance, is_odd):
+        draw = chance.random() if is_odd else 0
+        endpoint = next(name for name, share in ODD_ENDPOINTS if draw < share)
+        codes = SYSTEMIC_CODES if not is_odd else ODD_CODES if endpoint == "changePrice" else ODD_CODES[:1]
         fault = {
-            "endpoint": "changePrice", "kind": "refuse", "count": 1 if is_odd else chance.randint(12, 40),
-            "code": chance.choice(ODD_CODES if is_odd else SYSTEMIC_CODES)}
+            "endpoint": endpoint, "kind": "refuse", "count": 1 if is_odd else chance.randint(12, 40),
+            "code": chance.choice(codes)}
         if self._try(lambda: self.world.store.order(fault)):
-            self._note(f"order {'odd' if is_odd else 'systemic'} refusals")
+            self.refusals[0 if is_odd else 1] += 1
+            self._note(f"order {'odd' if is_odd else 'systemic'} refusals"
+                       f"{'' if endpoint == 'changePrice' else ' of ' + endpoint}")
 
     def _try(self, act):
         try:

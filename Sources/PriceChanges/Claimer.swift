@@ -57,16 +57,14 @@ struct Claimer: Sendable {
                     realNow: engine.realClock.nowMilliseconds(), probing: probing),
                 RuleQueries.revision)
             guard !locked.ids.isEmpty else { return Claim() }
-            // The instant is read under the locks. Whoever waited for the locks claims later than whoever had them,
-            // and its ids and history lines say so.
-            let now = engine.now
-            let realNow = engine.realClock.nowMilliseconds()
+            // The instant is read under the locks: whoever waited for them claims later, and its ids say so.
+            let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
             let stored = locked.stored
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let (open, siblings, imported) = try connection.ask(
                 OpenChangeQueries.claimable(
-                    locked.ids, bucket: turn.bucket, realNow: engine.realClock.nowMilliseconds(),
-                    probing: probing, isRestored: locked.isRestored),
+                    locked.ids, bucket: turn.bucket, realNow: realNow, probing: probing,
+                    isRestored: locked.isRestored),
                 SubscriptionQueries.renewingSKUs(ofCustomers: tokens),
                 ImportedIncreaseQueries.increases(of: locked.ids))
             let carriers = try carriers(of: open, on: connection)

@@ -31,7 +31,11 @@ package enum GuardSampleQueries {
         ).oneOrNil()
         guard let found else { return 0 }
         let rail = try GuardQueries.rail(found)
-        guard try !found.bool("is_sampled"), rail.least <= leastMax else { return nil }
+        guard try !found.bool("is_sampled") else { return nil }
+        guard rail.least <= leastMax else {
+            try connection.sendLater([noteSampled(batchID)])
+            return nil
+        }
         // First: an answer that is stored in between counts twice, and none is missed.
         let out = try callsOut(of: batchID, on: connection)
         let counts = try GuardQueries.counts(
