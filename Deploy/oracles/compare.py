@@ -43,7 +43,8 @@ def _of_judged_row(verdict, answer, found):
         found.check(name, verdict.facts[name], instant_of(answer[name]))
     found.check("faults", [], answer["faults"])
     found.check("at_risk", verdict.at_risk, answer["at_risk_milliunits"])
-    found.check("at_risk_elsewhere", [], answer["at_risk_elsewhere"])
+    found.check("at_risk_elsewhere", verdict.elsewhere, sorted(
+        (each["currency"], each["period"], each["milliunits"]) for each in answer["at_risk_elsewhere"]))
     if verdict.direction == "decrease":
         return
     rules = {each["rule"]: each for each in answer["rules"]}
@@ -66,8 +67,8 @@ def _of_judged_row(verdict, answer, found):
         found.check("window", verdict.window, (said.get("window_first_on"), said.get("window_last_on")))
 
 
-def of_sums(summary, answers, now):
-    """Each difference of the summary and the sums of its own rows."""
+def of_sums(summary, answers, homes):
+    """Each difference of the summary and the sums of its own rows; `homes`: the storefront of each subscription."""
     found = Differences()
     going = [each for each in answers if each["code"] is None]
     refused = [each for each in answers if each["code"] is not None]
@@ -84,23 +85,28 @@ def of_sums(summary, answers, now):
     found.check("not_known", dict(Counter(rule for each in unknown for rule in each["not_known"])),
                 {each["rule"]: each["rows"] for each in summary["not_known"]})
     found.check("stale", sum(each["stale"] for each in going), summary["stale"])
-    _of_money(summary, going, found)
+    _of_money(summary, going, homes, found)
     _of_curve(summary, going, found)
     _of_extremes(summary, going, found)
     return found
 
 
-def _of_money(summary, going, found):
+def _of_money(summary, going, homes, found):
     sums = defaultdict(lambda: dict.fromkeys(["rows", *PER_PERIOD], 0))
     for each in going:
         total = sums[(each["currency"], each["storefront"], each["period"])]
         total["rows"] += 1
         total["now"] += each["current_price_milliunits"]
         total["then"] += each["new_price_milliunits"]
-        if each["consent"] == "required":
-            total["at_risk"] += each["at_risk_milliunits"]
-        if each["consent"] == "not_known":
-            total["not_known"] += each["at_risk_milliunits"]
+        name = {"required": "at_risk", "not_known": "not_known"}.get(each["consent"])
+        if name:
+            total[name] += each["at_risk_milliunits"]
+            # What is lost on the customer's other subscriptions stands with theirs.
+            for charge in each["at_risk_elsewhere"]:
+                home = homes[charge["original_transaction_id"]]
+                if not charge["milliunits"]:
+                    continue
+                sums[(charge["currency"], home, charge["period"])][name] += charge["milliunits"]
     answered = {(each["currency"], each["storefront"], each["period"]): each for each in summary["money"]}
     found.check("money: groups", sorted(sums), sorted(answered))
     by_currency = defaultdict(lambda: dict.fromkeys(["rows", *PER_PERIOD], 0))
