@@ -18,6 +18,12 @@ def money(milliunits):
     return text.rstrip("0").rstrip(".")
 
 
+def money_of(text):
+    """Milliunits of a decimal text."""
+    whole, _, rest = text.partition(".")
+    return int(whole) * 1000 + int((rest + "000")[:3])
+
+
 @dataclass
 class Row:
     """A row as its cells say it; `faults` are those of its own cells, planted."""
@@ -76,7 +82,7 @@ class BatchMaker:
         not_before = ""
         if self.maybe(35):
             not_before = day_of(self.now + chance.choice([
-                chance.randint(-30, 40), chance.randint(0, 200), chance.randint(0, 500)]) * DAY)
+                chance.randint(-30, 40), chance.randint(0, 200), chance.randint(0, 500), chance.choice([720, 740, 900])]) * DAY)
         others = [each.sku for each in period.items if each.sku != item.sku]
         dependents = chance.sample(others, 1) if others and self.maybe(15) else []
         elsewhere = [each for each in self.world.of_customer(subscription) if each.newest.status == 1
@@ -195,6 +201,7 @@ class Expectation:
         self._of_the_file()
         self._of_the_facts()
         self._of_time()
+        self._doubt()
 
     def _refuse(self, row, code):
         said = self.verdicts.get(row.line)
@@ -244,6 +251,18 @@ class Expectation:
         if any(others.get(each) for each in own) or (own and row.group in claimed):
             self._refuse(row, "dependent_chained")
 
+    def _doubt(self):
+        """What can be read in two ways: is who depends on itself a link of a chain? And is a dependent that leaves at the
+        renewal at risk, where another subscription of the customer renews it?"""
+        of_themselves = {row.group for row in self.rows if row.group in row.claims(self.world)}
+        for row in self.rows:
+            claims = row.claims(self.world)
+            if of_themselves & set(claims):
+                self.verdicts[row.line].doubts.add("a dependent depends on itself")
+            own = self.world.by_id.get(row.group[0])
+            if any(id_ != row.group[0] and own and own.item(sku) for id_, sku in claims):
+                self.verdicts[row.line].doubts.add("a dependent leaves here and renews elsewhere")
+
     def _of_the_facts(self):
         for row in self.rows:
             if row.line in self.file_refused:
@@ -270,7 +289,7 @@ class Expectation:
             # A decrease made elsewhere is a conflict at any price, its own too.
             if not is_decreased and row.price == (renewing.increase[1] if renewing.increase else renewing.price):
                 return "no_change"
-            if row.cells["expected_price"] not in ("", money(item.price)):
+            if row.cells["expected_price"] and money_of(row.cells["expected_price"]) != item.price:
                 return "drifted"
         is_scheduled = renewing.increase and renewing.increase[0] == "SCHEDULED"
         if row.group in self.open_changes or is_scheduled or is_decreased:

@@ -20,6 +20,12 @@ def some_form(rows, chance):
     if chance.random() < 0.2:
         return _ndjson(rows, chance)
     columns = COLUMNS if chance.random() < 0.5 else chance.sample(COLUMNS, len(COLUMNS))
+    if chance.random() < 0.3:
+        # A zero more says nothing: 12.990 is 12.99.
+        for row in rows:
+            for name in PRICES:
+                if re.fullmatch(r"\d+\.\d\d?", row.cells[name]):
+                    row.cells[name] = (row.cells[name] + "00")[:row.cells[name].index(".") + 4]
     is_padded, has_gaps = chance.random() < 0.3, chance.random() < 0.3
     in_milliunits = chance.random() < 0.25
     text = _csv(
