@@ -1,7 +1,5 @@
 """Batches: random rows with faults planted in some, the file that holds them, and what a plan must say of each."""
 
-import csv
-import io
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
@@ -9,8 +7,6 @@ from dates import DAY, day_of, instant_of
 from judge import Case, Past, Renewals, Verdict, shown_increases
 from rulebook import CURRENCIES, NO_DECIMALS, grain
 
-COLUMNS = ["original_transaction_id", "sku", "price", "currency", "storefront", "dependent_skus", "expected_price",
-           "effective_on_or_after"]
 CODES = """malformed_row bad_transaction_id bad_sku bad_price price_decimals unknown_currency currency_mismatch
 storefront_mismatch unknown_subscription unknown_item duplicate_row no_change drifted conflict_open_change dependent_self
 dependent_unknown dependent_shared dependent_chained not_active auto_renew_off billing_retry grace_period item_in_offer
@@ -20,6 +16,12 @@ india_increase already_communicated""".split()
 def money(milliunits):
     text = f"{milliunits // 1000}.{milliunits % 1000:03d}"
     return text.rstrip("0").rstrip(".")
+
+
+def money_of(text):
+    """Milliunits of a decimal text."""
+    whole, _, rest = text.partition(".")
+    return int(whole) * 1000 + int((rest + "000")[:3])
 
 
 @dataclass
@@ -37,6 +39,15 @@ class Row:
     @property
     def dependents(self):
         return list(dict.fromkeys(each for each in self.cells["dependent_skus"].split(";") if each))
+
+    def claims(self, world):
+        """Each dependent as (subscription, sku): SUBSCRIPTION/SKU, or a SKU of its own or of the customer's others."""
+        own = self.cells["original_transaction_id"]
+        found = []
+        for each in self.dependents:
+            id_, _, sku = each.rpartition("/")
+            found.append((id_ or world.home_of(own, sku), sku))
+        return list(dict.fromkeys(found))
 
     @property
     def not_before(self):
@@ -63,8 +74,6 @@ class BatchMaker:
         for row in list(found):
             if self.maybe(self.fault_share):
                 self._spoil(row, found)
-        for number, row in enumerate(found):
-            row.line = number + 2
         return found
 
     def _row(self, subscription, item):
@@ -73,9 +82,15 @@ class BatchMaker:
         not_before = ""
         if self.maybe(35):
             not_before = day_of(self.now + chance.choice([
-                chance.randint(-30, 40), chance.randint(0, 200), chance.randint(0, 500)]) * DAY)
+                chance.randint(-30, 40), chance.randint(0, 200), chance.randint(0, 500), chance.choice([720, 740, 900])]) * DAY)
         others = [each.sku for each in period.items if each.sku != item.sku]
         dependents = chance.sample(others, 1) if others and self.maybe(15) else []
+        elsewhere = [each for each in self.world.of_customer(subscription) if each.newest.status == 1
+                     and each.newest.auto_renews and not each.family]
+        if elsewhere and self.maybe(25):
+            other = chance.choice(elsewhere)
+            sku = chance.choice(other.newest.period.items).sku
+            dependents.append(f"{other.id}/{sku}" if self.maybe(70) or subscription.renewing(sku) else sku)
         return Row({
             "original_transaction_id": subscription.id, "sku": item.sku, "price": money(price),
             "currency": period.currency, "storefront": period.storefront if self.maybe(70) else "",
@@ -142,6 +157,7 @@ class BatchMaker:
     def _unknown(self, row, rows):
         if not row.faults:
             row.cells[self.chance.choice(["original_transaction_id", "sku"])] = "2000999999990000"
+            row.cells["dependent_skus"] = ""
 
     def _twice(self, row, rows):
         copy = Row(dict(row.cells), faults=set(row.faults), price=row.price)
@@ -174,15 +190,6 @@ class BatchMaker:
         row.cells["dependent_skus"] = "NO_SUCH_ITEM"
 
 
-def csv_of(rows):
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in rows:
-        writer.writerow([row.cells[each] for each in COLUMNS])
-    return out.getvalue()
-
-
 class Expectation:
     """What the plan of a batch must say, row by row."""
 
@@ -194,6 +201,7 @@ class Expectation:
         self._of_the_file()
         self._of_the_facts()
         self._of_time()
+        self._doubt()
 
     def _refuse(self, row, code):
         said = self.verdicts.get(row.line)
@@ -211,14 +219,14 @@ class Expectation:
         groups = Counter(row.group for row in readable)
         parents = defaultdict(list)
         for row in readable:
-            for dependent in row.dependents:
+            for claim in row.claims(self.world):
                 # Who names itself shares nothing with others: it is told that alone.
-                if dependent != row.cells["sku"]:
-                    parents[(row.group[0], dependent)].append(row)
+                if claim != row.group:
+                    parents[claim].append(row)
         for row in readable:
             if groups[row.group] > 1:
                 self._refuse(row, "duplicate_row")
-            if row.cells["sku"] in row.dependents:
+            if row.group in row.claims(self.world):
                 self._refuse(row, "dependent_self")
         for (_, dependent), rows in parents.items():
             if len({row.group for row in rows}) > 1:
@@ -226,7 +234,7 @@ class Expectation:
                     self._refuse(row, "dependent_shared")
         for row in readable:
             for parent in parents.get(row.group, []):
-                if parent.group != row.group and set(row.dependents) - {row.cells["sku"]}:
+                if parent.group != row.group and set(row.claims(self.world)) - {row.group}:
                     self._refuse(row, "dependent_chained")
                     self._refuse(parent, "dependent_chained")
         self.file_refused = set(self.verdicts)
@@ -236,13 +244,24 @@ class Expectation:
 
     def _beside_open_changes(self, row):
         """The dependents of open changes are of the same household as those of the file."""
-        of_it = {sku: names for (id_, sku), (_, names) in self.open_changes.items() if id_ == row.group[0]}
-        others = {sku: names for sku, names in of_it.items() if sku != row.group[1]}
-        claimed = {name for names in others.values() for name in names}
-        if claimed & set(row.dependents):
+        others = {parent: claims for parent, (_, claims) in self.open_changes.items() if parent != row.group}
+        claimed, own = {claim for claims in others.values() for claim in claims}, row.claims(self.world)
+        if claimed & set(own):
             self._refuse(row, "dependent_shared")
-        if any(others.get(each) for each in row.dependents) or (row.dependents and row.group[1] in claimed):
+        if any(others.get(each) for each in own) or (own and row.group in claimed):
             self._refuse(row, "dependent_chained")
+
+    def _doubt(self):
+        """What can be read in two ways: is who depends on itself a link of a chain? And is a dependent that leaves at the
+        renewal at risk, where another subscription of the customer renews it?"""
+        of_themselves = {row.group for row in self.rows if row.group in row.claims(self.world)}
+        for row in self.rows:
+            claims = row.claims(self.world)
+            if of_themselves & set(claims):
+                self.verdicts[row.line].doubts.add("a dependent depends on itself")
+            own = self.world.by_id.get(row.group[0])
+            if any(id_ != row.group[0] and own and own.item(sku) for id_, sku in claims):
+                self.verdicts[row.line].doubts.add("a dependent leaves here and renews elsewhere")
 
     def _of_the_facts(self):
         for row in self.rows:
@@ -270,13 +289,15 @@ class Expectation:
             # A decrease made elsewhere is a conflict at any price, its own too.
             if not is_decreased and row.price == (renewing.increase[1] if renewing.increase else renewing.price):
                 return "no_change"
-            if row.cells["expected_price"] not in ("", money(item.price)):
+            if row.cells["expected_price"] and money_of(row.cells["expected_price"]) != item.price:
                 return "drifted"
         is_scheduled = renewing.increase and renewing.increase[0] == "SCHEDULED"
         if row.group in self.open_changes or is_scheduled or is_decreased:
             return "conflict_open_change"
-        if any(subscription.renewing(each) is None for each in row.dependents):
-            return "dependent_unknown"
+        for id_, dependent in row.claims(self.world):
+            other = self.world.by_id.get(id_)
+            if other is None or other.customer != subscription.customer or other.renewing(dependent) is None:
+                return "dependent_unknown"
         if newest.status in (2, 5) or subscription.family:
             return "not_active"
         if not newest.auto_renews:
@@ -332,5 +353,14 @@ class Expectation:
 
     def _settled(self, subscription, row, verdict):
         if verdict.direction == "increase":
-            verdict.at_risk = sum(subscription.item(each).charged for each in [row.group[1], *row.dependents])
+            verdict.at_risk = subscription.item(row.group[1]).charged
+            elsewhere = Counter()
+            for id_, sku in row.claims(self.world):
+                other = self.world.by_id[id_]
+                place = (other.newest.period.currency, other.plan)
+                if place == (subscription.newest.period.currency, subscription.plan):
+                    verdict.at_risk += other.item(sku).charged
+                else:
+                    elsewhere[place] += other.item(sku).charged
+            verdict.elsewhere = sorted((*place, money_) for place, money_ in elsewhere.items())
         self.verdicts[row.line] = verdict

@@ -3,7 +3,7 @@ as text; both the product and the judge of this folder are held against it."""
 
 from dataclasses import dataclass
 
-from batch import Expectation, Row, csv_of, money
+from batch import Row, money
 from dates import instant_of, step, text_of
 from facts import Item, Offer, Period, Statement, Subscription
 from rulebook import Rulebook
@@ -265,7 +265,13 @@ class CaseWorld:
         self.environment, self.cases = environment, cases
         self.subscriptions = [case.subscription(number) for number, case in enumerate(cases)]
         self.by_id = {each.id: each for each in self.subscriptions}
+        self.homes = {each.id: each.newest.period.storefront for each in self.subscriptions}
         self.rulebook = Rulebook()
+
+    @staticmethod
+    def home_of(id_, sku):
+        """Nobody here has two subscriptions."""
+        return id_
 
     def teach(self, product, signer, at):
         product.ingest([each.payload(statement, signer)
@@ -288,8 +294,6 @@ def all_cases(surroundings, report, asked):
         world.teach(product, surroundings.signer, begun)
         for case, subscription in zip(world.cases, world.subscriptions):
             rows = case.rows(subscription)
-            for line, row in enumerate(rows, 2):
-                row.line = line
             plan = asked(product, world, rows, instant_of(case.now))
             plan.judge(report, "rows of worked cases")
             answer, verdict = plan.answers[0], plan.expectation.verdicts[2]

@@ -28,6 +28,7 @@ class Verdict:
     effective_at: int = None
     stale: bool = None
     at_risk: int = None
+    elsewhere: list = field(default_factory=list)
     threshold: object = None
     # The latest increase that counts: a line, or its instant.
     because: object = None

@@ -153,6 +153,10 @@ class LifeMaker:
             auto_renews = False
         period, renewal = self._offers(found, period)
         renewal = self._shown(renewal, period)
+        if len(renewal) > 1 and self.maybe(5):
+            # One item leaves at the renewal.
+            leaves = chance.randrange(len(renewal))
+            renewal = renewal[:leaves] + renewal[leaves + 1:]
         type_, subtype = "DID_RENEW", None
         if period.purchased == found.bought:
             type_, subtype = "SUBSCRIBED", "INITIAL_BUY"

@@ -12,9 +12,10 @@ from collections import Counter
 import compare
 import lies
 import scenarios
-from batch import BatchMaker, Expectation, Row, csv_of
+from batch import BatchMaker, Expectation, Row
 from cases import all_cases
 from dates import DAY, HOUR, instant_of, text_of
+from forms import plain_csv, some_form
 from product import Broken, Cluster, Product
 from signing import Signer
 from world import World
@@ -79,11 +80,11 @@ class Surroundings:
 class Asked:
     """One plan: what was asked, what must be said, and what was said."""
 
-    def __init__(self, product, world, rows, now, open_changes=(), words=()):
+    def __init__(self, product, world, rows, now, open_changes=(), words=(), chance=None):
         self.rows, self.now, self.product, self.world = rows, now, product, world
         self.file, out = f"{product.folder}/batch.csv", f"{product.folder}/rows.ndjson"
-        with open(self.file, "w", encoding="utf-8") as file:
-            file.write(csv_of(rows))
+        with open(self.file, "w", encoding="utf-8", newline="") as file:
+            file.write(some_form(rows, chance) if chance else plain_csv(rows))
         answer = product.run("plan", self.file, "--as-of", text_of(now), "--rows", out, "--json", *words)
         if answer.code not in (0, 3):
             raise Broken(f"plan exits {answer.code}: {answer.err.strip()[-1000:]}")
@@ -99,8 +100,9 @@ class Asked:
             report.codes[verdict.code] += 1
             answer = answers.get(row.line)
             found = compare.of_row(row, verdict, answer) if answer else [("line", row.line, None)]
-            report.add(where, self.about(row), found, verdict.doubts)
-        report.add("sums", f"plan of {len(self.rows)} rows", compare.of_sums(self.summary, self.answers, self.now))
+            said = answer and answer.get("message")
+            report.add(where, f"{self.about(row)}\n    said: {said}", found, verdict.doubts)
+        report.add("sums", f"plan of {len(self.rows)} rows", compare.of_sums(self.summary, self.answers, self.world.homes))
         ends = 3 if any(each["code"] for each in self.answers) else 0
         report.add("exit codes", self.file, [] if self.code == ends else [("exit code", ends, self.code)])
 
@@ -153,7 +155,7 @@ def second_batch(product, world, chance, now, report):
         if answer["code"] is None:
             is_increase = verdict.direction == "increase"
             at = instant_of(answer["effective_at"]) if is_increase else None
-            open_changes[row.group] = (at, tuple(row.dependents))
+            open_changes[row.group] = (at, tuple(row.claims(world)))
     stored_forecast(product, first, report)
     later = now + HOUR // 60
     second = Asked(product, world, BatchMaker(chance, world, later).rows(), later, open_changes)
@@ -206,13 +208,14 @@ def one_world(surroundings, seed, options, report, environment="Production"):
         if turn > 1 and environment == "Production":
             at += chance.choice([chance.randint(0, 4 * DAY), chance.randint(0, 60 * DAY), chance.randint(0, 400 * DAY)])
         grouping = chance.choice(["announced", "item", "subscription"])
-        asked = Asked(product, world, BatchMaker(chance, world, at).rows(), at, words=["--grouping", grouping])
+        asked = Asked(product, world, BatchMaker(chance, world, at).rows(), at, words=["--grouping", grouping], chance=chance)
         asked.judge(report)
         explained(asked, report, chance, options.explain)
     if environment == "Production":
         for sku in chance.sample(["FILM_1M", "SPORT_1Y", "NEWS_1W", "KIDS_1M", "FILM_6M", "NEWS_3M"], 2):
             scenarios.highest_prices(product, world, sku, now, report)
             scenarios.as_planned(product, sku, chance.choice(["+10%", "+55%", "+7.50"]), now, report)
+            scenarios.of_cohort(product, world, sku, now, chance, report)
         second_batch(product, world, chance, later + HOUR, report)
     product.drop()
 
@@ -226,6 +229,7 @@ def main():
     parser.add_argument("--explain", type=int, default=5, help="rows of each plan that are asked for by `explain`")
     parser.add_argument("--programs", default=".build/debug")
     parser.add_argument("--folder", default=".repricer/oracle")
+    parser.add_argument("--no-cases", action="store_true", help="random worlds alone")
     parser.add_argument("--self-check", action="store_true")
     options = parser.parse_args()
     root = os.getcwd()
@@ -234,7 +238,8 @@ def main():
     try:
         if options.self_check:
             return lies.check(surroundings, options.seed, Asked)
-        all_cases(surroundings, report, Asked)
+        if not options.no_cases:
+            all_cases(surroundings, report, Asked)
         for number in range(options.worlds):
             seed = options.seed + number
             print(f"world {seed}, {time.time() - began:.0f} s", flush=True)

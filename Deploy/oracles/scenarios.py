@@ -3,20 +3,15 @@
 import csv
 import json
 
-from batch import Expectation, Row, money
-from dates import text_of
+from batch import Expectation, Row, money, money_of
+from dates import DAY, day_of, text_of
 from rulebook import grain
 
 
-def _milliunits(text):
-    whole, _, rest = text.partition(".")
-    return int(whole) * 1000 + int((rest + "000")[:3])
-
-
-def _scenario(product, sku, rule, now):
+def _scenario(product, sku, rule, now, *filters):
     out = f"{product.folder}/scenario.csv"
     answer = product.run("scenario", "--sku", sku, "--rule", rule, "--decline-rate", "10", "--as-of", text_of(now),
-                         "--out", out, "--json")
+                         "--out", out, "--json", *filters)
     if answer.code != 0:
         return None, None, (answer.code, answer.err.strip()[-300:])
     with open(out, encoding="utf-8", newline="") as file:
@@ -51,14 +46,14 @@ def highest_prices(product, world, sku, now, report):
         if bool(row) != is_due:
             found.append(("has such a price", is_due, row))
         elif row:
-            price = _milliunits(row["price"])
+            price = money_of(row["price"])
             here, more = (_verdict(world, subscription, sku, each, now) for each in [price, price + unit])
             doubts |= here.doubts | more.doubts
             if (here.code, here.consent) != (None, "not_required"):
                 found.append(("needs no consent", "not_required", (here.code, here.consent, row)))
             if more.consent not in ("required", "not_known"):
                 found.append(("a step more needs it", "required or not_known", (more.code, more.consent, row)))
-            if row["expected_price"] and _milliunits(row["expected_price"]) != item.price:
+            if row["expected_price"] and money_of(row["expected_price"]) != item.price:
                 found.append(("expected_price", money(item.price), row["expected_price"]))
         report.add(where, f"{product.name} as of {text_of(now)} {sku} {least}\n    {subscription.story()}", found, doubts)
     report.add(where, sku, [("rows of others", [], list(said))] if said else [])
@@ -84,3 +79,40 @@ def as_planned(product, sku, rule, now, report):
         if of_plan != of_scenario:
             found.append((name, of_plan, of_scenario))
     report.add(where, f"{product.name} {sku} {rule} as of {text_of(now)}", found)
+
+
+def of_cohort(product, world, sku, now, chance, report):
+    """Who is in the batch file of a scenario with filters: exactly those who fit and can go, each at the rule's price."""
+    fits, filters = [], []
+    for name, option, of in [
+            ("storefront", "--storefront", lambda each: each.newest.period.storefront),
+            ("currency", "--currency", lambda each: each.newest.period.currency)]:
+        if chance.random() < 0.5:
+            wanted = of(chance.choice(world.subscriptions))
+            filters += [option, wanted]
+            fits.append(lambda each, of=of, wanted=wanted: of(each) == wanted)
+    limit = chance.choice([4990, 9990, 12990, 500000])
+    if chance.random() < 0.5:
+        filters += ["--price-below", money(limit)]
+        fits.append(lambda each: each.item(sku).price < limit)
+    elif chance.random() < 0.5:
+        filters += ["--price-above", money(limit)]
+        fits.append(lambda each: each.item(sku).price > limit)
+    if chance.random() < 0.4:
+        day = now // DAY * DAY - chance.randint(0, 700) * DAY
+        filters += ["--started-before", day_of(day)]
+        fits.append(lambda each: (each.bought if each.began is None else each.began) < day)
+    by = chance.choice([1000, 2000, 7000])
+    _, rows, problem = _scenario(product, sku, f"+{money(by)}.00", now, *filters)
+    where, about = "cohorts of scenarios", f"{product.name} as of {text_of(now)} {sku} {filters} +{money(by)}"
+    if problem:
+        report.add(where, about, [("exit", 0, problem)])
+        return
+    expected = {}
+    for each in world.subscriptions:
+        if each.item(sku) is not None and all(fit(each) for fit in fits):
+            verdict = _verdict(world, each, sku, each.item(sku).price + by, now)
+            if verdict.code is None:
+                expected[each.id] = each.item(sku).price + by
+    answered = {row["original_transaction_id"]: money_of(row["price"]) for row in rows}
+    report.add(where, about, [("rows", expected, answered)] if expected != answered else [])

@@ -2,13 +2,13 @@
 
 import csv
 import io
-
+from collections import defaultdict
 from dataclasses import replace
+from fractions import Fraction
 
 from dates import DAY, day_of, instant_of, text_of
 from lives import LifeMaker
 from rulebook import Book, Rule, Rulebook, grain, kind_of
-from fractions import Fraction
 
 RATES = {"USD": "1.1", "JPY": "165.5", "KRW": "1540", "GBP": "0.84", "SEK": "11.3", "CAD": "1.51", "AUD": "1.68",
          "BRL": "6.2", "BGN": "1.9558", "INR": "93.1", "PLN": "4.28"}
@@ -22,7 +22,14 @@ class World:
         self.chance, self.now, self.environment = chance, now, environment
         maker = LifeMaker(chance, now, environment)
         self.subscriptions = [maker.subscription(number + 1) for number in range(size)]
+        for one, other in zip(self.subscriptions[::5], self.subscriptions[1::5]):
+            # Every fifth customer has two.
+            other.customer = one.customer
         self.by_id = {each.id: each for each in self.subscriptions}
+        self.homes = {each.id: each.newest.period.storefront for each in self.subscriptions}
+        self.by_customer = defaultdict(list)
+        for each in self.subscriptions:
+            self.by_customer[each.customer].append(each)
         self.rulebook = Rulebook()
         # Two imports: the second is known later, and takes rows of the first back.
         self.imports, self.later_imports = [], []
@@ -84,6 +91,18 @@ class World:
         """Tells it what is known from a later instant on: its clock must stand there."""
         self.teach_rules(product, at, self.later_imports)
         self.teach_history(product, at, self.subscriptions[1::2])
+
+    def of_customer(self, subscription):
+        """The customer's other subscriptions."""
+        return [each for each in self.by_customer[subscription.customer] if each is not subscription]
+
+    def home_of(self, id_, sku):
+        """Where a SKU that a row names without a subscription renews: on its own, else on the customer's others."""
+        own = self.by_id.get(id_)
+        if own is None or own.renewing(sku) is not None:
+            return id_
+        homes = [each.id for each in self.of_customer(own) if each.renewing(sku) is not None]
+        return homes[0] if homes else id_
 
     def teach_rules(self, product, at, imports):
         columns = ["rule", "storefront", "currency", "period_kind", "amount", "required", "per_euro", "valid_from",
