@@ -174,11 +174,7 @@ CREATE TABLE repricer.extension_requests (
     -- The call that carries it.
     call_id uuid,
     called_at timestamptz,
-<<<<<<< HEAD
-    -- An earlier call may have been applied: no check showed it, or a database that is lost made it.
-=======
     -- Whether an earlier call may have been applied: no check showed it, or a database that is lost made it.
->>>>>>> 9c36233092358a3630d2f7c6f6843331c527d328
     is_doubtful boolean NOT NULL DEFAULT false,
     next_attempt_at timestamptz,
     renewal_before timestamptz,

@@ -104,11 +104,7 @@ CREATE TABLE repricer.service_controls (
     catch_up_from timestamptz,
     catch_up_by text,
     is_restored boolean NOT NULL DEFAULT false,
-<<<<<<< HEAD
-    -- Who holds rows that calls wait for, as a process that delivers says.
-=======
     -- Who holds rows that calls wait for, as a delivering process has noted it.
->>>>>>> 9c36233092358a3630d2f7c6f6843331c527d328
     unclaimed jsonb,
     is_rehearsal boolean NOT NULL DEFAULT false,
     clock_start timestamptz,

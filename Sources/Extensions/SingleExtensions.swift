@@ -99,14 +99,9 @@ struct SingleExtensions: Sendable {
             carries: request.extensionID, saying: intent, realNow: realNow)
     }
 
-<<<<<<< HEAD
-    /// How it ends without a call: not eligible. One that may have been applied is not judged any more, since its own
-    /// extension could be in the way: the App Store answers its identifier as it did at first.
-=======
     /// How a request ends without a call: the subscription is not eligible. A request that may have been applied is not
     /// judged any more, because its own extension could be what makes the subscription ineligible. The App Store answers
     /// its identifier as it did at first.
->>>>>>> 9c36233092358a3630d2f7c6f6843331c527d328
     private static func ending(
         _ request: Request, _ facts: SubscriptionFacts?, _ extendedAt: [Instant], now: Instant
     ) -> ExtensionCallQueries.Ending? {

@@ -185,11 +185,7 @@ package struct Scheduler: Service {
                 claim.calls, of: kind, claimed: claim.claimed, permits: permits, started: started,
                 probe: Probe(controls, kind.kind) ?? turn.probe, out: out)
         }
-<<<<<<< HEAD
-        // Permits went by, or a lane of this process was faster: then that one has claimed.
-=======
         // Permits passed unused, or a lane of this process was faster and has claimed.
->>>>>>> 9c36233092358a3630d2f7c6f6843331c527d328
         try await unclaimed.note(
             isStuck: judged == 0 && sampling.isEmpty && !permits.isSilenced)
         guard free == 0 else {

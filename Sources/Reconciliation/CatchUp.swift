@@ -53,12 +53,8 @@ package struct CatchUp: Service {
         guard let since = controls.catchUpSince, controls.catchUpBy == nil else { return true }
         let realNow = dependencies.realClock.nowMilliseconds()
         guard realNow >= controls.catchUpFrom ?? realNow else { return true }
-<<<<<<< HEAD
-        // Later no call of a lost database is on its way: what is signed from now on tells what it did.
-=======
         // After this instant no call of a lost database is on its way, so what is signed from now on tells what the
         // calls did.
->>>>>>> 9c36233092358a3630d2f7c6f6843331c527d328
         let askedAt = dependencies.clock.nowMilliseconds()
         let start = Instant(milliseconds: since)
         dependencies.log.notice(

@@ -26,11 +26,7 @@ package enum StatusCheckQueries {
             self.id = id
         }
 
-<<<<<<< HEAD
-        /// What a service asks for that finds itself in another database. Calls of these subscriptions wait for it.
-=======
         /// The list of a service that finds itself in another database. Calls of its subscriptions wait for it.
->>>>>>> 9c36233092358a3630d2f7c6f6843331c527d328
         static let restored = List(.recover, id: RestoredDatabase.checkList)
     }
 

@@ -150,7 +150,8 @@ import Testing
     /// An item that is free, one that costs a cent, and one whose price no file could hold: all go into a batch, or are
     /// counted as refused.
     @Test(arguments: [
-        ["=10.40"], ["+0.90"], ["+7.5%"], ["max-without-consent"], ["=5"], ["+10%", "--round", ".99"],
+        ["=10.40"], ["+0.90"], ["+7.5%"], ["max-without-consent"], ["=5"],
+        ["+10%", "--round", ".99"],
         ["+200%", "--round", ".00"],
     ])
     func batchOfAScenario_overOddPrices_isAcceptedByPlan(rule: [String]) async throws {

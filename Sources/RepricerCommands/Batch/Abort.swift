@@ -60,7 +60,8 @@ extension Commands {
             try invocation.print(
                 json: ["batch_id": batch.batchID, "state": newState, "withdrawn": count]
                     + recall.json,
-                "\(newState) \(harmless(batch.name)): \(counted(count, "change")) withdrawn\n" + undo
+                "\(newState) \(harmless(batch.name)): \(counted(count, "change")) withdrawn\n"
+                    + undo
                     + recall.beyondText)
             if recall.rows > 0 { invocation.suggest("undo \(batch.batchID) --dry-run") }
             return .done

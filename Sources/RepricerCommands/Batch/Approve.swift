@@ -104,7 +104,8 @@ extension Commands {
             let rows = try BatchQueries.approve(batch.batchID, at: now, on: connection)
             let name = harmless(batch.name)
             return Approval(
-                name: name, batchID: batch.batchID, done: "\(counted(rows ?? 0, "change")) of \(name)",
+                name: name, batchID: batch.batchID,
+                done: "\(counted(rows ?? 0, "change")) of \(name)",
                 facts: [
                     "batch_id": batch.batchID, "state": rows == nil ? batch.state : "approved",
                     "rows": rows,

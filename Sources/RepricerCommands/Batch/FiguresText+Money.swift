@@ -26,7 +26,9 @@ extension FiguresText {
         func text(_ sum: MoneySum, currency: String, isSigned: Bool = false) -> String {
             guard let milliunits = sum.milliunits else { return shownSum(sum, currency: currency) }
             let sign = isSigned && milliunits > 0 ? "+" : ""
-            guard self != .exact else { return sign + Reports.money(milliunits, currency: currency) }
+            guard self != .exact else {
+                return sign + Reports.money(milliunits, currency: currency)
+            }
             let (whole, rest) = milliunits.quotientAndRemainder(dividingBy: rawValue)
             let isUp = rest.magnitude >= rawValue.magnitude / 2
             return sign + counted(isUp ? whole + milliunits.signum() : whole)

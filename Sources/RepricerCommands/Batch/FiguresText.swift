@@ -124,7 +124,8 @@ struct FiguresText {
         }
         guard !codes.isEmpty else { return "" }
         let most = codes.sorted { ($1.rows, $0.name) < ($0.rows, $1.name) }
-        return wrapped("refused: " + most.map { "\($0.name) \(counted($0.rows))" }.joined(separator: ", "))
+        return wrapped(
+            "refused: " + most.map { "\($0.name) \(counted($0.rows))" }.joined(separator: ", "))
     }
 }
 

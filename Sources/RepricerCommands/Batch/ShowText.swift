@@ -18,7 +18,10 @@ extension ShowFacts {
     private var overview: String {
         var lines = [
             (name: "batch", value: "\(batch.name), \(batch.batchID)"),
-            ("rows", "\(counted(batch.rowCount)) stored, \(counted(batch.rejectedRowCount)) refused"),
+            (
+                "rows",
+                "\(counted(batch.rowCount)) stored, \(counted(batch.rejectedRowCount)) refused"
+            ),
             (
                 "submitted",
                 "by \(batch.submittedBy) at \(batch.submittedAt.instantText)"

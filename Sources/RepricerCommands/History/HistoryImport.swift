@@ -49,7 +49,9 @@ extension Commands {
                 faults.map { harmless($0.text(file: shownFile)) + "\n" }.joined())
             let rows = Set(faults.map(\.line)).count
             throw CommandFailure(
-                .inputRejected, "nothing imported: \(counted(rows, "row")) of \(shownFile) \(rows == 1 ? "is" : "are") wrong")
+                .inputRejected,
+                "nothing imported: \(counted(rows, "row")) of \(shownFile) \(rows == 1 ? "is" : "are") wrong"
+            )
         }
         try invocation.print(json: told.json, told.text)
         return .done

@@ -75,7 +75,9 @@ extension Commands {
         let remedy =
             change.faults.isEmpty ? "; correct them, or take them with --accept-implausible" : ""
         throw CommandFailure(
-            .inputRejected, "nothing imported: \(counted(rows, "row")) of \(file) \(rows == 1 ? "is" : "are") wrong\(remedy)")
+            .inputRejected,
+            "nothing imported: \(counted(rows, "row")) of \(file) \(rows == 1 ? "is" : "are") wrong\(remedy)"
+        )
     }
 }
 

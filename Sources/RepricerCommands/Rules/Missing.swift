@@ -105,7 +105,8 @@ struct MissingRules {
         return lists.joined()
             + (rates.isEmpty
                 ? "" : Self.list("Of these without an exchange rate:", rates.map(\.code)))
-            + (hasDollar ? "" : wrapped("No exchange rate of USD is loaded: every estimate needs it."))
+            + (hasDollar
+                ? "" : wrapped("No exchange rate of USD is loaded: every estimate needs it."))
     }
 
     private static func list(_ heading: String, _ codes: [String]) -> String {

@@ -68,7 +68,8 @@ struct RulesShown {
         if let latest {
             text += wrapped(
                 "Version \(latest.revision) of the rules: \(harmless(latest.file)), "
-                    + "\(latest.importedAt?.text ?? "since ever"), by \(harmless(latest.importedBy)).")
+                    + "\(latest.importedAt?.text ?? "since ever"), by \(harmless(latest.importedBy))."
+            )
         }
         let tables = [
             rules.thresholdRows.table(Self.thresholds, isShownEmpty: true),

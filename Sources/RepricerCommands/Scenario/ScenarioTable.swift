@@ -188,7 +188,9 @@ extension ScenarioTable {
             lines.append(heading(label))
             for code in currencies {
                 lines.append(
-                    line(code) { $0.byCurrency[code].map { shownSum(amount($0), currency: code) } ?? "-" })
+                    line(code) {
+                        $0.byCurrency[code].map { shownSum(amount($0), currency: code) } ?? "-"
+                    })
             }
             guard several, withoutRate.isEmpty else { return }
             lines.append(
@@ -246,7 +248,8 @@ extension ScenarioTable {
             )
         case let asked?:
             notes.append(
-                "\(percent(decline.basisPoints)) declining: seen on \(counted(asked, "row")) of your batches.")
+                "\(percent(decline.basisPoints)) declining: seen on \(counted(asked, "row")) of your batches."
+            )
         }
         if !withoutRate.isEmpty {
             notes.append(
