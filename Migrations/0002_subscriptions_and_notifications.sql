@@ -23,7 +23,7 @@ CREATE TABLE repricer.subscriptions (
     -- A subscription sold without Advanced Commerce tells a free trial by this, not by the price of an item. Its
     -- renewal date can't be extended either.
     offer_discount_type text,
-    -- What is asked for by itself; the rest of what was signed stands in one column, which is null for nearly all.
+    -- These columns are queried. The rest of what was signed has one column, which is null for nearly all rows.
     offer_type integer,
     quantity integer,
     transaction_reason text,
@@ -108,18 +108,18 @@ CREATE TABLE repricer.subscription_events (
     CONSTRAINT subscription_events_source
         CHECK (source IN ('notification', 'response', 'status', 'legacy'))
 ) PARTITION BY RANGE (signed_at);
--- Takes what no month does; prepare_months moves it to its month.
+-- It takes rows of months without a partition; prepare_months moves them once the month has one.
 CREATE TABLE repricer.subscription_events_default PARTITION OF repricer.subscription_events DEFAULT;
--- What came while retention was at work is found by it before a month is dropped. It costs a writer next to nothing.
+-- Retention finds with it what came while it was at work, before it drops a month. It costs a writer next to nothing.
 CREATE INDEX subscription_events_recorded ON repricer.subscription_events USING brin (recorded_at);
 COMMENT ON TABLE repricer.subscription_events IS
     'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the '
     'notificationUUID, the requestReferenceId or the digest of a status. Old months are dropped by retention, once '
     'subscription_checkpoints stands for them.';
 
--- What stands for the statements of a subscription that retention drops: the state in which a fold of the later ones
--- begins. Its columns are those of subscriptions; rest has how far each change had come, money that may still move,
--- dependents and own cancels.
+-- The checkpoint that replaces the statements of a subscription which retention drops: the state in which a fold of
+-- the later ones begins. Its columns are those of subscriptions; `rest` has how far each change had come, money that
+-- may still move, dependents and own cancellations.
 CREATE TABLE repricer.subscription_checkpoints (
     LIKE repricer.subscriptions INCLUDING DEFAULTS,
     covers_before timestamptz NOT NULL,
@@ -130,9 +130,9 @@ CREATE TABLE repricer.subscription_checkpoints (
 COMMENT ON TABLE repricer.subscription_checkpoints IS
     'The state that all statements signed before covers_before end in. One a subscription, replaced by the next one.';
 
--- Of dropped months: whole statements of subscriptions that have no checkpoint yet, and what reports ask for of others
--- (statement is null then): that a statement of an ending, a failure or a refund came, and of which paid period it told
--- where no charge does.
+-- What is kept of dropped months: the whole statements of subscriptions that have no checkpoint yet, and what reports ask
+-- for of the others (statement is null then): that there was a statement of an ending, a failure or a refund, and of which
+-- paid period a statement told where no charge does.
 CREATE TABLE repricer.kept_statements (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -164,8 +164,8 @@ FROM repricer.kept_statements;
 COMMENT ON VIEW repricer.told_statements IS
     'Statements with what retention kept of dropped months. One may stand in both until its month is dropped.';
 
--- A statement that came after its time: signed before the checkpoint of its subscription. Nearly always it is a repetition;
--- whether it is, nobody can tell any more, so it is not folded and said.
+-- A statement that came too late: it was signed before the checkpoint of its subscription. Nearly always it is a
+-- repetition, but nobody can tell any more. So it is not folded, and named here.
 CREATE TABLE repricer.overdue_statements (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -181,7 +181,7 @@ COMMENT ON TABLE repricer.overdue_statements IS
     'Statements that came after the checkpoint of their subscription had taken the place of all that were signed before it. '
     'They were not folded.';
 
--- Written by the statement that takes a statement back.
+-- The statement that takes a statement back writes this row.
 CREATE TABLE repricer.subscription_event_versions (
     LIKE repricer.subscription_events,
     recorded_until timestamptz NOT NULL,
@@ -193,7 +193,8 @@ CREATE TABLE repricer.subscription_event_versions_default PARTITION OF repricer.
 COMMENT ON TABLE repricer.subscription_event_versions IS
     'Append-only. Statements that reprocess read anew, as they were read before.';
 
--- What a renewal or purchase charged for each item, as it is known now. Uplift counts from here, never from intentions.
+-- What a renewal or purchase charged for each item, as it is known now. Uplift is counted from these rows, never from
+-- intentions.
 CREATE TABLE repricer.charges (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -222,7 +223,8 @@ COMMENT ON COLUMN repricer.charges.refunded_milliunits IS
 COMMENT ON COLUMN repricer.charges.recorded_at IS
     'Since when it is known as it stands here; what was known before is in charge_versions.';
 
--- Written by the statement that replaces them: a charge is corrected rarely, so the whole row is kept.
+-- The statement that replaces a charge writes its former version. Charges are corrected rarely, so the whole row is
+-- kept.
 CREATE TABLE repricer.charge_versions (
     LIKE repricer.charges,
     recorded_until timestamptz NOT NULL,
@@ -232,9 +234,9 @@ CREATE TABLE repricer.charge_versions (
 CREATE TABLE repricer.charge_versions_default PARTITION OF repricer.charge_versions DEFAULT;
 COMMENT ON TABLE repricer.charge_versions IS 'Append-only. What a charge was, from recorded_at until recorded_until.';
 
--- The money ledger: one line a signed charge, refund or reversal of one item, whatever the order and the repeats of the
--- statements. A line is never changed: where a later statement makes it another, the difference is added as the next
--- correction of it, so that a sum of what was recorded by an instant says what was known then.
+-- The money ledger: one line for each signed charge, refund or reversal of one item, whatever the order and the
+-- repeats of the statements. A line is never changed. Where a later statement makes it another, the difference is
+-- added as its next correction, so that a sum of what was recorded by an instant says what was known then.
 CREATE TABLE repricer.money_entries (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -250,7 +252,7 @@ CREATE TABLE repricer.money_entries (
     storefront text,
     evidence_id text NOT NULL,
     recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
-    -- What explains it today. Only summarise_figures writes it; it holds while the subscription bears no mark.
+    -- What explains it today. Only summarise_figures writes it, and it holds while the subscription bears no mark.
     change_id uuid,
     batch_id uuid,
     explained_as text,
@@ -259,7 +261,7 @@ CREATE TABLE repricer.money_entries (
     CONSTRAINT money_entries_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
     CONSTRAINT money_entries_kind CHECK (kind IN ('charge', 'refund', 'reversal'))
 );
--- The lines of a batch, and those of a time.
+-- The first index finds the lines of a batch, the second those of a time.
 CREATE INDEX money_entries_batch ON repricer.money_entries (batch_id) WHERE batch_id IS NOT NULL;
 CREATE INDEX money_entries_time ON repricer.money_entries (occurred_at);
 COMMENT ON TABLE repricer.money_entries IS
@@ -338,8 +340,8 @@ CREATE TABLE repricer.notifications (
     subtype text,
     original_transaction_id text,
     understood boolean NOT NULL,
-    -- What of it the product does not know stands beside the notification. So the sightings of all replicas count
-    -- once, and `repricer reprocess` can take them back after an upgrade.
+    -- What the product does not know of a notification stands beside it. So a sighting counts once over all replicas,
+    -- and `repricer reprocess` can take it back after an upgrade.
     unknown text[],
     signed_payload text COMPRESSION lz4,
     packed bytea COMPRESSION lz4,
@@ -354,8 +356,8 @@ CREATE INDEX notifications_type ON repricer.notifications (type, subtype);
 CREATE INDEX notifications_not_understood ON repricer.notifications (type, subtype) WHERE NOT understood;
 CREATE INDEX notifications_to_reprocess ON repricer.notifications (received_at, notification_uuid)
     WHERE NOT understood OR unknown IS NOT NULL;
--- Takes what no month does; prepare_months moves it to its month. Payloads lie apart from their rows, in every
--- partition, so that reports read 160 bytes a notification and not 2 KB.
+-- It takes rows of months without a partition; prepare_months moves them once the month has one. In every partition
+-- the payloads lie apart from their rows, so that reports read 160 bytes a notification and not 2 KB.
 CREATE TABLE repricer.notifications_default PARTITION OF repricer.notifications DEFAULT
     WITH (toast_tuple_target = 128);
 COMMENT ON COLUMN repricer.notifications.signed_payload IS
@@ -381,7 +383,7 @@ CROSS JOIN (
 COMMENT ON VIEW repricer.evidence_size IS
     'What the raw evidence takes on disk: every table and index of it.';
 
--- Live work only: a row leaves when it is folded, or stays with the error that stopped it.
+-- Live work only: a row is deleted when it is folded, or stays with the error that stopped it.
 CREATE TABLE repricer.inbox (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -392,16 +394,17 @@ CREATE TABLE repricer.inbox (
     CONSTRAINT inbox_pkey PRIMARY KEY (original_transaction_id, notification_uuid, bucket),
     CONSTRAINT inbox_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
--- The queue of a bucket. That something was received after -infinity is always true, and only who asks for a queue says
--- it: statistics of a table that is empty most of the time would make the planner read the queue of a whole bucket for
--- each subscription.
+-- The queue of a bucket. The condition that something was received after -infinity is always true, and only who asks
+-- for a queue repeats it. The statistics of a table that is empty most of the time would otherwise make the planner
+-- read the queue of a whole bucket for each subscription.
 CREATE INDEX inbox_waiting ON repricer.inbox (bucket, received_at)
     WHERE error IS NULL AND received_at > '-infinity';
--- In the order of signing, so that a subscription with thousands of waiting notifications is folded in pieces.
+-- This index is in the order of signing, so that a subscription with thousands of waiting notifications is folded in
+-- pieces.
 CREATE INDEX inbox_of_subscription ON repricer.inbox (original_transaction_id, signed_at)
     WHERE error IS NULL;
 
--- What the App Store told of extended renewal dates, subscription by subscription. Only the fold writes it.
+-- What the App Store told of extended renewal dates, by subscription. Only the fold writes it.
 CREATE TABLE repricer.renewal_extensions (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -431,7 +434,7 @@ CREATE TABLE repricer.extension_summaries (
     storefronts text[],
     succeeded bigint,
     failed bigint,
-    -- Null for a request that was never made here.
+    -- It is null for a request that was never made here.
     extension_id uuid,
     detail text,
     CONSTRAINT extension_summaries_pkey PRIMARY KEY (notification_uuid)
@@ -439,7 +442,7 @@ CREATE TABLE repricer.extension_summaries (
 CREATE INDEX extension_summaries_waiting ON repricer.extension_summaries (received_at)
     WHERE folded_at IS NULL;
 
--- Subscriptions with unsent changes whose renewal moved. The dates of these changes are to be computed anew.
+-- Subscriptions with unsent changes whose renewal moved, so that the dates of these changes must be computed anew.
 CREATE TABLE repricer.moved_renewals (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -473,14 +476,14 @@ COMMENT ON COLUMN repricer.outbox.id IS 'Names the event for ever: a receiver th
 COMMENT ON COLUMN repricer.outbox."timestamp" IS
     'When it was written, by the machine''s clock; payload has the business instants.';
 
--- How far each event came as a webhook. It stands apart from the outbox, whose rows are only ever inserted.
+-- How far each event has come as a webhook. It stands apart from the outbox, whose rows are only inserted.
 CREATE TABLE repricer.webhook_deliveries (
     aggregateid text NOT NULL,
     bucket smallint NOT NULL,
     position bigint NOT NULL,
     state text NOT NULL DEFAULT 'pending',
     attempts integer NOT NULL DEFAULT 0,
-    -- By the machine's clock: three days count from here, and anew from a replay.
+    -- It is the machine's clock. Three days count from here, and again from a replay.
     due_since timestamptz NOT NULL DEFAULT now(),
     next_attempt_at timestamptz,
     lease_until timestamptz,

@@ -18,7 +18,7 @@ CREATE TABLE repricer.batches (
     decided_by name,
     decided_at timestamptz,
     decision_reason text,
-    -- How it is sent.
+    -- How the batch is sent.
     grouping text NOT NULL DEFAULT 'announced',
     waves jsonb NOT NULL DEFAULT '[]',
     released_wave smallint NOT NULL DEFAULT 0,
@@ -32,10 +32,10 @@ CREATE TABLE repricer.batches (
     -- What stops it without a person.
     guards jsonb NOT NULL DEFAULT '[]',
     guards_count_from timestamptz,
-    -- Kept, so that a status need not count a million rows anew.
+    -- These figures are kept, so that a status need not count a million rows again.
     guard_reading jsonb,
     halted_by text,
-    -- Real time: from then on one call asks whether a batch that a code has halted may go on.
+    -- From then on (real time) one call probes whether a batch that a code has halted may go on.
     probe_at timestamptz,
     probe_answer text,
     -- A code about one storefront (4000134: the product has no price there) halts that storefront and no other.
@@ -134,7 +134,7 @@ BEGIN
     INSERT INTO batch_versions
         SELECT batch_id, recording_instant(), state, decided_by, decided_at, decision_reason, is_paused, paused_reason
         FROM batches WHERE batch_id = p_batch_id
-        -- Twice within a microsecond: nobody saw what it was between.
+        -- It was replaced twice within a microsecond, and nobody saw what it was in between.
         ON CONFLICT DO NOTHING;
 END
 $$;
@@ -151,9 +151,9 @@ CREATE TABLE repricer.batch_rejects (
     CONSTRAINT batch_rejects_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches (batch_id)
 );
 
--- What consent rules answered alike for many rows of a batch: once, and not in each row, which is written anew whenever
--- it moves. The id is the beginning of the SHA-256 of the answers, so that pieces of a batch that are made at once name
--- the same answers alike.
+-- Answers of the consent rules that many rows of a batch share. They are stored once, and not in each row, which is
+-- written again whenever it moves. The id is the beginning of the SHA-256 of the answers, so that pieces of a batch
+-- that are made at the same time name the same answers alike.
 CREATE TABLE repricer.batch_rule_answers (
     batch_id uuid NOT NULL,
     answers_id uuid NOT NULL,
@@ -168,7 +168,7 @@ CREATE TABLE repricer.price_changes (
     bucket smallint NOT NULL,
     change_id uuid NOT NULL,
     batch_id uuid NOT NULL,
-    -- The database fills it in, and the key refuses a row in the batch of another.
+    -- The database fills it in, and the key refuses a row in another person's batch.
     submitted_by text NOT NULL DEFAULT session_user,
     line bigint NOT NULL,
     wave smallint NOT NULL DEFAULT 0,
@@ -183,7 +183,7 @@ CREATE TABLE repricer.price_changes (
     dependent_skus text[] NOT NULL DEFAULT '{}',
     current_dependent_skus text[],
     called_dependent_skus text[],
-    -- What it changes.
+    -- What the change alters.
     direction text NOT NULL,
     currency text NOT NULL,
     storefront text NOT NULL,
@@ -192,7 +192,7 @@ CREATE TABLE repricer.price_changes (
     new_price_milliunits bigint NOT NULL,
     expected_price_milliunits bigint,
     effective_on_or_after date,
-    -- The forecast as approved; never rewritten.
+    -- The forecast as it was approved. It is never rewritten.
     forecast_consent text NOT NULL,
     forecast_reasons text[] NOT NULL DEFAULT '{}',
     forecast_not_known text[] NOT NULL DEFAULT '{}',
@@ -206,26 +206,27 @@ CREATE TABLE repricer.price_changes (
     forecast_effective_at timestamptz NOT NULL,
     at_risk_milliunits bigint,
     at_risk_elsewhere jsonb,
-    -- The live plan: moves when a renewal is missed.
+    -- The live plan, which moves when a renewal is missed.
     send_after timestamptz,
     send_by timestamptz NOT NULL,
     due_effective_at timestamptz NOT NULL,
     planned_effective_at timestamptz,
-    -- Why due_effective_at is later than forecast_effective_at: first what was so at the call, then what came since.
+    -- Why due_effective_at is later than forecast_effective_at: the first reason at the call, and then those that
+    -- came since.
     moved_before_call text,
     moved_since_call text,
     called_renewal_at timestamptz,
     is_ready boolean NOT NULL DEFAULT false,
     is_held boolean NOT NULL DEFAULT false,
     goes_alone boolean NOT NULL DEFAULT false,
-    -- Refused for reasons that nobody knows, while others succeed: it waits by itself, longer each time.
+    -- Why it waits by itself, longer each time: its refusal says nothing of the customer, while others succeed.
     parked_reason text,
     parks smallint NOT NULL DEFAULT 0,
-    -- How often in a row its token was refused; from two on the next call goes without.
+    -- How often in a row its token was refused. From two on the next call goes without a token.
     stale_tokens smallint NOT NULL DEFAULT 0,
     next_attempt_at timestamptz,
     request_reference_id uuid,
-    -- How far it came.
+    -- How far it has come.
     state text NOT NULL DEFAULT 'awaiting_approval',
     stage text NOT NULL
         GENERATED ALWAYS AS (CASE state WHEN 'sending' THEN 'queued' ELSE state END) STORED,
@@ -240,7 +241,7 @@ CREATE TABLE repricer.price_changes (
     effective_at timestamptz,
     ended_at timestamptz,
     is_leaving boolean NOT NULL DEFAULT false,
-    -- For reports of the past.
+    -- These two serve reports of the past.
     recorded_at timestamptz,
     claim_recorded_at timestamptz,
     CONSTRAINT price_changes_pkey PRIMARY KEY (original_transaction_id, change_id, bucket),
@@ -289,10 +290,10 @@ CREATE INDEX price_changes_parked ON repricer.price_changes (send_after)
     WHERE stage = 'queued' AND NOT is_ready AND NOT is_held;
 CREATE INDEX price_changes_held ON repricer.price_changes (batch_id, storefront)
     WHERE stage = 'queued' AND is_held;
--- Rows that wait by themselves after a refusal: few, and named wherever people look.
+-- Rows that wait by themselves after a refusal. They are few, and every status names them.
 CREATE INDEX price_changes_refused ON repricer.price_changes (batch_id, parked_reason)
     WHERE stage IN ('queued', 'unknown') AND parked_reason IS NOT NULL;
--- Open changes that we should have heard of.
+-- Open changes of which something should have been heard.
 CREATE INDEX price_changes_heard_of ON repricer.price_changes (due_effective_at)
     WHERE stage IN ('scheduled', 'pending_consent', 'accepted');
 CREATE INDEX price_changes_announced ON repricer.price_changes (forecast_notice_at)
@@ -353,11 +354,11 @@ COMMENT ON COLUMN repricer.price_changes.recorded_at IS
     'Since when it stands as it does here, of what price_change_versions keeps. Null: as it was submitted.';
 COMMENT ON COLUMN repricer.price_changes.claim_recorded_at IS 'When its latest claim was recorded. Null: it had none.';
 
--- What changes were before, for reports of the past: of each the columns that reports read and that change. The statement
--- that replaces a version writes it. Three versions are not kept, since nearly every change has them and they can be told:
--- that it waited for approval, that it was queued and never called, and that its call was out, where the answer scheduled
--- it and altered nothing else. The approval of the batch, claim_recorded_at and recorded_at of what follows say when
--- these ended.
+-- Former versions of changes, for reports of the past: the columns that reports read and that change. The statement
+-- that replaces a version writes it. Three versions are not kept, because nearly every change has them and they can
+-- be told: that it waited for approval, that it was queued and never called, and that its call was out, where the
+-- answer scheduled it and altered nothing else. The approval of the batch, and claim_recorded_at and recorded_at of
+-- what follows, say when these ended.
 CREATE TABLE repricer.price_change_versions (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -394,7 +395,7 @@ CREATE TABLE repricer.price_change_versions_default PARTITION OF repricer.price_
 COMMENT ON TABLE repricer.price_change_versions IS
     'Append-only. What a price change was until the instant of recording at which something known replaced it.';
 
--- Subscriptions of which a fact was written that may alter the figures that reports keep.
+-- Subscriptions of which a fact was written that may alter the figures which reports keep.
 CREATE TABLE repricer.stale_figures (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -483,7 +484,7 @@ CREATE TABLE repricer.price_change_history (
         PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id, bucket),
     CONSTRAINT price_change_history_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 ) PARTITION BY RANGE (occurred_at);
--- Takes what no month does; prepare_months moves it to its month.
+-- It takes rows of months without a partition; prepare_months moves them once the month has one.
 CREATE TABLE repricer.price_change_history_default PARTITION OF repricer.price_change_history DEFAULT;
 
 -- What became of each dependent of a declined increase. The App Store drops one of the same subscription by itself;
@@ -520,7 +521,7 @@ CREATE TABLE repricer.dependent_cancellations (
     CONSTRAINT dependent_cancellations_proof
         CHECK (state <> 'confirmed' OR settled_by_evidence IS NOT NULL)
 );
--- As inbox_waiting, for those alone who ask what is due.
+-- The condition is always true, and only who asks for what is due repeats it (see inbox_waiting).
 CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations (bucket, requested_at)
     WHERE state = 'requested' AND requested_at > '-infinity';
 CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations (target_transaction_id)
@@ -535,7 +536,8 @@ COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS
 COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS
     'The requestReferenceId of the call that cancels it.';
 
--- Written by the statement that replaces them: nearly none has more than two, so the whole row is kept.
+-- The statement that replaces a cancellation writes its former version. Nearly none has more than two, so the whole
+-- row is kept.
 CREATE TABLE repricer.dependent_cancellation_versions (
     LIKE repricer.dependent_cancellations,
     recorded_until timestamptz NOT NULL,

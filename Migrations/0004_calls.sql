@@ -11,26 +11,26 @@ CREATE TABLE repricer.store_calls (
     kind text NOT NULL,
     carries uuid[] NOT NULL DEFAULT '{}',
     parents text[] NOT NULL DEFAULT '{}',
-    -- What the call says: a repetition sends the very same words.
+    -- What the call contains. A repetition sends the very same content.
     intent jsonb NOT NULL,
     state text NOT NULL DEFAULT 'sending',
     next_step text NOT NULL DEFAULT 'send',
     attempts integer NOT NULL DEFAULT 1,
     checks integer NOT NULL DEFAULT 0,
-    -- Real time: the lease of the process that is at it. Each takeover raises the fence; who has an older one writes
-    -- nothing.
+    -- The lease of the process that holds the call, in real time. Each takeover raises the fence; a process with an
+    -- older fence writes nothing.
     fence bigint NOT NULL DEFAULT 1,
     lease_owner uuid NOT NULL,
     lease_until timestamptz NOT NULL,
     in_flight_until timestamptz NOT NULL,
-    -- Null while an attempt is out.
+    -- It is null while an attempt is out.
     next_attempt_at timestamptz,
     prepared_at timestamptz NOT NULL,
     settled_at timestamptz,
     http_status integer,
     error_code bigint,
     error_message text,
-    -- What came, to the byte: packed as evidence is, whole where it holds nothing signed.
+    -- The answer to the byte: packed as evidence is, and whole where it holds nothing signed.
     answer text COMPRESSION lz4,
     packed bytea COMPRESSION lz4,
     header_digests bytea,
@@ -46,7 +46,7 @@ CREATE TABLE repricer.store_calls (
     CONSTRAINT store_calls_packed CHECK ((packed IS NULL) = (header_digests IS NULL)),
     CONSTRAINT store_calls_settled CHECK ((state IN ('answered', 'refused')) = (settled_at IS NOT NULL))
 );
--- One call in flight a subscription, whatever its kind.
+-- This index allows one call in flight a subscription, whatever its kind.
 CREATE UNIQUE INDEX store_calls_one_in_flight ON repricer.store_calls (subject, bucket)
     WHERE state IN ('sending', 'unknown');
 -- Open calls are found in the order of their leases, so that a reader of days, whose snapshot keeps the entries of
@@ -85,15 +85,15 @@ COMMENT ON TABLE repricer.bucket_turns IS 'One row a bucket; a claim holds its l
 -- Extend Subscription Renewal Dates for All Active Subscribers: one row a request. Functions of 0008 write it, and the
 -- service after its approval.
 CREATE TABLE repricer.mass_extensions (
-    -- The request identifier: the same again is the same request.
+    -- The request identifier. The same identifier again is the same request.
     extension_id uuid NOT NULL,
     product_id text NOT NULL,
-    -- Null: all storefronts.
+    -- Null stands for all storefronts.
     storefronts text[],
     extend_by_days integer NOT NULL,
     reason_code integer NOT NULL,
     note text,
-    -- What the facts said when it was asked for.
+    -- What the facts said when it was requested.
     eligible_count bigint NOT NULL,
     ineligible jsonb NOT NULL DEFAULT '{}',
     state text NOT NULL DEFAULT 'awaiting_approval',
@@ -102,21 +102,21 @@ CREATE TABLE repricer.mass_extensions (
     decided_by text,
     decided_at timestamptz,
     decision_reason text,
-    -- The first call, by the business clock.
+    -- When the first call was made, by the business clock.
     called_at timestamptz,
-    -- Real time: when the call of an approved one is due.
+    -- When the call of an approved request is due, in real time.
     next_attempt_at timestamptz,
     code text,
     detail text,
     completed_at timestamptz,
-    -- As Get Status of Subscription Renewal Date Extensions counts.
+    -- The counts of Get Status of Subscription Renewal Date Extensions.
     status_succeeded bigint,
     status_failed bigint,
-    -- As the SUMMARY counts.
+    -- The counts of the SUMMARY.
     summary_evidence text,
     summary_succeeded bigint,
     summary_failed bigint,
-    -- Beside who approved it: an approved one may still be rejected before its call.
+    -- It stands beside the approver: an approved request may still be rejected before its call.
     rejected_by text,
     rejected_at timestamptz,
     CONSTRAINT mass_extensions_pkey PRIMARY KEY (extension_id),
@@ -133,7 +133,7 @@ CREATE TABLE repricer.mass_extensions (
     CONSTRAINT mass_extensions_state CHECK (state IN ('awaiting_approval', 'queued', 'sending', 'unknown',
         'running', 'complete', 'refused', 'rejected', 'given_up'))
 );
--- One at a time for a product: which of two an extended subscription belongs to could not be told.
+-- One at a time for a product, because nobody could tell to which of two an extended subscription belongs.
 CREATE UNIQUE INDEX mass_extensions_one_open ON repricer.mass_extensions (product_id)
     WHERE state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'running');
 COMMENT ON TABLE repricer.mass_extensions IS
@@ -152,13 +152,13 @@ CREATE TABLE repricer.mass_extension_approvals (
 COMMENT ON TABLE repricer.mass_extension_approvals IS
     'Append-only. Who approved a mass extension beyond their limits, as first_approvals of batches.';
 
--- Extend a Subscription Renewal Date: one row a request, whether asked for by itself or as a retry.
+-- The requests of Extend a Subscription Renewal Date, one row each, whether made by themselves or as a retry.
 CREATE TABLE repricer.extension_requests (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
     -- The request identifier.
     extension_id uuid NOT NULL,
-    -- The mass extension that failed for it.
+    -- The mass extension that failed for the subscription.
     mass_extension_id uuid,
     extend_by_days integer NOT NULL,
     reason_code integer NOT NULL,
@@ -169,11 +169,11 @@ CREATE TABLE repricer.extension_requests (
     -- The call that carries it.
     call_id uuid,
     called_at timestamptz,
-    -- An earlier call may have been applied though no check showed it.
+    -- Whether an earlier call may have been applied though no check showed it.
     is_doubtful boolean NOT NULL DEFAULT false,
     next_attempt_at timestamptz,
     renewal_before timestamptz,
-    -- The new renewal date, as the answer, a notification or a status told it.
+    -- The new renewal date that the answer, a notification or a status told.
     effective_at timestamptz,
     settled_at timestamptz,
     settled_by text,
@@ -194,7 +194,7 @@ CREATE TABLE repricer.extension_requests (
 );
 CREATE UNIQUE INDEX extension_requests_one_open ON repricer.extension_requests (original_transaction_id, bucket)
     WHERE state IN ('queued', 'sending', 'unknown');
--- As inbox_waiting, for those alone who ask what is due.
+-- The condition is always true, and only who asks for what is due repeats it (see inbox_waiting).
 CREATE INDEX extension_requests_due ON repricer.extension_requests (bucket, next_attempt_at NULLS FIRST)
     WHERE state = 'queued' AND requested_at > '-infinity';
 CREATE INDEX extension_requests_of_mass ON repricer.extension_requests (mass_extension_id);

@@ -5,40 +5,40 @@
 -- breaking: no
 
 -- Calls a second over all replicas; nothing but this row says who may call when. The rate is a window, not a counter:
--- the row of an endpoint remembers the slots of the last window (1.015 s) and those to come (650 ms). A counter, or a
--- grid of instants, would lose a slot that was missed or given back, and with it a fiftieth of a second of the rate: a
--- machine whose CPU was taken now and then would use 85 % of it.
+-- the row of an endpoint remembers the permits of the last window (1.015 s) and those to come (650 ms). A counter, or
+-- a grid of instants, would lose a permit that was missed or given back, and with it a fiftieth of a second of the
+-- rate: a machine whose CPU was taken now and then would use 85 % of it.
 CREATE TABLE repricer.rate_limits (
     endpoint text NOT NULL,
-    next_slot_micros bigint NOT NULL DEFAULT 0,
+    next_permit_micros bigint NOT NULL DEFAULT 0,
     taken_micros bigint[] NOT NULL DEFAULT '{}',
     blocked_until timestamptz,
     CONSTRAINT rate_limits_pkey PRIMARY KEY (endpoint)
 );
-COMMENT ON COLUMN repricer.rate_limits.next_slot_micros IS
-    'No slot before it is free, for nobody has one behind it; microseconds since 1970.';
+COMMENT ON COLUMN repricer.rate_limits.next_permit_micros IS
+    'No permit before it is free, for nobody has one behind it; microseconds since 1970.';
 COMMENT ON COLUMN repricer.rate_limits.taken_micros IS
-    'The slots of the last window and those to come, ascending; empty where none is ever missed. Microseconds since '
+    'The permits of the last window and those to come, ascending; empty where none is ever missed. Microseconds since '
     '1970.';
 COMMENT ON COLUMN repricer.rate_limits.blocked_until IS
     'The App Store asked every process for silence until then.';
 
--- The one clock that all processes share, and the only place where a rate asks it: a rehearsal gives its own.
+-- The one clock that all processes share. The rate asks it nowhere else; a rehearsal gives its own clock.
 CREATE FUNCTION repricer.rate_clock() RETURNS bigint
 LANGUAGE sql VOLATILE
 RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
--- Reserves up to p_wanted slots within p_horizon, none in the past, p_gap apart at least, and never more than p_most
--- in p_window; p_most is 0 where the gap alone keeps the rate. p_missed are slots that the caller had and did not use.
--- p_now is the clock of a rehearsal, NULL the clock of the database. All in microseconds. No row comes back where the
--- endpoint has none yet.
+-- Reserves up to p_wanted permits within p_horizon, none in the past, p_gap apart at least, and never more than
+-- p_most in p_window; p_most is 0 where the gap alone keeps the rate. p_missed are permits that the caller had and
+-- did not use. p_now is the clock of a rehearsal, NULL the clock of the database. All in microseconds. No row comes
+-- back where the endpoint has none yet.
 --
--- After a clock was set back, the slots of the row would lie in a far future. Nobody reserves that far, so they count
+-- After a clock was set back, the permits of the row would lie in a far future. Nobody reserves that far, so they count
 -- for nothing, and the next ones start a window behind the point where the last honest lease must have ended.
-CREATE FUNCTION repricer.lease_slots(
+CREATE FUNCTION repricer.lease_permits(
     p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint,
     p_missed bigint[]
-) RETURNS TABLE (now_micros bigint, slots bigint[], next_micros bigint, blocked_until timestamptz)
+) RETURNS TABLE (now_micros bigint, permits bigint[], next_micros bigint, blocked_until timestamptz)
     LANGUAGE plpgsql AS $$
 DECLARE
     v_now bigint;
@@ -46,12 +46,12 @@ DECLARE
     v_next bigint;
     v_taken bigint[];
     v_blocked timestamptz;
-    v_slots bigint[] := '{}';
+    v_permits bigint[] := '{}';
 BEGIN
-    SELECT r.next_slot_micros, r.taken_micros, r.blocked_until INTO v_floor, v_taken, v_blocked
+    SELECT r.next_permit_micros, r.taken_micros, r.blocked_until INTO v_floor, v_taken, v_blocked
     FROM repricer.rate_limits r WHERE r.endpoint = p_endpoint FOR UPDATE;
     IF NOT FOUND THEN RETURN; END IF;
-    -- The clock is read under the lock: waiting for it must not make slots start in the past.
+    -- The clock is read under the lock: waiting for it must not make permits start in the past.
     v_now := coalesce(p_now, repricer.rate_clock());
     IF extract(epoch FROM v_blocked) * 1000000 <= v_now THEN v_blocked := NULL; END IF;
     IF v_floor > v_now + 2 * (p_horizon + p_gap) THEN
@@ -67,25 +67,25 @@ BEGIN
         v_taken := ARRAY(SELECT v_floor - p_window + i * p_window / p_most FROM generate_series(0, p_most - 1) AS i);
     END IF;
     LOOP
-        -- The slot p_most before it, if there are so many, lies a window behind.
+        -- The permit p_most before it, if there are so many, lies a window behind.
         v_next := greatest(v_floor, v_taken[cardinality(v_taken) - p_most + 1] + p_window);
-        EXIT WHEN v_blocked IS NOT NULL OR cardinality(v_slots) >= p_wanted OR v_next >= v_now + p_horizon;
-        v_slots := v_slots || v_next;
+        EXIT WHEN v_blocked IS NOT NULL OR cardinality(v_permits) >= p_wanted OR v_next >= v_now + p_horizon;
+        v_permits := v_permits || v_next;
         IF p_most > 0 THEN v_taken := v_taken || v_next; END IF;
         v_floor := v_next + p_gap;
     END LOOP;
-    UPDATE repricer.rate_limits r SET next_slot_micros = v_floor, taken_micros = v_taken
+    UPDATE repricer.rate_limits r SET next_permit_micros = v_floor, taken_micros = v_taken
     WHERE r.endpoint = p_endpoint
-        AND (cardinality(v_slots) > 0 OR cardinality(p_missed) > 0 OR r.next_slot_micros > v_floor);
-    RETURN QUERY SELECT v_now, v_slots, v_next, v_blocked;
+        AND (cardinality(v_permits) > 0 OR cardinality(p_missed) > 0 OR r.next_permit_micros > v_floor);
+    RETURN QUERY SELECT v_now, v_permits, v_next, v_blocked;
 END
 $$;
 
 -- Whether delivery is paused by a person, whether the service has stopped calling by itself, and whose clock counts.
--- database_identity is the database that the service last knew itself in: another one is a copy, restored or failed over
--- to, that may have lost calls. While catch_up_since is set no call leaves: what the App Store says since then is read
--- first, by the service or by the person who recovers. Reading begins at catch_up_from (real time), when no call of the
--- former database can be on its way any more.
+-- database_identity is the database that the service last knew itself in: another one is a copy, restored or failed
+-- over to, that may have lost calls. While catch_up_since is set no call leaves: what the App Store says since then
+-- is read first, by the service or by the person who recovers. Reading begins at catch_up_from (real time), when no
+-- call of the former database can be on its way any more.
 CREATE TABLE repricer.service_controls (
     one_row boolean NOT NULL DEFAULT true,
     is_paused boolean NOT NULL DEFAULT false,
@@ -95,7 +95,8 @@ CREATE TABLE repricer.service_controls (
     halted_at timestamptz,
     halted_reason text,
     halted_answer text,
-    -- Calls of one kind that are refused alike, and kinds whose calls are few, since the App Store gives no answers.
+    -- Kinds of call that are halted, because they are refused alike, and kinds that are throttled, because the App
+    -- Store gives no answers.
     halted_kinds jsonb NOT NULL DEFAULT '{}',
     throttled_kinds jsonb NOT NULL DEFAULT '{}',
     database_identity text,
@@ -103,7 +104,7 @@ CREATE TABLE repricer.service_controls (
     catch_up_from timestamptz,
     catch_up_by text,
     restored_at timestamptz,
-    -- Who holds rows that calls wait for, as a process that delivers says.
+    -- Who holds rows that calls wait for, as a delivering process has noted it.
     unclaimed jsonb,
     is_rehearsal boolean NOT NULL DEFAULT false,
     clock_start timestamptz,
@@ -138,44 +139,45 @@ COMMENT ON COLUMN repricer.service_controls.unclaimed IS
 COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS
     'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
 
--- One row a halt: what ended by the same refusals is put back, since it says nothing of the customer. It takes as long as
--- checks of refused calls go on, and so outlives the transaction that halts. Refusals of the minute before count too,
--- where they bear the same code: another process met them.
+-- One row for each halt: what ended by the same refusals is put back, because these say nothing of the customer. It
+-- takes as long as checks of refused calls go on, and so outlives the transaction that halts. Refusals of the minute
+-- before the halt count too, where they bear the same code, because another process met them.
 CREATE TABLE repricer.put_backs (
     put_back_id bigint GENERATED ALWAYS AS IDENTITY,
     kind text NOT NULL,
-    -- Null: of every batch, or of a kind without batches.
+    -- Null stands for every batch, or for a kind without batches.
     batch_id uuid,
     code text NOT NULL,
-    -- By the business clock: the first of the refusals, and the end of the halt.
+    -- The first of the refusals, and the end of the halt, by the business clock.
     ended_from timestamptz NOT NULL,
     ended_until timestamptz,
-    -- Real time.
-    look_at timestamptz NOT NULL DEFAULT '-infinity',
-    looks integer NOT NULL DEFAULT 0,
+    -- When it is next checked for what to put back, in real time, and how often it was checked.
+    next_check_at timestamptz NOT NULL DEFAULT '-infinity',
+    checks integer NOT NULL DEFAULT 0,
     CONSTRAINT put_backs_pkey PRIMARY KEY (put_back_id)
 );
 COMMENT ON TABLE repricer.put_backs IS
     'Halts whose refusals may have ended something before: that is put back by put_back_refused, and then the row leaves.';
 
--- Refusals in a row, of all replicas and whoever ran before them: a row for everybody, for each batch and for each
--- storefront of one that met some since a call of theirs succeeded. Who judges a refusal holds the row of everybody, which
--- is always there, so that so many rows end by what all meet, however many processes meet it.
+-- Refusals in a row, over all replicas and all earlier processes. There is a row for everybody, and one for each
+-- batch, and each storefront of a batch, that was refused since a call of its own succeeded. Who judges a refusal
+-- locks the row of everybody, which always exists. So the number of rows that end by what everybody meets does not
+-- grow with the number of processes.
 CREATE TABLE repricer.refusal_streaks (
     kind text NOT NULL,
-    -- Null: everybody's.
+    -- Null stands for everybody.
     batch_id uuid,
     storefront text,
     code bigint NOT NULL,
-    -- Subscriptions that were refused with this code since another was met, and with whatever code.
+    -- The subscriptions that were refused with this code since another code was met, and those refused with any code.
     alike text[] NOT NULL DEFAULT '{}',
     refused text[] NOT NULL DEFAULT '{}',
-    -- Of everybody's: some subscriptions of each batch, as pairs.
+    -- In the row of everybody, some subscriptions of each batch, as pairs.
     of_batches uuid[] NOT NULL DEFAULT '{}',
     of_subscriptions text[] NOT NULL DEFAULT '{}',
-    -- By the business clock: the first of them.
+    -- The first of them, by the business clock.
     since timestamptz NOT NULL,
-    -- Real time: they halted something.
+    -- When they halted something, in real time.
     halted_at timestamptz,
     is_about_key boolean NOT NULL DEFAULT false,
     CONSTRAINT refusal_streaks_scope UNIQUE NULLS NOT DISTINCT (kind, batch_id, storefront),
@@ -186,13 +188,13 @@ INSERT INTO repricer.refusal_streaks (kind, code, since)
 COMMENT ON TABLE repricer.refusal_streaks IS
     'Refusals in a row since a call succeeded: by them it is judged whether a refusal is about one subscription or about all.';
 
--- Whether a process said so within three minutes of real time: one that died says nothing more.
+-- Whether a process has noted it within three minutes of real time: one that died notes nothing more.
 CREATE FUNCTION repricer.was_just_now(p_at timestamptz) RETURNS boolean
 LANGUAGE sql VOLATILE
 RETURN p_at > clock_timestamp() - interval '3 minutes';
 
--- Which database this is: cluster, timeline and database. A restored dump has another one, and so has a promoted standby. A
--- snapshot of its disk has the same.
+-- Which database this is: cluster, timeline and database. A restored dump has another one, and so has a promoted
+-- standby. A snapshot of its disk has the same.
 CREATE FUNCTION repricer.database_identity() RETURNS text
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 SELECT CASE WHEN NOT pg_is_in_recovery() THEN concat_ws('/',
@@ -214,7 +216,7 @@ CREATE TABLE repricer.app_binding (
     CONSTRAINT app_binding_size CHECK (length(bundle_id) BETWEEN 1 AND 155 AND length(environment) BETWEEN 1 AND 20)
 );
 
--- Binds the database where nobody has yet.
+-- Binds the database where nobody has bound it yet.
 CREATE FUNCTION repricer.bind_app(p_bundle_id text, p_environment text) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
 BEGIN ATOMIC
@@ -254,8 +256,8 @@ CREATE TABLE repricer.history_reading (
 );
 INSERT INTO repricer.history_reading DEFAULT VALUES;
 
--- Subscriptions whose status somebody wants read. Anybody may ask: insert (original_transaction_id, reason,
--- requested_at) with ON CONFLICT DO NOTHING. list_id names a file of ids, else it is empty. next_check_at is real time.
+-- Subscriptions whose status is to be read. Anybody may ask: insert (original_transaction_id, reason, requested_at)
+-- with ON CONFLICT DO NOTHING. list_id names a file of ids, and is empty otherwise. next_check_at is real time.
 CREATE TABLE repricer.status_checks (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -276,7 +278,7 @@ CREATE TABLE repricer.status_checks (
         outcome IN ('read', 'drifted', 'not_found', 'refused', 'unreadable', 'unanswered')),
     CONSTRAINT status_checks_done CHECK ((done_at IS NULL) = (outcome IS NULL))
 );
--- As inbox_waiting, for those alone who ask what is due.
+-- The condition is always true, and only who asks for what is due repeats it (see inbox_waiting).
 CREATE INDEX status_checks_due ON repricer.status_checks (reason, list_id, bucket, next_check_at NULLS FIRST)
     WHERE done_at IS NULL AND requested_at > '-infinity';
 
@@ -297,7 +299,7 @@ WHERE i.inhparent IN ('repricer.notifications'::regclass, 'repricer.price_change
 COMMENT ON VIEW repricer.month_partitions IS
     'The partitions of the tables that have one for each month. The default partition has no bounds.';
 
--- What retention has dropped: of a rule everything from before the instant. Reports of an earlier past refuse.
+-- What retention has dropped: everything of a rule from before the instant. Reports of an earlier past refuse.
 CREATE TABLE repricer.retention_floors (
     rule text NOT NULL,
     dropped_before timestamptz NOT NULL,
@@ -307,7 +309,7 @@ CREATE TABLE repricer.retention_floors (
 );
 COMMENT ON TABLE repricer.retention_floors IS 'Until when what a rule of retention names has been dropped.';
 
--- How far the making of checkpoints came: a run that was stopped goes on behind the subscription that it ended with.
+-- How far the making of checkpoints has come. A run that was stopped goes on behind the subscription where it ended.
 CREATE TABLE repricer.retention_progress (
     one_row boolean NOT NULL DEFAULT true,
     covers_before timestamptz NOT NULL,
@@ -320,9 +322,9 @@ CREATE TABLE repricer.retention_progress (
 COMMENT ON COLUMN repricer.retention_progress.began_at IS
     'As recorded_at counts: what was recorded since may have escaped it.';
 
--- Makes the partitions of one table for the month of p_at and for p_ahead
--- months after it; returns how many were missing. Rows that the default partition took in the meantime move to their
--- month. One table a call, so that the locks on one are never held while the other one's are waited for.
+-- Makes the partitions of one table for the month of p_at and for p_ahead months after it. Returns how many were
+-- missing. Rows that the default partition took in the meantime move to their month. Each call prepares one table, so
+-- that the locks on one are never held while those on another are waited for.
 CREATE FUNCTION repricer.prepare_months(p_table text, p_at timestamptz, p_ahead integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp
     SET timezone = 'UTC' SET lock_timeout = '2s' AS $$
@@ -367,16 +369,17 @@ BEGIN
         SET LOCAL lock_timeout = '500ms';
         EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_table);
     ELSE
-        -- One at a time; a second one finds the partitions made. Writers go on, and store again what fails so.
+        -- One session at a time does this, and a second one finds the partitions made. Writers go on, and store again
+        -- what fails.
         LOCK TABLE notifications IN SHARE UPDATE EXCLUSIVE MODE;
     END IF;
     EXECUTE format(
         'SELECT EXISTS (SELECT 1 FROM %I WHERE date_trunc(''month'', %I) = ANY ($1))', v_default, v_column)
         INTO v_has_rows USING v_months;
     IF v_has_rows THEN
-        -- Rows will move. Readers wait before they look up which partitions there are: a reader that had looked would
-        -- find these rows in none of them. The lock is taken before any partition is attached: whoever holds the table
-        -- and waits for its default partition could otherwise wait for us while we wait for them.
+        -- Rows will move. Readers wait before they determine which partitions there are, because a reader that had
+        -- done so would find these rows in none of them. The lock is taken before any partition is attached: whoever
+        -- holds the table and waits for its default partition could otherwise wait for us while we wait for them.
         EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_table);
     END IF;
     FOREACH v_from IN ARRAY v_months LOOP

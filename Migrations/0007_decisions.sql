@@ -11,9 +11,9 @@
 -- (`repricer audit verify`). README.md says what is hashed. Only functions add lines, never a client.
 CREATE TABLE repricer.audit_trail (
     sequence bigint NOT NULL,
-    -- The instant of the decision; of what the service does by itself, by the service's clock.
+    -- The instant of the decision. For what the service does by itself, it is the service's clock.
     occurred_at timestamptz NOT NULL,
-    -- The server's own.
+    -- The server's own clock.
     recorded_at timestamptz NOT NULL,
     actor text NOT NULL,
     action text NOT NULL,
@@ -269,7 +269,7 @@ BEGIN
 END
 $$;
 
--- Keeps rows of the file that became no change.
+-- Keeps rows of the file that did not become changes.
 CREATE FUNCTION repricer.store_rejects(
     p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -280,7 +280,7 @@ BEGIN
 END
 $$;
 
--- Ends a submission: counts what is stored, and writes it down.
+-- Ends a submission: counts what is stored, and adds the audit line.
 CREATE FUNCTION repricer.finish_submission(
     p_batch_id uuid, p_plan_hash text, p_rows bigint, p_refused_rows bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -400,14 +400,14 @@ $$;
 CREATE TABLE repricer.approval_limits (
     -- A database user, or a role whose members share the limits.
     approver text NOT NULL,
-    -- Null: no limit.
+    -- Null is no limit.
     max_rows bigint,
-    -- Of one price, up or down, in hundredths of a percent.
+    -- The limit of one price, up or down, in hundredths of a percent.
     max_basis_points bigint,
     -- By currency, in milliunits: how much all prices together move in a month. Null: no limit. Where there is one,
     -- a currency that it leaves out may not move at all.
     max_monthly_milliunits jsonb,
-    -- Approves only what somebody else has approved first.
+    -- Whether this approver approves only what somebody else has approved first.
     needs_first boolean NOT NULL DEFAULT false,
     CONSTRAINT approval_limits_pkey PRIMARY KEY (approver),
     CONSTRAINT approval_limits_name CHECK (length(approver) BETWEEN 1 AND 63),
@@ -421,7 +421,7 @@ COMMENT ON TABLE repricer.approval_limits IS
 -- limits of the insert below; the owner sets others.
 CREATE TABLE repricer.default_limits (
     one_row boolean NOT NULL DEFAULT true,
-    -- Of one price, in hundredths of a percent. Null: no limit.
+    -- Limits of one price, in hundredths of a percent. Null is no limit.
     max_rise_basis_points numeric,
     max_fall_basis_points numeric,
     is_shipped boolean NOT NULL DEFAULT false,
@@ -544,7 +544,7 @@ SELECT coalesce(sum(m.rows), 0)::bigint, coalesce(max(greatest(m.rise, m.fall)),
 FROM money m
 $$;
 
--- What of a batch exceeds a limit, in words; empty when nothing does.
+-- What of a batch exceeds a limit, in words; empty where nothing does.
 CREATE FUNCTION repricer.limits_exceeded(
     p_limit repricer.approval_limits, p_rows bigint, p_basis_points numeric, p_monthly jsonb) RETURNS text[]
     LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
@@ -565,7 +565,7 @@ SELECT coalesce(array_agg(said ORDER BY place, said), '{}') FROM (
             AND m.value::numeric > coalesce((p_limit.max_monthly_milliunits ->> m.key)::numeric, 0)) AS each
 $$;
 
--- What of a batch exceeds the default limits, in words; empty when nothing does.
+-- What of a batch exceeds the default limits, in words; empty where nothing does.
 CREATE FUNCTION repricer.defaults_exceeded(p_rise numeric, p_fall numeric) RETURNS text[]
     LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
 SELECT coalesce(array_agg(said ORDER BY place), '{}') FROM (
@@ -743,7 +743,7 @@ WITH ours AS (
 SELECT format('line %s: %s', line, said) FROM faults ORDER BY line, said LIMIT 1
 $$;
 
--- When a wave is released by itself, where the one before it was released at p_at; null: by hand.
+-- When a wave is released by itself, where the one before it was released at p_at; null where a person releases it.
 CREATE FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamptz) RETURNS timestamptz
     LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
 SELECT CASE p_wave ->> 'release'
@@ -773,9 +773,10 @@ BEGIN
 END
 $$;
 
--- Approves a batch, queues its changes and ends those that are held out; returns the number of the others. Null: the approval is recorded as the first, and a
--- second approver is needed. This is the gate that every change passes, so it asks again what the submission asked:
--- that all rows are there, each in a wave, and that each part which a change gives to its SKUs is recorded.
+-- Approves a batch, queues its changes and ends those that are held out. Returns the number of the others, or null
+-- where the approval is recorded as the first and a second approver is needed. Every change passes this gate, so it
+-- asks again what the submission asked: that all rows are there, each in a wave, and that each part which a change
+-- gives to its SKUs is recorded.
 CREATE FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamptz) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -963,7 +964,7 @@ $$;
 
 -- Waves and pauses ----------------------------------------------------------------------------------------------------
 
--- A person releases the next wave, or all up to p_wave; returns the last one released.
+-- A person releases the next wave, or all up to p_wave. Returns the last one released.
 CREATE FUNCTION repricer.release_wave(p_batch_id uuid, p_wave integer, p_at timestamptz) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -1071,7 +1072,8 @@ $$;
 -- A change that Apple has scheduled and nobody was told of can be taken back: by an inverse change, in a batch of its
 -- own that another person approves. The undone change ends once Apple shows that its price is no longer scheduled.
 
--- Why a change can't be undone; null: it can. p_told_at is when Apple tells the customer, or takes no more decrease.
+-- Why a change cannot be undone; null where it can. p_told_at is when Apple tells the customer, or stops taking
+-- decreases.
 CREATE FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean,
     p_told_at timestamptz, p_has_undo boolean, p_at timestamptz) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -1087,7 +1089,7 @@ SELECT CASE
 END
 $$;
 
--- What an undo of a batch, or of one subscription or item of it, meets: each change with the obstacle, if any.
+-- The changes of a batch, or of one subscription or item of it, each with the obstacle to its undo, if any.
 CREATE FUNCTION repricer.undo_candidates(p_batch_id uuid, p_subscription text, p_sku text, p_at timestamptz)
     RETURNS TABLE (original_transaction_id text, change_id uuid, line bigint, sku text, state text, reason text,
         told_at timestamptz, obstacle text)
@@ -1154,9 +1156,8 @@ $$;
 
 -- Where the service stops by itself -----------------------------------------------------------------------------------
 
--- Guard rails, and refusals that mean the call or the key and not the row, stop a batch or everything without a
--- person. Only a person resumes what a guard halted; what a code halted goes on by itself once a
--- probe is answered.
+-- A guard rail, or refusals that mean the call or the key and not the row, stop a batch or everything without a
+-- person. Only a person resumes what a guard halted. What a code halted also goes on once a probe is answered.
 
 -- What ended by refusals before these turned out to be everybody's ------------------------------------------------------
 
@@ -1167,7 +1168,8 @@ BEGIN ATOMIC
         SELECT p_kind, p_batch_id, p_code, p_from WHERE p_kind IS NOT NULL AND p_from IS NOT NULL;
 END;
 
--- Changes of approved batches go back to their queues. One whose item has another open change by now stays as it ended.
+-- Changes of approved batches go back to their queues. A change whose item has another open change by now stays as it
+-- ended.
 CREATE FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timestamptz, p_now timestamptz, p_limit integer)
     RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -1199,7 +1201,7 @@ BEGIN
                     AND c.dependent_skus <> '{}' AND r.sku = ANY (
                         coalesce(c.current_dependent_skus, c.dependent_skus) || coalesce(c.current_sku, c.sku)))
         ORDER BY c.bucket, c.original_transaction_id, c.change_id LIMIT p_limit
-        -- Who has locked the subscription writes it just now; the next look finds it free.
+        -- Whoever has locked the subscription is writing it just now; the next check finds it free.
         FOR UPDATE OF s, c SKIP LOCKED
     ) met;
     IF v_ids IS NULL THEN
@@ -1263,7 +1265,8 @@ WITH met AS (
 SELECT count(*) FROM moved
 $$;
 
--- Those whose call alone was refused: a status that stays unreadable says something of its subscription.
+-- Puts back the cancellations whose call alone was refused: a status that stays unreadable says something of its
+-- subscription.
 CREATE FUNCTION repricer.put_back_cancellations(p_halt repricer.put_backs, p_now timestamptz, p_limit integer) RETURNS bigint
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 WITH met AS (
@@ -1307,15 +1310,15 @@ WITH moved AS (
 SELECT count(*) FROM moved
 $$;
 
--- Puts back what ended by refusals that everybody met, so many rows a halt at most; returns what of, and how many. p_at
--- is of the business clock, p_now real time.
+-- Puts back what ended by refusals that everybody met, so many rows a halt at most. Returns what of, and how many.
+-- p_at is the business clock, p_now real time.
 CREATE FUNCTION repricer.put_back_refused(p_at timestamptz, p_now timestamptz, p_limit integer)
     RETURNS TABLE (kind text, batch_id uuid, code text, rows bigint)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     v_halt repricer.put_backs;
 BEGIN
-    FOR v_halt IN SELECT * FROM put_backs h WHERE h.look_at <= p_now OR h.ended_until IS NOT NULL
+    FOR v_halt IN SELECT * FROM put_backs h WHERE h.next_check_at <= p_now OR h.ended_until IS NOT NULL
         ORDER BY h.put_back_id FOR UPDATE SKIP LOCKED
     LOOP
         kind := v_halt.kind;
@@ -1328,24 +1331,24 @@ BEGIN
             ELSE put_back_mass_extensions(v_halt, p_now) END;
         IF rows > 0 THEN
             RETURN NEXT;
-        ELSIF v_halt.ended_until IS NOT NULL AND v_halt.looks > 1
+        ELSIF v_halt.ended_until IS NOT NULL AND v_halt.checks > 1
             OR EXISTS (SELECT FROM batches b WHERE b.batch_id = v_halt.batch_id AND b.state <> 'approved')
         THEN
             DELETE FROM put_backs h WHERE h.put_back_id = v_halt.put_back_id;
         END IF;
-        -- Often at first; then as often as checks of refused calls may end.
-        UPDATE put_backs h SET looks = looks + 1,
-                look_at = p_now + CASE WHEN rows > 0 OR looks < 20 THEN interval '0' ELSE interval '5 seconds' END
+        -- It is checked often at first, and later as often as checks of refused calls may end.
+        UPDATE put_backs h SET checks = checks + 1,
+                next_check_at = p_now + CASE WHEN rows > 0 OR checks < 20 THEN interval '0' ELSE interval '5 seconds' END
             WHERE h.put_back_id = v_halt.put_back_id;
     END LOOP;
-    -- A batch with nothing left to call fares no way any more.
+    -- A batch with nothing left to call needs no streak any more.
     DELETE FROM refusal_streaks r WHERE r.batch_id IS NOT NULL AND NOT EXISTS (
         SELECT FROM price_changes c WHERE c.batch_id = r.batch_id AND c.stage IN ('queued', 'unknown'));
 END
 $$;
 
--- The service pauses a batch. False where it is paused, or ended, already.
--- p_from is the first of the refusals that halted it; null where no refusals did.
+-- The service pauses a batch. Returns false where it is paused, or has ended, already. p_from is the first of the
+-- refusals that halted it; null where no refusals did.
 CREATE FUNCTION repricer.halt_batch(
     p_batch_id uuid, p_at timestamptz, p_by text, p_reason text, p_details json, p_probe_at timestamptz,
     p_from timestamptz DEFAULT NULL) RETURNS boolean
@@ -1366,7 +1369,7 @@ BEGIN
 END
 $$;
 
--- The right to make the one probe of a halted batch, until the transaction ends. p_now is real time.
+-- Takes the right to make the one probe of a halted batch, until the transaction ends. p_now is real time.
 CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
@@ -1375,21 +1378,23 @@ BEGIN
 END
 $$;
 
--- The probe is made; the next one is due at p_next, real time.
+-- Notes that the probe is made, and that the next one is due at p_next (real time).
 CREATE FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamptz) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
 BEGIN ATOMIC
     UPDATE repricer.batches SET probe_at = p_next WHERE batch_id = p_batch_id AND probe_at IS NOT NULL;
 END;
 
--- A probe of a batch that a code has halted was refused: it stays halted, and says what the latest answer was.
+-- Notes that a probe of a batch that a code has halted was refused. The batch stays halted, and says what the latest
+-- answer was.
 CREATE FUNCTION repricer.note_probe_answer(p_batch_id uuid, p_answer text) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
 BEGIN ATOMIC
     UPDATE repricer.batches SET probe_answer = p_answer WHERE batch_id = p_batch_id AND probe_at IS NOT NULL;
 END;
 
--- A probe of a batch that a code has halted was answered. False where a person has paused it, or it goes on already.
+-- Lets a batch go on that a code has halted, because a probe of it was answered. Returns false where a person has
+-- paused it, or it goes on already.
 CREATE FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -1410,7 +1415,7 @@ BEGIN
 END
 $$;
 
--- The service halts a storefront of a batch. False where it is halted, or the batch has ended, already.
+-- The service halts a storefront of a batch. Returns false where it is halted, or the batch has ended, already.
 -- p_probe_at is real time.
 CREATE FUNCTION repricer.halt_storefront(
     p_batch_id uuid, p_storefront text, p_at timestamptz, p_by text, p_reason text, p_probe_at timestamptz DEFAULT NULL)
@@ -1460,8 +1465,8 @@ BEGIN
 END
 $$;
 
--- Halted storefronts: one row of each is let out a minute, another one each time, and asks for all. Where it is applied the
--- storefront goes on. Returns what has come of probes. p_at is of the business clock, p_now and p_next real time.
+-- Of each halted storefront one row goes each minute, another one each time, and probes for all. Where it is applied
+-- the storefront goes on. Returns what became of probes. p_at is the business clock, p_now and p_next real time.
 CREATE FUNCTION repricer.probe_storefronts(p_at timestamptz, p_now timestamptz, p_next timestamptz)
     RETURNS TABLE (batch_id uuid, storefront text, subscription text, answer text, has_recovered boolean)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -1495,7 +1500,7 @@ BEGIN
                 OR v_probe.state = 'queued' AND v_probe.next_attempt_at IS NULL AND NOT v_probe.is_held
                     AND (v_halt ->> 'probe_at')::timestamptz > p_now
             THEN
-                -- It is on its way, or has a minute to leave.
+                -- It is on its way, or still has a minute to leave.
                 CONTINUE;
             ELSIF v_probe.change_id IS NOT NULL THEN
                 has_recovered := false;
@@ -1513,7 +1518,7 @@ BEGIN
                     WHERE c.batch_id = v_batch.batch_id AND c.storefront = probe_storefronts.storefront
                         AND c.stage = 'queued' AND c.state = 'queued' AND c.is_held AND c.is_ready
                         AND c.wave <= v_batch.released_wave
-                    -- Those that were never asked with, first.
+                    -- Rows that never probed come first.
                     ORDER BY c.next_attempt_at NULLS FIRST, c.send_by LIMIT 1 FOR UPDATE SKIP LOCKED;
                 CONTINUE WHEN NOT FOUND;
                 UPDATE price_changes c SET is_held = false, next_attempt_at = NULL
@@ -1589,8 +1594,8 @@ BEGIN
 END
 $$;
 
--- The service stops calling, since calls are refused alike. False where it has stopped already.
--- p_kind and p_from: the kind of the calls that were refused, and the first of these refusals.
+-- The service stops calling, because calls are refused alike. Returns false where it has stopped already. p_kind is
+-- the kind of the refused calls, p_from the first of these refusals.
 CREATE FUNCTION repricer.halt_service(
     p_at timestamptz, p_reason text, p_kind text DEFAULT NULL, p_from timestamptz DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -1638,7 +1643,7 @@ BEGIN
     UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, p_since), recorded_at = v_recorded_at
         FROM unnest(v_ids, v_change_ids) AS t (id, change_id)
         WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id AND c.bucket = bucket_of(t.id);
-    -- Those that are followed already, too: who recovers once more is told the same as the first time.
+    -- Changes that are followed already count too, so that who recovers once more is told the same as the first time.
     SELECT count(*) INTO v_changes FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
         WHERE b.state <> 'rejected' AND c.doubtful_since <= p_since
             AND (c.state IN ('awaiting_approval', 'queued')
@@ -1650,7 +1655,7 @@ BEGIN
 END
 $$;
 
--- A person has recovered: what was found is kept, so that who does it again is told.
+-- Keeps what a recovery found, so that who recovers again is told.
 CREATE FUNCTION repricer.note_recovery(p_since timestamptz, p_at timestamptz, p_adopted bigint, p_released bigint,
     p_ended bigint, p_unread bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -1698,7 +1703,7 @@ BEGIN
 END
 $$;
 
--- A call was answered again. False where calls had not stopped.
+-- Ends the halt of the service, because a call was answered again. Returns false where calls had not stopped.
 CREATE FUNCTION repricer.recover_service(p_at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -1716,7 +1721,7 @@ BEGIN
 END
 $$;
 
--- Calls of one kind stop, since they are refused alike. False where they have stopped already.
+-- Halts calls of one kind, because they are refused alike. Returns false where they have stopped already.
 CREATE FUNCTION repricer.halt_kind(
     p_kind text, p_at timestamptz, p_reason text, p_from timestamptz DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -1733,7 +1738,7 @@ BEGIN
 END
 $$;
 
--- A call of the kind was answered. False where they had not stopped.
+-- Ends the halt of a kind, because a call of it was answered. Returns false where they had not stopped.
 CREATE FUNCTION repricer.recover_kind(p_kind text, p_at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -1752,7 +1757,8 @@ BEGIN
 END
 $$;
 
--- A probe of the service, or of a kind of call, was refused: it stays halted, and says what the latest answer was.
+-- Notes that a probe of the service, or of a kind of call, was refused. The halt stays, and says what the latest
+-- answer was.
 CREATE FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
 BEGIN ATOMIC
@@ -1774,7 +1780,8 @@ BEGIN ATOMIC
         WHERE one_row = (SELECT one_row FROM repricer.service_controls FOR UPDATE SKIP LOCKED);
 END;
 
--- The App Store gives no answers: the next call of the kind leaves at p_until. What stands there began earlier.
+-- Throttles a kind of call, because the App Store gives no answers: its next call leaves at p_until. An earlier begin
+-- stays.
 CREATE FUNCTION repricer.throttle_kind(p_kind text, p_at timestamptz, p_until timestamptz, p_answer text) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
 BEGIN ATOMIC
@@ -1783,7 +1790,7 @@ BEGIN ATOMIC
             'until', p_until, 'answer', p_answer));
 END;
 
--- It answers again. False where calls of the kind were not few.
+-- Ends the throttle, because the App Store answers again. Returns false where calls of the kind were not throttled.
 CREATE FUNCTION repricer.end_throttle(p_kind text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN

@@ -43,7 +43,8 @@ LEFT JOIN LATERAL (
     ORDER BY c.called_at DESC LIMIT 1
 ) c ON true;
 
--- Asks for one extension; true where it is new. The same identifier again, with the same terms, changes nothing.
+-- Requests one extension. Returns true where it is new. The same identifier again, with the same terms, changes
+-- nothing.
 CREATE FUNCTION repricer.request_extension(
     p_original_transaction_id text, p_extension_id uuid, p_days integer, p_reason integer, p_note text,
     p_at timestamptz) RETURNS boolean
@@ -86,7 +87,7 @@ BEGIN
 END
 $$;
 
--- Asks for a mass extension; true where it is new.
+-- Requests a mass extension. Returns true where it is new.
 CREATE FUNCTION repricer.request_mass_extension(
     p_extension_id uuid, p_product_id text, p_storefronts text[], p_days integer, p_reason integer, p_note text,
     p_eligible bigint, p_ineligible jsonb, p_at timestamptz) RETURNS boolean
@@ -162,7 +163,8 @@ BEGIN
 END
 $$;
 
--- Null: approved. Else the approval is recorded as the first, and this is what exceeds the limits.
+-- Approves a mass extension. Returns null where it is approved. Otherwise the approval is recorded as the first, and
+-- the result says what exceeds the limits.
 CREATE FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamptz) RETURNS text[]
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -207,7 +209,7 @@ BEGIN
 END
 $$;
 
--- Withdraws one that no call was made for; the submitter may, too. Who approved it before stays on record.
+-- Withdraws a request for which no call was made; the submitter may, too. Who approved it before stays on record.
 CREATE FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamptz) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -269,7 +271,7 @@ BEGIN
 END
 $$;
 
--- Those for whom a mass extension failed and nothing has extended or is to extend them since.
+-- The subscriptions for which a mass extension failed, and that nothing has extended, or is to extend, since.
 CREATE FUNCTION repricer.failed_extensions(p_extension_id uuid) RETURNS SETOF text
     LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
 SELECT DISTINCT f.original_transaction_id FROM attributed_extensions f
@@ -283,7 +285,7 @@ WHERE f.extension_id = p_extension_id AND f.outcome = 'failed'
                 OR c.mass_extension_id = p_extension_id AND c.state = 'extended'))
 $$;
 
--- Asks for the failed ones of a mass extension one by one, on its terms; returns how many are new.
+-- Requests the failed extensions of a mass extension one by one, on its terms. Returns how many are new.
 CREATE FUNCTION repricer.request_retries(
     p_mass_extension_id uuid, p_ids text[], p_extension_ids uuid[], p_at timestamptz) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$

@@ -109,7 +109,7 @@ LEFT JOIN LATERAL (
     WHERE p.original_transaction_id = c.original_transaction_id AND p.change_id = c.change_id AND p.recorded_until > p_at
     ORDER BY p.recorded_until LIMIT 1) v ON true
 CROSS JOIN LATERAL (
-    -- Recorded later than the instant: then it was called, or not even that.
+    -- It was recorded later than the instant: at the instant it was called, or not even that.
     SELECT coalesce(CASE WHEN v.state IS NULL THEN c.recorded_at ELSE v.recorded_at END > p_at, false) AS is_later,
         coalesce(CASE WHEN v.state IS NULL THEN c.claim_recorded_at ELSE v.claim_recorded_at END <= p_at, false) AS was_claimed
 ) e
@@ -119,7 +119,7 @@ CROSS JOIN LATERAL (
             AS last_state
 ) l
 CROSS JOIN LATERAL (
-    -- And before its approval.
+    -- At the instant it was not approved yet.
     SELECT l.is_later, l.is_unsent,
         CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
             THEN 'awaiting_approval' ELSE l.last_state END AS state,
@@ -284,7 +284,7 @@ SELECT c.batch_id, c.original_transaction_id, c.change_id, h.transaction_id, h.p
         ELSE round(c.current_price_milliunits::numeric * (h.price_milliunits * h.quantity - h.refunded_milliunits)
             / h.price_milliunits)::bigint END AS old_price_milliunits,
     h.price_milliunits * h.quantity - h.refunded_milliunits AS price_milliunits,
-    -- What was kept of it without tax; null where that is not signed of all.
+    -- What was kept of it without tax; null where not all of that is signed.
     (SELECT CASE WHEN bool_and(e.tax_exclusive_milliunits IS NOT NULL) THEN sum(e.tax_exclusive_milliunits)::bigint END
         FROM repricer.money_entries e
         WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
@@ -304,7 +304,7 @@ WHERE c.state = 'effective' AND c.undoes_change_id IS NULL AND NOT EXISTS (
 COMMENT ON VIEW repricer.charged_renewals IS
     'Charged renewals, each under the one change that set its price.';
 
--- The same, one row a change that was charged.
+-- The same renewals, with one row for each change that was charged.
 CREATE VIEW repricer.charged_changes AS
 SELECT batch_id, original_transaction_id, change_id, count(*) AS renewals,
     min(purchased_at) AS first_at,
@@ -323,16 +323,16 @@ SELECT c.original_transaction_id, c.bucket, h.transaction_id, h.sku, h.purchased
     CASE WHEN t.is_in_effect THEN c.new_price_milliunits ELSE c.current_price_milliunits END AS expected_milliunits,
     CASE WHEN w.exception IS NULL THEN w.explained_as END AS explained_as, w.exception
 FROM repricer.price_changes c
--- Most changes are the only one of their subscription, and need not be asked for others charge by charge.
+-- Most changes are the only one of their subscription, and need not be compared with others charge by charge.
 CROSS JOIN LATERAL (
     SELECT NOT EXISTS (
         SELECT FROM repricer.price_changes o
         WHERE o.original_transaction_id = c.original_transaction_id AND o.change_id <> c.change_id) AS is_alone
     OFFSET 0) a
--- OFFSET 0: change by change, never all charges for those of a batch.
+-- OFFSET 0 makes PostgreSQL go change by change, instead of reading all charges for those of a batch.
 CROSS JOIN LATERAL (
     SELECT k.*,
-        -- Two renewals for one time. What a customer buys, a seat too, comes beside.
+        -- Two renewals were charged for one time. What a customer buys, an added seat too, does not count as one.
         NOT k.is_purchase AND coalesce(max(k.expires_at) FILTER (WHERE NOT k.is_purchase) OVER (
             PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > k.purchased_at + interval '1 minute', false) AS is_double,
@@ -419,7 +419,7 @@ SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, h.expires_at A
     c.new_price_milliunits * h.quantity AS expected_milliunits, h.currency, h.storefront, c.bucket
 FROM repricer.price_changes c
 JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
--- OFFSET 0: as explained_charges.
+-- OFFSET 0 has the same reason as in explained_charges.
 CROSS JOIN LATERAL (
     SELECT k.* FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
@@ -427,7 +427,7 @@ CROSS JOIN LATERAL (
         AND k.purchased_at >= c.effective_at AND k.expires_at IS NOT NULL
     OFFSET 0) h
 CROSS JOIN LATERAL (
-    -- The next renewal that is known: of a charge, or of the running period.
+    -- The next known renewal: that of a charge, or of the running period.
     SELECT least(
         (SELECT min(n.purchased_at) FROM repricer.charges n
             WHERE n.original_transaction_id = h.original_transaction_id AND n.sku = h.sku
@@ -585,7 +585,7 @@ COMMENT ON VIEW repricer.live_change_figures IS 'What change_figures keeps, comp
 
 -- A change whose figures are not kept, or whose subscription is marked.
 CREATE VIEW repricer.unkept_change_figures AS
--- As live_change_figures has an open one, of which no charge counts.
+-- The figures of an open change as live_change_figures has them, of which no charge counts.
 SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction,
     c.forecast_consent, c.currency, c.storefront, c.period, c.state,
     coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL AS is_sent,
@@ -598,8 +598,8 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
 FROM repricer.price_changes c
 WHERE c.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
 UNION ALL
--- OFFSET 0: subscription by subscription, never all of them. The id is that of the mark, so that who asks for some
--- subscriptions reads their marks alone.
+-- OFFSET 0 makes PostgreSQL go subscription by subscription. The id is that of the mark, so that who asks for some
+-- subscriptions reads only their marks.
 SELECT m.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent, f.currency,
     f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged, f.current_price_milliunits,
     f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits, f.new_total_milliunits, f.stage, f.is_final,
@@ -700,7 +700,7 @@ UNION ALL
 SELECT x.batch_id, m.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception, x.occurred_at,
     x.amount_milliunits, x.expected_milliunits, x.refunded_milliunits, x.currency, x.storefront, x.bucket
 FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
--- OFFSET 0: subscription by subscription, never all of them.
+-- OFFSET 0 makes PostgreSQL go subscription by subscription.
 CROSS JOIN LATERAL (
     SELECT l.* FROM repricer.live_charge_exceptions l
     WHERE l.original_transaction_id = m.original_transaction_id
@@ -731,8 +731,8 @@ BEGIN
     END IF;
     v_ids := ARRAY(SELECT DISTINCT m.id FROM (
         SELECT s.original_transaction_id AS id FROM stale_figures s LIMIT p_limit) m);
-    -- One at a time. Whoever was before us and has committed since our snapshot makes the first write below fail, and all
-    -- is tried again.
+    -- One session at a time does this. Whoever went before us and has committed since our snapshot makes the first
+    -- write below fail, and all is tried again.
     PERFORM FROM figures_turn FOR UPDATE SKIP LOCKED;
     IF cardinality(v_ids) = 0 OR NOT FOUND THEN
         RETURN 0;
@@ -1064,7 +1064,8 @@ WITH outcomes AS (
         END AS forecast_because,
         CASE WHEN coalesce(c.effective_at, c.due_effective_at) > c.forecast_effective_at
             THEN coalesce(c.moved_before_call, c.moved_since_call) END AS slip,
-        -- What the plan of the later one foresaw: our own increase of another item, which this forecast could not know.
+        -- What the plan of the later change foresaw: our own increase of another item, which this forecast could not
+        -- know.
         CASE WHEN c.forecast_consent = 'not_required' AND came.consent = 'required' THEN EXISTS (
             SELECT FROM repricer.price_changes s
             WHERE s.original_transaction_id = c.original_transaction_id AND s.change_id <> c.change_id
@@ -1122,13 +1123,13 @@ SELECT x.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_mill
     CASE WHEN e.kind = 'charge' THEN x.explained_as ELSE e.kind END AS explained_as, e.correction > 0 AS is_correction
 FROM repricer.explained_charges x
 JOIN repricer.batches b ON b.batch_id = x.batch_id
--- OFFSET 0: as explained_charges.
+-- OFFSET 0 has the same reason as in explained_charges.
 CROSS JOIN LATERAL (
     SELECT m.* FROM repricer.money_entries m
     WHERE m.original_transaction_id = x.original_transaction_id AND m.transaction_id = x.transaction_id AND m.sku = x.sku
     OFFSET 0) e
 UNION ALL
--- What no change of ours is about.
+-- The lines that no change of ours is about.
 SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
     e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, NULL, NULL, NULL,
     CASE WHEN e.kind <> 'charge' THEN e.kind END, e.correction > 0
@@ -1150,7 +1151,7 @@ SELECT m.original_transaction_id, l.transaction_id, l.sku, l.kind, l.amount_mill
     l.currency, l.storefront, l.occurred_at, l.recorded_at, l.evidence_id, l.change_id, l.batch_id, l.batch_name,
     l.explained_as, l.is_correction
 FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
--- OFFSET 0: subscription by subscription, never all of them.
+-- OFFSET 0 makes PostgreSQL go subscription by subscription.
 CROSS JOIN LATERAL (
     SELECT y.* FROM repricer.live_money y WHERE y.original_transaction_id = m.original_transaction_id
     OFFSET 0) l;
@@ -1364,7 +1365,7 @@ COMMENT ON VIEW report.unknown_part IS
 
 -- Closed months --------------------------------------------------------------------------------------------------------
 
--- What finance has signed for a month stays as it was closed. Only close_month writes these two.
+-- What finance has signed for a month stays as it was closed. Only close_month writes these two tables.
 CREATE TABLE repricer.closed_months (
     month date NOT NULL,
     closed_at timestamptz NOT NULL,
@@ -1420,7 +1421,7 @@ COMMENT ON VIEW report.closed_period IS
     'Closed months: the figures as they were closed, and what statements since then have added to them or taken away.'
     ' No NAME_as_of: what was closed is never changed, and what is restated is about today.';
 
--- Closes a month: its figures, as they are known now, stay. For the owner and for who leads finance.
+-- Closes a month: its figures, as they are known now, stay. The owner, and who leads finance, may.
 CREATE FUNCTION report.close_month(p_month text, p_at timestamptz) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp SET timezone = 'UTC' SET jit = off AS $$
 DECLARE
@@ -1514,14 +1515,14 @@ WITH subjects AS (
     LEFT JOIN repricer.dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
         AND d.sku = coalesce(n.place[2], u.name)
     LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
-    -- One that has a called change itself counts with that.
+    -- An item that has a called change itself counts with that change.
     WHERE (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
         SELECT FROM repricer.price_changes o
         WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
             AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
             AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= p_at)
 ), items AS MATERIALIZED (
-    -- In UTC without a zone: months are added and cut off.
+    -- The instants are in UTC without a zone, so that months can be added and cut off.
     SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
         CASE WHEN i.next_called_at < p_at THEN date_trunc('month', i.next_called_at AT TIME ZONE 'UTC')
             ELSE p_at AT TIME ZONE 'UTC' END AS ends
@@ -1558,7 +1559,7 @@ WITH subjects AS (
 ), known AS (
     SELECT p.item, p.at, p.milliunits FROM points p
     UNION ALL
-    -- Before the first charge that is known, what the plan knew.
+    -- Before the first known charge, it is what the plan knew.
     SELECT i.item, p.at, i.old_price
     FROM items i
     CROSS JOIN LATERAL (
@@ -1640,7 +1641,7 @@ COMMENT ON VIEW report.revenue_bridge IS
     'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, '
     'and why it differs: closing = opening + all between.';
 
--- In one currency: by the setting repricer.reporting_currency, else US dollars, at the newest rates.
+-- Converts to one currency at the newest rates: that of the setting repricer.reporting_currency, or else US dollars.
 CREATE VIEW report.revenue_bridge_total AS
 WITH rates AS (
     SELECT DISTINCT ON (r.currency) r.currency, r.billionths_per_euro::numeric AS per_euro, r.valid_from
@@ -1877,7 +1878,7 @@ BEGIN
     LOOP
         v_text := rtrim(pg_get_viewdef(CASE WHEN v.name = 'money' THEN 'repricer.live_money'
             ELSE format('%I.%I', CASE WHEN v.is_report THEN 'report' ELSE 'repricer' END, v.name) END::regclass), ';');
-        -- Of the past nothing is kept: all is counted from the facts.
+        -- Figures of the past are not kept, so all is counted from the facts.
         v_text := replace(replace(v_text, 'repricer.unkept_change_figures', 'repricer.live_change_figures'),
             'repricer.charge_exceptions', 'repricer.live_charge_exceptions');
         IF v.name = 'consent_funnel' THEN
@@ -1908,7 +1909,7 @@ BEGIN
             CONTINUE;
         END IF;
         IF v.name = 'price_change' THEN
-            -- With what brought the state.
+            -- It holds what brought the state, too.
             SELECT string_agg(format('%I %s', a.attname, format_type(a.atttypid, NULL)), ', ' ORDER BY a.attnum)
                 || ', evidence_kind text, evidence_id text' INTO v_columns
                 FROM pg_attribute a WHERE a.attrelid = 'report.price_change'::regclass AND a.attnum > 0;
@@ -1937,7 +1938,7 @@ $body$ $make$, v.name || '_as_of', v_columns, v_text);
 END
 $past$;
 
--- Only what is about rows and money: what is late, lost on its way or stuck is no fact of the past.
+-- Only reports about rows and money have a past: what is late, lost on its way or stuck is no fact of the past.
 CREATE FUNCTION report.reconciliation_as_of(p_at timestamptz, p_batch uuid DEFAULT NULL)
     RETURNS SETOF report.reconciliation LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $$

@@ -3,8 +3,7 @@
 -- Locks: none.
 -- breaking: no
 
--- A new function may be executed by PUBLIC until this is said. Functions of schema `report` that finance calls follow
--- below.
+-- Before this, PUBLIC may execute a new function. Functions of schema `report` that finance calls follow below.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA repricer FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA report FROM PUBLIC;
 
@@ -25,8 +24,8 @@ GRANT USAGE ON SCHEMA repricer TO repricer_pricing, repricer_service;
 GRANT SELECT ON ALL TABLES IN SCHEMA report TO repricer_finance, repricer_pricing, repricer_service;
 GRANT repricer_finance TO repricer_finance_lead;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA report TO repricer_finance, repricer_pricing, repricer_service;
--- A login of the role itself; who is a member has settings of their own, which `repricer init` writes and `config check`
--- asks for. Who may not alter the role leaves it as it is.
+-- These limits hold for the role itself, where somebody lets it log in. A member has settings of their own, which
+-- `repricer init` writes and `config check` asks for. Where the owner may not alter the role, it stays as it is.
 DO $limits$
 BEGIN
     IF NOT EXISTS (
@@ -39,7 +38,8 @@ EXCEPTION WHEN insufficient_privilege THEN
     RAISE NOTICE 'repricer_finance keeps its limits: %', SQLERRM;
 END
 $limits$;
--- What views call is asked of their reader. Finance can't name the functions of schema repricer.
+-- PostgreSQL asks the reader of a view for the right to what the view calls. Finance cannot name the functions of
+-- schema repricer.
 GRANT EXECUTE ON FUNCTION repricer.twelfths(text), repricer.wilson_bound(numeric, numeric, integer),
     repricer.revenue_moves(timestamptz, uuid)
     TO repricer_finance, repricer_pricing, repricer_service;
@@ -125,7 +125,7 @@ GRANT UPDATE (state, called_at, next_attempt_at, code, detail, completed_at, sta
     summary_failed) ON repricer.mass_extensions TO repricer_service;
 GRANT UPDATE (state, call_id, called_at, is_doubtful, next_attempt_at, renewal_before, effective_at,
     settled_at, settled_by, code, detail) ON repricer.extension_requests TO repricer_service;
--- Claims take turns.
+-- Claims take turns on this table.
 GRANT UPDATE ON repricer.bucket_turns TO repricer_service;
 -- Every replica judges refusals by what all have met.
 GRANT INSERT, UPDATE, DELETE ON repricer.refusal_streaks TO repricer_service;
@@ -135,7 +135,7 @@ GRANT EXECUTE ON FUNCTION repricer.approval_outlook(uuid) TO repricer_service;
 GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsal(timestamptz), repricer.summarise_figures(integer),
     repricer.follow_clock(timestamptz, double precision, timestamptz), repricer.recording_instant(),
     repricer.bucket_of(text), repricer.rate_clock(), repricer.database_identity(), repricer.was_just_now(timestamptz),
-    repricer.lease_slots(text, bigint, bigint, bigint, bigint, bigint, bigint, bigint[]),
+    repricer.lease_permits(text, bigint, bigint, bigint, bigint, bigint, bigint, bigint[]),
     repricer.prepare_months(text, timestamptz, integer),
     repricer.release_due_waves(timestamptz), repricer.park_halted(integer),
     repricer.halt_batch(uuid, timestamptz, text, text, json, timestamptz, timestamptz),

@@ -3338,14 +3338,14 @@ WITH subjects AS (
     LEFT JOIN repricer.dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
         AND d.sku = coalesce(n.place[2], u.name)
     LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
-    -- One that has a called change itself counts with that.
+    -- An item that has a called change itself counts with that change.
     WHERE (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
         SELECT FROM repricer.price_changes o
         WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
             AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
             AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= p_at)
 ), items AS MATERIALIZED (
-    -- In UTC without a zone: months are added and cut off.
+    -- The instants are in UTC without a zone, so that months can be added and cut off.
     SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
         CASE WHEN i.next_called_at < p_at THEN date_trunc('month', i.next_called_at AT TIME ZONE 'UTC')
             ELSE p_at AT TIME ZONE 'UTC' END AS ends
@@ -3382,7 +3382,7 @@ WITH subjects AS (
 ), known AS (
     SELECT p.item, p.at, p.milliunits FROM points p
     UNION ALL
-    -- Before the first charge that is known, what the plan knew.
+    -- Before the first known charge, it is what the plan knew.
     SELECT i.item, p.at, i.old_price
     FROM items i
     CROSS JOIN LATERAL (
@@ -4616,7 +4616,7 @@ BEGIN
     UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, p_since), recorded_at = v_recorded_at
         FROM unnest(v_ids, v_change_ids) AS t (id, change_id)
         WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id AND c.bucket = bucket_of(t.id);
-    -- Those that are followed already, too: who recovers once more is told the same as the first time.
+    -- Changes that are followed already count too, so that who recovers once more is told the same as the first time.
     SELECT count(*) INTO v_changes FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
         WHERE b.state <> 'rejected' AND c.doubtful_since <= p_since
             AND (c.state IN ('awaiting_approval', 'queued')
@@ -5431,7 +5431,7 @@ BEGIN
     INSERT INTO batch_versions
         SELECT batch_id, recording_instant(), state, decided_by, decided_at, decision_reason, is_paused, paused_reason
         FROM batches WHERE batch_id = p_batch_id
-        -- Twice within a microsecond: nobody saw what it was between.
+        -- It was replaced twice within a microsecond, and nobody saw what it was in between.
         ON CONFLICT DO NOTHING;
 END
 $$;
@@ -5462,7 +5462,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) RETURNS TABLE(now_micros bigint, slots bigint[], next_micros bigint, blocked_until timestamp with time zone)
+CREATE FUNCTION repricer.lease_permits(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) RETURNS TABLE(now_micros bigint, permits bigint[], next_micros bigint, blocked_until timestamp with time zone)
     LANGUAGE plpgsql
     AS $$
 DECLARE
@@ -5471,12 +5471,12 @@ DECLARE
     v_next bigint;
     v_taken bigint[];
     v_blocked timestamptz;
-    v_slots bigint[] := '{}';
+    v_permits bigint[] := '{}';
 BEGIN
-    SELECT r.next_slot_micros, r.taken_micros, r.blocked_until INTO v_floor, v_taken, v_blocked
+    SELECT r.next_permit_micros, r.taken_micros, r.blocked_until INTO v_floor, v_taken, v_blocked
     FROM repricer.rate_limits r WHERE r.endpoint = p_endpoint FOR UPDATE;
     IF NOT FOUND THEN RETURN; END IF;
-    -- The clock is read under the lock: waiting for it must not make slots start in the past.
+    -- The clock is read under the lock: waiting for it must not make permits start in the past.
     v_now := coalesce(p_now, repricer.rate_clock());
     IF extract(epoch FROM v_blocked) * 1000000 <= v_now THEN v_blocked := NULL; END IF;
     IF v_floor > v_now + 2 * (p_horizon + p_gap) THEN
@@ -5492,17 +5492,17 @@ BEGIN
         v_taken := ARRAY(SELECT v_floor - p_window + i * p_window / p_most FROM generate_series(0, p_most - 1) AS i);
     END IF;
     LOOP
-        -- The slot p_most before it, if there are so many, lies a window behind.
+        -- The permit p_most before it, if there are so many, lies a window behind.
         v_next := greatest(v_floor, v_taken[cardinality(v_taken) - p_most + 1] + p_window);
-        EXIT WHEN v_blocked IS NOT NULL OR cardinality(v_slots) >= p_wanted OR v_next >= v_now + p_horizon;
-        v_slots := v_slots || v_next;
+        EXIT WHEN v_blocked IS NOT NULL OR cardinality(v_permits) >= p_wanted OR v_next >= v_now + p_horizon;
+        v_permits := v_permits || v_next;
         IF p_most > 0 THEN v_taken := v_taken || v_next; END IF;
         v_floor := v_next + p_gap;
     END LOOP;
-    UPDATE repricer.rate_limits r SET next_slot_micros = v_floor, taken_micros = v_taken
+    UPDATE repricer.rate_limits r SET next_permit_micros = v_floor, taken_micros = v_taken
     WHERE r.endpoint = p_endpoint
-        AND (cardinality(v_slots) > 0 OR cardinality(p_missed) > 0 OR r.next_slot_micros > v_floor);
-    RETURN QUERY SELECT v_now, v_slots, v_next, v_blocked;
+        AND (cardinality(v_permits) > 0 OR cardinality(p_missed) > 0 OR r.next_permit_micros > v_floor);
+    RETURN QUERY SELECT v_now, v_permits, v_next, v_blocked;
 END
 $$;
 
@@ -5836,8 +5836,8 @@ CREATE TABLE repricer.put_backs (
     code text NOT NULL,
     ended_from timestamp with time zone NOT NULL,
     ended_until timestamp with time zone,
-    look_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
-    looks integer DEFAULT 0 NOT NULL
+    next_check_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    checks integer DEFAULT 0 NOT NULL
 );
 
 COMMENT ON TABLE repricer.put_backs IS 'Halts whose refusals may have ended something before: that is put back by put_back_refused, and then the row leaves.';
@@ -6005,16 +6005,17 @@ BEGIN
         SET LOCAL lock_timeout = '500ms';
         EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_table);
     ELSE
-        -- One at a time; a second one finds the partitions made. Writers go on, and store again what fails so.
+        -- One session at a time does this, and a second one finds the partitions made. Writers go on, and store again
+        -- what fails.
         LOCK TABLE notifications IN SHARE UPDATE EXCLUSIVE MODE;
     END IF;
     EXECUTE format(
         'SELECT EXISTS (SELECT 1 FROM %I WHERE date_trunc(''month'', %I) = ANY ($1))', v_default, v_column)
         INTO v_has_rows USING v_months;
     IF v_has_rows THEN
-        -- Rows will move. Readers wait before they look up which partitions there are: a reader that had looked would
-        -- find these rows in none of them. The lock is taken before any partition is attached: whoever holds the table
-        -- and waits for its default partition could otherwise wait for us while we wait for them.
+        -- Rows will move. Readers wait before they determine which partitions there are, because a reader that had
+        -- done so would find these rows in none of them. The lock is taken before any partition is attached: whoever
+        -- holds the table and waits for its default partition could otherwise wait for us while we wait for them.
         EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_table);
     END IF;
     FOREACH v_from IN ARRAY v_months LOOP
@@ -6110,7 +6111,7 @@ LEFT JOIN LATERAL (
     WHERE p.original_transaction_id = c.original_transaction_id AND p.change_id = c.change_id AND p.recorded_until > p_at
     ORDER BY p.recorded_until LIMIT 1) v ON true
 CROSS JOIN LATERAL (
-    -- Recorded later than the instant: then it was called, or not even that.
+    -- It was recorded later than the instant: at the instant it was called, or not even that.
     SELECT coalesce(CASE WHEN v.state IS NULL THEN c.recorded_at ELSE v.recorded_at END > p_at, false) AS is_later,
         coalesce(CASE WHEN v.state IS NULL THEN c.claim_recorded_at ELSE v.claim_recorded_at END <= p_at, false) AS was_claimed
 ) e
@@ -6120,7 +6121,7 @@ CROSS JOIN LATERAL (
             AS last_state
 ) l
 CROSS JOIN LATERAL (
-    -- And before its approval.
+    -- At the instant it was not approved yet.
     SELECT l.is_later, l.is_unsent,
         CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
             THEN 'awaiting_approval' ELSE l.last_state END AS state,
@@ -6165,7 +6166,7 @@ BEGIN
                 OR v_probe.state = 'queued' AND v_probe.next_attempt_at IS NULL AND NOT v_probe.is_held
                     AND (v_halt ->> 'probe_at')::timestamptz > p_now
             THEN
-                -- It is on its way, or has a minute to leave.
+                -- It is on its way, or still has a minute to leave.
                 CONTINUE;
             ELSIF v_probe.change_id IS NOT NULL THEN
                 has_recovered := false;
@@ -6183,7 +6184,7 @@ BEGIN
                     WHERE c.batch_id = v_batch.batch_id AND c.storefront = probe_storefronts.storefront
                         AND c.stage = 'queued' AND c.state = 'queued' AND c.is_held AND c.is_ready
                         AND c.wave <= v_batch.released_wave
-                    -- Those that were never asked with, first.
+                    -- Rows that never probed come first.
                     ORDER BY c.next_attempt_at NULLS FIRST, c.send_by LIMIT 1 FOR UPDATE SKIP LOCKED;
                 CONTINUE WHEN NOT FOUND;
                 UPDATE price_changes c SET is_held = false, next_attempt_at = NULL
@@ -6258,7 +6259,7 @@ BEGIN
                     AND c.dependent_skus <> '{}' AND r.sku = ANY (
                         coalesce(c.current_dependent_skus, c.dependent_skus) || coalesce(c.current_sku, c.sku)))
         ORDER BY c.bucket, c.original_transaction_id, c.change_id LIMIT p_limit
-        -- Who has locked the subscription writes it just now; the next look finds it free.
+        -- Whoever has locked the subscription is writing it just now; the next check finds it free.
         FOR UPDATE OF s, c SKIP LOCKED
     ) met;
     IF v_ids IS NULL THEN
@@ -6351,7 +6352,7 @@ CREATE FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p_now t
 DECLARE
     v_halt repricer.put_backs;
 BEGIN
-    FOR v_halt IN SELECT * FROM put_backs h WHERE h.look_at <= p_now OR h.ended_until IS NOT NULL
+    FOR v_halt IN SELECT * FROM put_backs h WHERE h.next_check_at <= p_now OR h.ended_until IS NOT NULL
         ORDER BY h.put_back_id FOR UPDATE SKIP LOCKED
     LOOP
         kind := v_halt.kind;
@@ -6364,17 +6365,17 @@ BEGIN
             ELSE put_back_mass_extensions(v_halt, p_now) END;
         IF rows > 0 THEN
             RETURN NEXT;
-        ELSIF v_halt.ended_until IS NOT NULL AND v_halt.looks > 1
+        ELSIF v_halt.ended_until IS NOT NULL AND v_halt.checks > 1
             OR EXISTS (SELECT FROM batches b WHERE b.batch_id = v_halt.batch_id AND b.state <> 'approved')
         THEN
             DELETE FROM put_backs h WHERE h.put_back_id = v_halt.put_back_id;
         END IF;
-        -- Often at first; then as often as checks of refused calls may end.
-        UPDATE put_backs h SET looks = looks + 1,
-                look_at = p_now + CASE WHEN rows > 0 OR looks < 20 THEN interval '0' ELSE interval '5 seconds' END
+        -- It is checked often at first, and later as often as checks of refused calls may end.
+        UPDATE put_backs h SET checks = checks + 1,
+                next_check_at = p_now + CASE WHEN rows > 0 OR checks < 20 THEN interval '0' ELSE interval '5 seconds' END
             WHERE h.put_back_id = v_halt.put_back_id;
     END LOOP;
-    -- A batch with nothing left to call fares no way any more.
+    -- A batch with nothing left to call needs no streak any more.
     DELETE FROM refusal_streaks r WHERE r.batch_id IS NOT NULL AND NOT EXISTS (
         SELECT FROM price_changes c WHERE c.batch_id = r.batch_id AND c.stage IN ('queued', 'unknown'));
 END
@@ -6797,14 +6798,14 @@ WITH subjects AS (
     LEFT JOIN repricer.dependent_claims_at(p_at) d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
         AND d.sku = coalesce(n.place[2], u.name)
     LEFT JOIN repricer.subscriptions_at(p_at) t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
-    -- One that has a called change itself counts with that.
+    -- An item that has a called change itself counts with that change.
     WHERE (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
         SELECT FROM repricer.price_changes_at(p_at) o
         WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
             AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
             AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= p_at)
 ), items AS MATERIALIZED (
-    -- In UTC without a zone: months are added and cut off.
+    -- The instants are in UTC without a zone, so that months can be added and cut off.
     SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
         CASE WHEN i.next_called_at < p_at THEN date_trunc('month', i.next_called_at AT TIME ZONE 'UTC')
             ELSE p_at AT TIME ZONE 'UTC' END AS ends
@@ -6841,7 +6842,7 @@ WITH subjects AS (
 ), known AS (
     SELECT p.item, p.at, p.milliunits FROM points p
     UNION ALL
-    -- Before the first charge that is known, what the plan knew.
+    -- Before the first known charge, it is what the plan knew.
     SELECT i.item, p.at, i.old_price
     FROM items i
     CROSS JOIN LATERAL (
@@ -7099,8 +7100,8 @@ BEGIN
     END IF;
     v_ids := ARRAY(SELECT DISTINCT m.id FROM (
         SELECT s.original_transaction_id AS id FROM stale_figures s LIMIT p_limit) m);
-    -- One at a time. Whoever was before us and has committed since our snapshot makes the first write below fail, and all
-    -- is tried again.
+    -- One session at a time does this. Whoever went before us and has committed since our snapshot makes the first
+    -- write below fail, and all is tried again.
     PERFORM FROM figures_turn FOR UPDATE SKIP LOCKED;
     IF cardinality(v_ids) = 0 OR NOT FOUND THEN
         RETURN 0;
@@ -9064,14 +9065,14 @@ ALTER TABLE repricer.put_backs ALTER COLUMN put_back_id ADD GENERATED ALWAYS AS 
 
 CREATE TABLE repricer.rate_limits (
     endpoint text NOT NULL,
-    next_slot_micros bigint DEFAULT 0 NOT NULL,
+    next_permit_micros bigint DEFAULT 0 NOT NULL,
     taken_micros bigint[] DEFAULT '{}'::bigint[] NOT NULL,
     blocked_until timestamp with time zone
 );
 
-COMMENT ON COLUMN repricer.rate_limits.next_slot_micros IS 'No slot before it is free, for nobody has one behind it; microseconds since 1970.';
+COMMENT ON COLUMN repricer.rate_limits.next_permit_micros IS 'No permit before it is free, for nobody has one behind it; microseconds since 1970.';
 
-COMMENT ON COLUMN repricer.rate_limits.taken_micros IS 'The slots of the last window and those to come, ascending; empty where none is ever missed. Microseconds since 1970.';
+COMMENT ON COLUMN repricer.rate_limits.taken_micros IS 'The permits of the last window and those to come, ascending; empty where none is ever missed. Microseconds since 1970.';
 
 COMMENT ON COLUMN repricer.rate_limits.blocked_until IS 'The App Store asked every process for silence until then.';
 
@@ -10559,8 +10560,8 @@ REVOKE ALL ON FUNCTION repricer.keep_batch(p_batch_id uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.keep_changes(p_ids text[], p_change_ids uuid[]) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.lease_slots(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.lease_permits(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.lease_permits(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.approval_limits TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.approval_limits TO repricer_service;

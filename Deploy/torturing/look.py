@@ -33,7 +33,7 @@ LATE_WITHIN = 250
 STAMPED_IN = 5
 # A request that its sender wrote before it stood still is read by the store in this time.
 READ_LATE = 500
-# The slots of one reservation lie within this time, and are late together by what its answer took.
+# The permits of one reservation lie within this time, and are late together by what its answer took.
 LATE_TOGETHER = 500
 
 

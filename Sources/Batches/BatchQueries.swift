@@ -18,23 +18,23 @@ package enum BatchQueries {
         package var pausedBy: String?
         package var pausedAt: Int64?
         package var pausedReason: String?
-        /// What paused it where no person did: a guard, or the App Store's code.
+        /// What halted it, where no person paused it: a guard, or the App Store's code.
         package var haltedBy: String?
-        /// Real time, UTC milliseconds: when the next probe of a batch that a code has halted may go.
+        /// When the next probe of a batch that a code has halted may go, in UTC milliseconds of real time.
         package var probeAt: Int64?
-        /// What the latest probe was refused with, and for whom.
+        /// With what the latest probe was refused, and for whom.
         package var probeAnswer: String?
         package var grouping: String
-        /// 0 without waves.
+        /// The number of waves; 0 for a batch without waves.
         package var waveCount: Int
         package var releasedWave: Int
-        /// nil: by hand, or none is left.
+        /// When the next wave is released; nil where a person releases it, or none is left.
         package var nextReleaseAt: Int64?
         /// The batch whose scheduled changes this one takes back.
         package var undoesBatchID: String?
     }
 
-    /// The live batch with the same content, if there is one.
+    /// The live batch with the same content; nil where there is none.
     package static func batchID(
         ofContent sha256: String, on connection: isolated PostgresConnection
     ) throws -> String? {
@@ -47,7 +47,7 @@ package enum BatchQueries {
         ).oneOrNil().map { try $0.text("batch_id") }
     }
 
-    /// In which of its terms a stored batch differs from these, each as people write it; empty where in none.
+    /// The terms in which a stored batch differs from these, each as people write it; empty where they are the same.
     package static func differences(
         of batchID: String, name: String, terms: BatchTerms,
         on connection: isolated PostgresConnection
@@ -98,8 +98,8 @@ package enum BatchQueries {
             undoesBatchID: try row.textOrNil("undoes_batch_id"))
     }
 
-    /// Returns how many changes were queued; nil: the batch exceeds this user's limits, and the approval was recorded
-    /// as the first.
+    /// Approves, and returns how many changes were queued. Returns nil where the batch exceeds this user's limits:
+    /// the approval was then recorded as the first of two.
     package static func approve(
         _ batchID: String, at: Int64, on connection: isolated PostgresConnection
     ) throws -> Int64? {
@@ -108,7 +108,7 @@ package enum BatchQueries {
         ).int64OrNil("answer")
     }
 
-    /// `newState` is `rejected` or `aborted`; returns how many changes were withdrawn.
+    /// Withdraws a batch and returns how many changes were withdrawn. `newState` is `rejected` or `aborted`.
     package static func withdraw(
         _ batchID: String, newState: String, reason: String?, at: Int64,
         on connection: isolated PostgresConnection
@@ -122,14 +122,14 @@ package enum BatchQueries {
         ).int64("answer")
     }
 
-    /// Refused rows of a batch by row code.
+    /// The refused rows of a batch, counted by row code.
     package static func rejectCounts(
         batchID: String?, on connection: isolated PostgresConnection
     ) throws -> [String: Int64] {
         try counts("rejectCounts", of: "batch_rejects", by: "code", batchID, on: connection)
     }
 
-    /// Dependents' cancellations by state.
+    /// The dependents' cancellations of a batch, counted by state.
     package static func dependentCounts(
         batchID: String?, on connection: isolated PostgresConnection
     ) throws -> [String: Int64] {

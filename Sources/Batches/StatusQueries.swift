@@ -1,7 +1,7 @@
 package import Postgres
 import Pricing
 
-/// What `status` adds to the counts: how far delivery is, and what the App Store's limits leave.
+/// What `status` adds to the counts: how far delivery has come, and what the App Store's limits leave.
 package enum StatusQueries {
     /// Instants are UTC milliseconds; nil where nothing is open.
     package struct Outlook: Sendable, Equatable {
@@ -14,13 +14,14 @@ package enum StatusQueries {
 
     package struct Quota: Sendable, Equatable {
         package var endpoint: String
-        /// Calls are reserved until then; UTC milliseconds.
-        package var nextSlotAt: Int64
-        /// The App Store asked for silence until then.
+        /// Until when calls are reserved, in UTC milliseconds.
+        package var nextPermitAt: Int64
+        /// Until when the App Store asked for silence.
         package var blockedUntil: Int64?
     }
 
-    /// Of one batch, or of all: rows by state, and the outlook. Reads the changes once: a batch may have a million.
+    /// The rows by state and the outlook, of one batch or of all. It reads the changes once, because a batch may have
+    /// a million.
     package static func tally(
         batchID: String?, now: Int64, on connection: isolated PostgresConnection
     ) throws -> (states: [String: Int64], outlook: Outlook) {
@@ -49,7 +50,7 @@ package enum StatusQueries {
         return (states, outlook)
     }
 
-    /// A change that the App Store refused: it ended by that, or is parked and tried again.
+    /// A change that the App Store refused. It ended by that, or is parked and tried again.
     package struct Refused: Sendable, Equatable {
         package var batchName: String
         package var originalTransactionID: String
@@ -57,14 +58,15 @@ package enum StatusQueries {
         package var state: String
         /// Apple's code and its name.
         package var reason: String
-        /// The business clock, UTC milliseconds: since when it is in this state; of a dependent since it was to be cancelled.
+        /// Since when it is in this state, in UTC milliseconds of the business clock. For a dependent it is since
+        /// when it should be cancelled.
         package var since: Int64
-        /// Real time, UTC milliseconds; nil where it has ended.
+        /// When it is tried again, in UTC milliseconds of real time; nil where it has ended.
         package var nextAttemptAt: Int64?
     }
 
-    /// At most `limit` of a batch, those first that are tried again; with the dependents whose cancellation is. Without a
-    /// batch those alone that wait, of all approved ones.
+    /// The refused changes of a batch, at most `limit`, and its dependents whose cancellation is tried again. Those
+    /// that are tried again come first. Without a batch, only those that wait, of all approved batches.
     package static func refused(
         of batchID: String?, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Refused] {
@@ -99,8 +101,8 @@ package enum StatusQueries {
         }
     }
 
-    /// Changes of these batches that were called, were not applied and wait to be called again: of a halted batch those that
-    /// the App Store has refused so far.
+    /// How many changes of these batches were called, were not applied and wait to be called again. Of a halted batch
+    /// these are the changes that the App Store has refused so far.
     package static func refusedAndWaiting(
         of batchIDs: [String], on connection: isolated PostgresConnection
     ) throws -> [String: Int64] {
@@ -124,36 +126,36 @@ package enum StatusQueries {
         try connection.query(
             """
             -- name: quotas
-            SELECT endpoint, next_slot_micros, blocked_until FROM repricer.rate_limits
+            SELECT endpoint, next_permit_micros, blocked_until FROM repricer.rate_limits
             ORDER BY endpoint
             """
         ).map { row in
             Quota(
                 endpoint: try row.text("endpoint"),
-                nextSlotAt: try row.int64("next_slot_micros") / 1000,
+                nextPermitAt: try row.int64("next_permit_micros") / 1000,
                 blockedUntil: try row.millisecondsOrNil("blocked_until"))
         }
     }
 
-    /// What arrived and is not settled, over all replicas.
+    /// The notifications that arrived and are not settled, over all replicas.
     package struct Notifications: Sendable, Equatable {
         package struct Unknown: Sendable, Equatable {
             package var kind: String
             package var name: String
             package var notifications: Int64
-            /// UTC milliseconds.
+            /// When the last one arrived, in UTC milliseconds.
             package var lastReceivedAt: Int64
         }
 
         package var waiting: Int64 = 0
         package var quarantined: Int64 = 0
         package var notUnderstood: Int64 = 0
-        /// The most frequent first.
+        /// The unknown parts, the most frequent first.
         package var unknown: [Unknown] = []
     }
 
-    /// How many of the newest notifications with something unknown are looked at: a field that is
-    /// new to us may be in every one.
+    /// How many of the newest notifications with something unknown are counted: a field that is new to us may be in
+    /// every one.
     package static let unknownWindow = 100_000
     private static let unknownShown = 50
 

@@ -1,8 +1,8 @@
 import ServiceKit
 
 extension CallEngine {
-    /// Does one round after another until cancelled, then waits for the calls that are out, which are not cancelled with
-    /// the service.
+    /// Does one round after another until the service is cancelled, then waits for the calls that are out. They are
+    /// not cancelled with the service.
     package func run(
         failure: String, idleWait: Duration, count: @escaping @Sendable () -> Void = {},
         _ step: @escaping @Sendable (CallsOut) async throws -> Int
@@ -19,15 +19,16 @@ extension CallEngine {
         await drain(out)
     }
 
-    /// Waits for calls that are out when the service ends; what is still out then is taken over once its lease has ended.
+    /// Waits for calls that are out when the service ends. A call that is still out afterwards is taken over once its
+    /// lease has ended.
     package func drain(_ out: CallsOut) async {
-        // The service is cancelled; a cancelled task could not wait.
+        // The service is cancelled, and a cancelled task could not wait.
         let isSettled = await Task { await out.allSettled(within: limits.drainFor) }.value
         guard !isSettled else { return }
         log.warning("calls without an answer are left", ["calls": "\(out.count)"])
     }
 
-    /// One round, with its calls settled. Tests drive services by hand with it.
+    /// Does one round and waits until its calls are settled. Tests drive services by hand with it.
     package func settled(_ step: (CallsOut) async throws -> Int) async throws -> Int {
         let out = CallsOut()
         let done: Int
@@ -44,7 +45,7 @@ extension CallEngine {
 }
 
 extension CallPermitSource {
-    /// Get All Subscription Statuses: all that check statuses spend of it.
+    /// The permits for Get All Subscription Statuses that status checks share.
     package static func statuses(
         _ engine: CallEngine, perSecond: Int, wait: @escaping Wait
     ) -> CallPermitSource {

@@ -3,43 +3,45 @@ package import Facts
 package import Pricing
 package import ServiceKit
 
-/// Carries calls to the App Store: intent, lease, call, check, settlement. Every kind of call goes this one road.
+/// Carries calls to the App Store: intent, lease, call, check, settlement. Calls of every kind go through it.
 package struct CallEngine: Sendable {
     package struct Limits: Sendable {
-        /// Renewed while the calls are out, so that a dead process's work is taken over this soon.
+        /// How long a lease lasts. It is renewed while the calls are out, so that the work of a dead process is taken
+        /// over this soon.
         package var leaseFor: Duration = .seconds(10)
-        /// The client gives a call up after so long; the App Store may still be at it.
+        /// After this time the client stops waiting for an answer. The App Store may still apply the call.
         package var requestDeadline: Duration = .seconds(30)
-        /// From the beginning of its claim, which asks for pauses: a call that got no permit until then is put back, so
-        /// that a pause is effective within a second, however slow the claim was.
+        /// How long after the beginning of its claim a call may leave. The claim asks for pauses, and a call that got
+        /// no permit in this time is put back. So a pause is effective within a second, however slow the claim was.
         package var leavesWithin: Duration = .milliseconds(750)
-        /// The same of a check: none waits for a pause.
+        /// The same limit for a check, which no pause holds back.
         package var checksWithin: Duration = .seconds(2)
-        /// Answers wait so long for others of their claim, to be stored with them: at 50 calls a second, the last of which
-        /// leaves half a second after the claim, for all of it, where the App Store answers within another half.
+        /// How long an answer waits for others of its claim, to be stored with them. At 50 calls a second the last
+        /// call of a claim leaves half a second after it. So one transaction stores them all where the App Store
+        /// answers within another half second.
         package var settleEvery: Duration = .seconds(1)
-        /// No claim begins for so long after a call that did not leave.
+        /// How long no claim begins after a call that did not leave.
         package var failureWait: Duration = .seconds(1)
-        /// Between two probes of the service while it has halted: of the business clock, over all replicas.
+        /// The time between two probes while the service is halted: of the business clock, over all replicas.
         package var probeEvery: Duration = .seconds(60)
-        /// Between two probes of an App Store that gives no answers, growing: of the business clock.
+        /// The growing time between two probes of an App Store that gives no answers, by the business clock.
         package var unanswered = Backoff(first: .seconds(1), max: .seconds(60))
-        /// Open calls of one bucket that are taken over together.
+        /// How many open calls of one bucket are taken over together.
         package var callsPerClaim = 25
-        /// Calls that are out when the service ends get so long; what is still out then is taken over.
+        /// How long calls that are out may take when the service ends. A call that is still out then is taken over.
         package var drainFor: Duration = .seconds(7)
 
         package init() {}
     }
 
-    /// So long after its client's deadline a call may still be applied (our choice: Apple is silent).
+    /// How long after its client's deadline a call may still be applied (our choice, because Apple is silent).
     private static let applyTime: Duration = .seconds(60)
 
     package let pool: DatabasePool
     package let environment: StoreEnvironment
-    /// Decides what is due: the virtual clock in a rehearsal.
+    /// The business clock, which decides what is due. It is virtual in a rehearsal.
     package let clock: any WallClock
-    /// Leases and retries; the machine's stands for the database's, which all replicas share.
+    /// The clock of leases and retries. It is the database's, which all replicas share; a test may give another.
     package let realClock: any WallClock
     package let log: Log
     package let metrics: Metrics
@@ -49,9 +51,9 @@ package struct CallEngine: Sendable {
     let outOfReach: Outage
     let recent = RecentAnswers()
     let packer = PayloadPacker()
-    /// Of statuses that are read outside a round: what they get says nothing of calls.
+    /// What the last statuses got that were read outside a round. They say nothing of calls.
     private let recentStatuses = RecentAnswers()
-    /// nil where a test moves the clock by hand.
+    /// The database's clock; nil where a test moves the clock by hand.
     package let sharedClock: SharedClock?
 
     package init(
@@ -77,24 +79,25 @@ package struct CallEngine: Sendable {
 
     package var now: Instant { Instant(milliseconds: clock.nowMilliseconds()) }
 
-    /// Of a lease that is taken now, UTC milliseconds of real time.
+    /// The end of a lease that is taken now, in UTC milliseconds of real time.
     package var leaseUntil: Int64 { realClock.nowMilliseconds() + limits.leaseFor.milliseconds }
 
-    /// In milliseconds of the machine's clock, from the end of its lease: later no call is on its way any more. In a
-    /// rehearsal with a fast clock as much shorter, for what comes later still is followed, too.
+    /// How long after the end of its lease a call may still be on its way, in milliseconds of the machine's clock. A
+    /// rehearsal with a fast clock shortens it by as much, because statements that come later are followed as well.
     package var flightTime: Int64 {
         let applyTime: Duration = environment == .production ? Self.applyTime : .zero
         return clock.realDuration(of: limits.requestDeadline + applyTime).milliseconds
     }
 
-    /// Between attempts of a call that alone gets no answers: real time, in a rehearsal with a fast clock as much shorter.
+    /// The waits between attempts of a call that alone gets no answers, in real time. A rehearsal with a fast clock
+    /// shortens them by as much.
     var unansweredWait: Backoff {
         var wait = ResolutionTable.unansweredWait
         wait.max = max(wait.first, min(wait.max, clock.realDuration(of: wait.max)))
         return wait
     }
 
-    /// Takes the database's clock for the real one, once a round.
+    /// Reads the database's clock, once a round, to tell real time by it.
     package func followClock() async throws {
         guard let sharedClock else { return }
         try await pool.withConnection { connection in
@@ -108,7 +111,7 @@ package struct CallEngine: Sendable {
         }
     }
 
-    /// Whether one call asks for all: while the service has halted, or the App Store gives no answers.
+    /// Whether one call probes for all: the service is halted, or the App Store gives no answers.
     package func isProbing(
         _ kind: StoreCall.Kind, _ controls: ServiceControlQueries.Everything
     ) -> Bool {
@@ -116,7 +119,7 @@ package struct CallEngine: Sendable {
         return controls.isHalted(kind) || recent.isFew(kind)
     }
 
-    /// How many batches have work that is due.
+    /// Tells how many batches have work that is due.
     package func noteLive(batches: Int) { recent.noteLive(batches: batches) }
 
     // MARK: New calls
@@ -131,10 +134,10 @@ package struct CallEngine: Sendable {
         ]
     }
 
-    /// Starts the calls of a claim that is committed. They leave at the permits of `permits`; `out` tells when they are
-    /// settled.
+    /// Starts the calls of a claim that is committed. They leave at the instants of `permits`; `out` tells when they
+    /// are settled.
     ///
-    /// - Parameter started: Before the claim asked for pauses and leased the calls.
+    /// - Parameter started: An instant before the claim asked for pauses and leased the calls.
     package func launch<Kind: CallKind>(
         _ calls: [StoreCall], of kind: Kind, claimed: [String: Kind.Claimed] = [:],
         permits: CallPermits, started: ContinuousClock.Instant, probe: Probe?, out: CallsOut
@@ -154,7 +157,7 @@ package struct CallEngine: Sendable {
 
     // MARK: Open calls
 
-    /// What open calls of the kind wait for. `floor` as in `StoreCallQueries.waiting`.
+    /// What open calls of the kind wait for. `floor` is that of `StoreCallQueries.waiting`.
     package func waiting(
         _ kind: some CallKind, from floor: Int64? = nil
     ) -> Question<StoreCallQueries.Waiting> {
@@ -163,8 +166,8 @@ package struct CallEngine: Sendable {
             realNow: realClock.nowMilliseconds())
     }
 
-    /// Goes on with what was left open, by us or by a process that died. A pause holds back what is sent once more;
-    /// checks go on. Returns how many calls it took over.
+    /// Goes on with calls that this process, or one that died, left open. A pause holds back what is sent once more,
+    /// while checks go on. Returns how many calls it took over.
     package func resume<Kind: CallKind>(
         _ kind: Kind, _ waiting: StoreCallQueries.Waiting,
         _ controls: ServiceControlQueries.Everything,
@@ -181,14 +184,15 @@ package struct CallEngine: Sendable {
         return taken
     }
 
-    /// Whether the App Store takes calls again one call is to tell: the others wait for its answer.
+    /// Whether open calls may go on. Where a probe asks whether the App Store takes calls again, the others wait for
+    /// its answer.
     private func mayGoOn(
         _ kind: some CallKind, _ taken: Int, _ controls: ServiceControlQueries.Everything
     ) -> Bool {
         !Task.isCancelled && (!isProbing(kind.kind, controls) || taken == 0)
     }
 
-    /// As many calls of one bucket as there are permits for their next step.
+    /// Takes over as many calls of one bucket as there are permits for their next step.
     private func takeOver<Kind: CallKind>(
         _ kind: Kind, _ step: StoreCall.Step, bucket: Int,
         _ controls: ServiceControlQueries.Everything,
@@ -216,8 +220,9 @@ package struct CallEngine: Sendable {
 
     // MARK: Silences
 
-    /// The instant until which Apple asks every replica for silence: by a 429, or by `Retry-After` of an error of its own.
-    /// An error may be one subscription's: what it alone asks for holds for the others until the next one is to ask.
+    /// The instant until which Apple asks every replica for silence, by a 429 or by `Retry-After` of another error.
+    /// Such an error may be about one subscription. So where only one subscription met it, everybody waits for
+    /// `limits.unanswered.max` at most, and then the next call asks again.
     func silence(
         after answer: StoreAnswer, to subject: String, _ kind: StoreCall.Kind,
         beside recent: RecentAnswers
@@ -233,7 +238,8 @@ package struct CallEngine: Sendable {
         }
     }
 
-    /// Acts on the answer to a status that was read outside a round: its silence, and what it says beside others.
+    /// Acts on the answer to a status that was read outside a round: on the silence that it asks for, and on a
+    /// refusal beside those of others.
     package func heed(
         _ answer: StoreAnswer, of subject: String, for kind: StoreCall.Kind,
         _ permitSource: CallPermitSource, _ controls: ServiceControlQueries.Everything
@@ -245,11 +251,11 @@ package struct CallEngine: Sendable {
         case .answered:
             recentStatuses.noteSuccess(kind, [])
             if recent.doubtsKey(kind) { try await noteGoodKey(kind) }
-            // A status says that our key is good, and nothing of other calls.
+            // An answered status proves that our key is good, and nothing about other calls.
             if let reason = controls.haltedReason, ServiceHalt.isAboutKey(reason) {
                 try await halt.recover()
             }
-        // A status that is refused for what it says of the subscription concerns nobody else.
+        // A status that is refused because of its subscription concerns nobody else.
         case .refused(let refusal, _) where refusal.meaning == .haltService:
             let verdict = recentStatuses.judge(
                 refusal, of: subject, kind, [], realNow: realClock.nowMilliseconds())
@@ -259,7 +265,7 @@ package struct CallEngine: Sendable {
         }
     }
 
-    /// What calls were refused with was not our key.
+    /// Notes that our key was not what calls were refused for.
     private func noteGoodKey(_ kind: StoreCall.Kind) async throws {
         try await pool.withTransaction { [recent] connection in
             let former = try RefusalStreakQueries.lock(kind, on: connection)
@@ -268,7 +274,7 @@ package struct CallEngine: Sendable {
         }
     }
 
-    /// No call of any batch fares better: one probe a minute is let out over all replicas.
+    /// Halts the service, because calls of no batch fare better. One probe a minute leaves over all replicas.
     func haltAll(
         because refusal: StoreRefusal, _ subject: String, _ kind: StoreCall.Kind,
         _ streak: RefusalStreak?, _ permitSource: CallPermitSource
@@ -278,7 +284,7 @@ package struct CallEngine: Sendable {
             until: now.advanced(by: limits.probeEvery.milliseconds), for: .halted)
     }
 
-    /// No call of the kind fares better; other kinds go on.
+    /// Halts a kind of call, because none of its calls fares better. Other kinds go on.
     func haltKind(
         _ kind: StoreCall.Kind, because refusal: StoreRefusal, _ subject: String,
         _ streak: RefusalStreak?, _ permitSource: CallPermitSource
@@ -288,7 +294,7 @@ package struct CallEngine: Sendable {
             until: now.advanced(by: limits.probeEvery.milliseconds), for: .halted)
     }
 
-    /// What became of a call, in `repricer_calls_total`.
+    /// The values of `result` in `repricer_calls_total`.
     private static let results = [
         "answered", "refused", "throttled", "unknown", "not_sent", "held_back", "lease_lost",
         "quarantined", "parked",

@@ -2,8 +2,8 @@ package import Facts
 package import Pricing
 import ServiceKit
 
-/// A kind of call to the App Store that changes something. The engine writes the intent, keeps the lease and the rate,
-/// calls, checks, settles and quarantines; a kind says what its calls are and what their outcome means.
+/// A kind of call to the App Store that changes something. The engine writes the intent, keeps the lease and the
+/// rate, calls, checks, settles and quarantines. The kind says what its calls contain and what their outcome means.
 package protocol CallKind: Sendable {
     /// What a claim of this process read, handed to the settlement of the same call.
     associatedtype Claimed: Sendable
@@ -11,52 +11,56 @@ package protocol CallKind: Sendable {
     associatedtype Scene
 
     var kind: StoreCall.Kind { get }
-    /// The calls of its endpoint.
+    /// The permits of the endpoint that it calls.
     var permitSource: CallPermitSource { get }
-    /// The calls of the endpoint that its checks ask.
+    /// The permits of the endpoint that its checks call.
     var checkPermitSource: CallPermitSource { get }
     var policy: CallPolicy { get }
 
-    /// What holds its open calls back. `now`: the business clock, UTC milliseconds.
+    /// What holds its open calls back. `now` is the business clock in UTC milliseconds.
     func gate(now: Int64) -> CallGate
 
-    /// Nothing of it leaves once `leavingBefore` has passed: somebody else may have taken the call over.
+    /// Sends the call. No byte of it leaves after `leavingBefore`, because another process may have taken the call
+    /// over.
     func send(
         _ call: StoreCall, _ claimed: Claimed?, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer
-    /// Asks what has become of it.
+    /// Asks the App Store what became of the call.
     func check(_ call: StoreCall) async -> StoreAnswer
 
-    /// The subscriptions that its settlement writes, whose locks come first.
+    /// The subscriptions that its settlement writes. They are locked first.
     func subscriptions(of call: StoreCall) -> [String]
-    /// Takes the locks of attempts of one bucket; the second answer holds the ids of the calls that are still ours.
+    /// Takes the locks of attempts of one bucket. The second answer holds the ids of the calls that this process
+    /// still holds.
     func lock(
         _ attempts: [Attempt<Self>], on connection: isolated DatabaseConnection
     ) throws -> (Scene, Set<String>)
-    /// Folds what the answers of the attempts that are still ours say.
+    /// Folds the answers of the attempts whose lease is still held.
     func fold(
         _ attempts: [Attempt<Self>], into scene: inout Scene,
         on connection: isolated DatabaseConnection
     ) throws
     func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution
-    /// What the ends of attempts do to what their calls carry. `scene` is nil where an answer is quarantined.
+    /// Writes what the ends of attempts mean for what their calls carry. `scene` is nil where an answer is
+    /// quarantined.
     func write(
         _ endings: [ResolvedCall], in scene: Scene?, at now: Instant
     ) throws -> [DatabaseStatement]
 
-    /// Whose calls fare alike, by call id. Asked only after refusals.
+    /// The scopes of calls that fare alike, by call id. It is asked only after refusals.
     func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]]
-    /// Halts what `scope` names, durably, before the answers are stored: what they put back must find it halted.
-    /// What ended by the refusals of `streak` is put back.
+    /// Halts what `scope` names, and commits before the answers are stored, because what they put back must find it
+    /// halted. What ended by the refusals of `streak` is put back.
     func halt(
         _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall,
         _ streak: RefusalStreak?
     ) async throws
-    /// A probe of a halted batch was refused: it stays halted, and says what with.
+    /// Notes that a probe of a halted batch was refused, and with what. The batch stays halted.
     func note(
         _ refusal: StoreRefusal, _ call: StoreCall, ofProbe batchID: String
     ) async throws
-    /// Lets a halted batch go on: a probe of it was answered. Does nothing where a person has paused it.
+    /// Lets a halted batch go on, because a probe of it was answered. It does nothing where a person has paused the
+    /// batch.
     func recover(_ batchID: String) async throws
 }
 
@@ -79,17 +83,17 @@ extension CallKind {
     }
 }
 
-/// One call as it ended. Large, and handed on often: shared, not copied.
+/// One attempt of a call, with its end. It is large and handed on often, so it is shared and not copied.
 package final class Attempt<Kind: CallKind>: Sendable {
     package let call: StoreCall
     package let answer: StoreAnswer
-    /// Statements read besides the answer.
+    /// Statements that were read besides the answer.
     package let newest: [SubscriptionEvent]
-    /// Its claim, where that is of this process.
+    /// What the claim read, where this process made it.
     package let claimed: Kind.Claimed?
-    /// It did not leave, by our own decision.
+    /// Whether it did not leave because we decided so.
     package let wasHeldBack: Bool
-    /// Of a refusal, beside what others got.
+    /// The verdict on a refusal, made beside what other calls got.
     package let verdict: RefusalVerdict?
 
     package init(
@@ -110,17 +114,17 @@ package final class Attempt<Kind: CallKind>: Sendable {
             verdict: verdict)
     }
 
-    /// All that the App Store signed about the subscriptions whose locks are held. A status answers for the customer's
-    /// other subscriptions too.
+    /// All statements about the subscriptions whose locks are held. A status also tells of the customer's other
+    /// subscriptions.
     package func statements(of ids: [String]) -> [SubscriptionEvent] {
         (newest + answer.statements).filter { ids.contains($0.originalTransactionID) }
     }
 
-    /// The App Store has answered, whatever it said.
+    /// Whether the App Store has answered, with whatever content.
     var isHeard: Bool {
         switch answer {
         case .answered, .throttled: !wasHeldBack
-        // Our own check asks nobody.
+        // A request that our own check refused asks nobody.
         case .refused(let refusal, _): !wasHeldBack && !refusal.isOurs
         case .unknown, .notSent: false
         }

@@ -1,33 +1,34 @@
-/// Slots for calls that must have left by an instant, or not at all.
+/// Permits for calls that leave before an instant or not at all.
 extension CallPermitSource {
-    /// Waits for a slot of the lease, or of another one where those were missed. False when the call must not leave any
-    /// more: the instant has passed, the App Store asked for silence, or the service is to stop.
+    /// Waits for a permit of the lease, or of another lease where those were missed. Returns false when the call must
+    /// not leave any more: the instant has passed, the App Store asked for silence, or the service is stopping.
     ///
-    /// A pause is asked for when a call is claimed. Whatever its slot waits for after that, it has to come soon.
-    package func take(from slots: CallPermits, before: ContinuousClock.Instant) async throws -> Bool
-    {
+    /// A claim asks for pauses. Whatever the permit waits for after that, it has to come soon.
+    package func take(
+        from permits: CallPermits, before: ContinuousClock.Instant
+    ) async throws -> Bool {
         do {
-            var hasSlot = try await slots.take()
-            while !hasSlot {
-                guard ContinuousClock.now < before, mayLeave(by: slots) else {
+            var hasPermit = try await permits.take()
+            while !hasPermit {
+                guard ContinuousClock.now < before, mayLeave(by: permits) else {
                     return false
                 }
                 let more = try await lease(1)
                 guard more.lease.blockedUntil == nil else { return false }
-                hasSlot = try await more.take()
-                if !hasSlot { try await pause(after: more) }
+                hasPermit = try await more.take()
+                if !hasPermit { try await pause(after: more) }
             }
         } catch is CancellationError {
             return false
         }
-        return ContinuousClock.now < before && mayLeave(by: slots)
+        return ContinuousClock.now < before && mayLeave(by: permits)
     }
 
-    private func mayLeave(by slots: CallPermits) -> Bool {
-        !slots.isSilenced && silenced == nil && !Task.isCancelled
+    private func mayLeave(by permits: CallPermits) -> Bool {
+        !permits.isSilenced && silenced == nil && !Task.isCancelled
     }
 
-    /// Waits so long at most until one call may be made; false when none may.
+    /// Waits until one call may be made, for `limit` at most; returns false when none may.
     package func takeOne(within limit: Duration) async throws -> Bool {
         let before = ContinuousClock.now + limit
         return try await take(from: lease(1), before: before)

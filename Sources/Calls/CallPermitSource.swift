@@ -2,33 +2,34 @@ package import Facts
 package import Pricing
 package import ServiceKit
 
-/// The calls of one endpoint that all replicas share.
+/// The permits of one endpoint, which all replicas share.
 ///
-/// On the machine's clock, slots are reserved by the database's and kept by the monotonic one. In a rehearsal they
-/// are the virtual clock's, so that it keeps the rates of its own time.
+/// On the machine's clock, permits are reserved by the database's clock and kept by the monotonic one. In a rehearsal
+/// they follow the virtual clock, so that it keeps the rates of its own time.
 package struct CallPermitSource: Sendable {
-    /// Waits in real time. Tests move their clocks instead.
+    /// A wait in real time. Tests move their clocks instead.
     package typealias Wait = @Sendable (Duration) async throws -> Void
 
-    /// Between two asks for calls; an App Store that asked for silence is asked about no more often.
+    /// The least time between two questions for permits. An App Store that asked for silence is asked no more often
+    /// either.
     private static let pauseMin: Duration = .milliseconds(10)
     private static let pauseMax: Duration = .seconds(1)
-    /// Real time. A pause, or a silence asked for, holds for every call that is further away.
+    /// How far ahead permits are reserved, in real time. A pause, or a silence, holds for every call beyond it.
     private static let horizon: Duration = .milliseconds(650)
-    /// Of the slots that a lease holds so much time is left when the next one is asked for: what a claim may take
-    /// before slots are missed. A claim costs the same for ten calls as for twenty.
+    /// How much time of a lease's permits is left when the next lease is asked for: as much as a claim may take
+    /// before permits are missed. A claim costs the same for ten calls as for twenty.
     private static let ahead: Duration = .milliseconds(250)
 
-    /// Microseconds. Slots that lie closer together than a process can keep are not missed: a rate beyond ten
-    /// thousand a second is none of Apple's, and as good as no limit.
+    /// In microseconds. Permits that lie closer together than a process can keep are never missed. Apple has no rate
+    /// beyond ten thousand a second, so such a rate is as good as no limit.
     private static let spacingMin: Int64 = 100
 
     let pool: DatabasePool
     package let endpoint: String
-    /// nil: no limit. Only for measuring what the rest of the road takes.
+    /// Calls a second; nil for no limit, which only measurements of the rest of the road use.
     package let perSecond: Int?
     let clock: any WallClock
-    /// A longer silence ends the run instead of being waited out.
+    /// The longest silence that is waited out. A longer one ends the run.
     let silenceMax: Duration
     package let wait: Wait
     private let permitClock = PermitClock()
@@ -58,15 +59,16 @@ package struct CallPermitSource: Sendable {
             return CallRate(
                 endpoint: endpoint, perSecond: perSecond, horizonMicros: Self.horizon.microseconds)
         }
-        // As far ahead as the horizon in real time, however fast the clock runs; a second where it stands still.
+        // It reserves as far ahead as the horizon in real time, however fast the clock runs, and a second where the
+        // clock stands still.
         let second = max(1e-9, clock.realDuration(of: .seconds(1)).seconds)
         return CallRate(
             endpoint: endpoint, perSecond: perSecond,
             horizonMicros: Int64(max(1, min(1 / second, 1e9)) * 1_000_000))
     }
 
-    /// Reserves up to `wanted` slots, perhaps none. A lease inside a transaction holds the endpoint's row until
-    /// its end.
+    /// Reserves up to `wanted` permits, perhaps none. Inside a transaction the lease locks the endpoint's row until
+    /// the transaction ends.
     package func lease(
         _ wanted: Int, on connection: isolated DatabaseConnection
     ) throws -> CallPermits {
@@ -85,12 +87,12 @@ package struct CallPermitSource: Sendable {
         let answered = ContinuousClock.now
         let asked = permitClock.instant(of: lease.nowMicros, answered: answered)
         if let asked {
-            lease.slots = permitClock.inOrder(
-                lease.slots, nowMicros: lease.nowMicros, asked: asked, gapMicros: rate.gapMicros)
+            lease.permits = permitClock.inOrder(
+                lease.permits, nowMicros: lease.nowMicros, asked: asked, gapMicros: rate.gapMicros)
         } else {
-            // Nobody can tell when its slots are: they are not used.
-            missed.add(lease.slots)
-            lease.slots = []
+            // Nobody can tell when these permits are due, so they are not used.
+            missed.add(lease.permits)
+            lease.permits = []
         }
         return CallPermits(
             lease, asked: asked ?? answered,
@@ -98,14 +100,14 @@ package struct CallPermitSource: Sendable {
             missed: missed, wait: wait)
     }
 
-    /// Reserves up to `wanted` slots, perhaps none.
+    /// Reserves up to `wanted` permits, perhaps none.
     package func lease(_ wanted: Int) async throws -> CallPermits {
         guard perSecond != nil else { return unlimited(wanted) }
         return try await pool.read { try lease(wanted, on: $0) }
     }
 
-    /// How many calls a lease can hold at most.
-    package var slotsAhead: Int {
+    /// The most calls that one lease can hold.
+    package var permitsAhead: Int {
         guard let perSecond else { return .max }
         let ahead = Double(perSecond) * Double(rate.horizonMicros) / 1_000_000
         return max(1, Int(min(ahead.rounded(.up), 1_000_000)))
@@ -113,7 +115,7 @@ package struct CallPermitSource: Sendable {
 
     private func unlimited(_ wanted: Int) -> CallPermits {
         CallPermits(
-            RateQueries.Lease(slots: Array(repeating: 0, count: max(0, wanted))),
+            RateQueries.Lease(permits: Array(repeating: 0, count: max(0, wanted))),
             asked: .now, tolerance: nil, wait: wait)
     }
 
@@ -121,50 +123,51 @@ package struct CallPermitSource: Sendable {
         isReal ? interval : clock.realDuration(of: interval)
     }
 
-    /// Gives back the slots that no call will use: beyond the first `used`, and beyond those already handed out.
-    package func returnUnused(_ slots: CallPermits, used: Int) -> DatabaseStatement {
-        RateQueries.returnUnused(rate, slots.lease, used: slots.keep(used))
+    /// Releases the permits that no call will use: those beyond the first `used` and beyond those already handed out.
+    package func returnUnused(_ permits: CallPermits, used: Int) -> DatabaseStatement {
+        RateQueries.returnUnused(rate, permits.lease, used: permits.keep(used))
     }
 
-    /// Waits for a slot of the lease, or of another one where those were missed.
-    package func take(from slots: CallPermits) async throws {
-        if try await !slots.take() { try await takeOne() }
+    /// Waits for a permit of the lease, or of another lease where those were missed.
+    package func take(from permits: CallPermits) async throws {
+        if try await !permits.take() { try await takeOne() }
     }
 
     /// Waits until one call may be made.
     package func takeOne() async throws {
         while true {
-            let slots = try await lease(1)
-            if try await slots.take() { return }
-            try await pause(after: slots)
+            let permits = try await lease(1)
+            if try await permits.take() { return }
+            try await pause(after: permits)
         }
     }
 
-    /// Waits a moment before asking again; throws where the App Store asked for a long silence.
-    package func pause(after slots: CallPermits) async throws {
-        guard slots.granted == 0 else { return }
+    /// Waits a moment before the next question. Throws where the App Store asked for a long silence.
+    package func pause(after permits: CallPermits) async throws {
+        guard permits.granted == 0 else { return }
         try await pause(
-            blockedUntil: slots.lease.blockedUntil,
-            delayMicros: slots.lease.nextMicros &- slots.lease.nowMicros)
+            blockedUntil: permits.lease.blockedUntil,
+            delayMicros: permits.lease.nextMicros &- permits.lease.nowMicros)
     }
 
-    /// How long before its slots a lease is asked for. A rehearsal's clock may need half a horizon.
+    /// How long before its permits a lease is asked for. A rehearsal's clock may need half a horizon.
     private var ahead: Duration {
         isReal ? Self.ahead : real(.microseconds(rate.horizonMicros / 2))
     }
 
-    /// Waits until the slots of the lease are nearly used up: claims of one call each would cost more than the calls.
-    package func pace(after slots: CallPermits) async throws {
+    /// Waits until the permits of the lease are nearly used up, because claims of one call each would cost more than
+    /// the calls.
+    package func pace(after permits: CallPermits) async throws {
         guard perSecond != nil else { return }
-        let end = slots.end - ahead
+        let end = permits.end - ahead
         let early = end - ContinuousClock.now
         if early > .zero { try await wait(min(early, Self.pauseMax)) }
     }
 
-    /// `delayMicros` until the first free slot, as the last lease told.
+    /// Waits for the first free permit, which the last lease placed after `delayMicros`.
     func pause(blockedUntil: Int64?, delayMicros: Int64) async throws {
         guard let until = blockedUntil else {
-            // Before the slot, so that it is reserved while it is still to come.
+            // It wakes before the permit, so that the permit is reserved while it is still to come.
             let early = real(.microseconds(delayMicros)) - ahead
             return try await wait(min(max(early, Self.pauseMin), Self.pauseMax))
         }
@@ -175,7 +178,7 @@ package struct CallPermitSource: Sendable {
         try await wait(min(max(silence, Self.pauseMin), Self.pauseMax))
     }
 
-    /// Why no call of this process leaves now, whatever slots it holds; nil: one may.
+    /// Why no call of this process leaves now, whatever permits it holds; nil where one may.
     package var silenced: SilenceReason? {
         silence.reason(at: Instant(milliseconds: clock.nowMilliseconds()))
     }
@@ -183,7 +186,7 @@ package struct CallPermitSource: Sendable {
     /// Silences this process at once, before the others are told.
     func hush(until: Instant, for reason: SilenceReason) { silence.note(until: until, for: reason) }
 
-    /// Silence for every replica: a 429, an App Store that asks for it, or a halt.
+    /// Silences every replica after a 429, where the App Store asks for it, or for a halt.
     package func block(until: Instant, for reason: SilenceReason = .rateLimited) async throws {
         hush(until: until, for: reason)
         _ = try await pool.withConnection { connection in
@@ -201,7 +204,7 @@ extension Duration {
     }
 }
 
-/// The App Store asked for a silence longer than its caller waits.
+/// The App Store asked for a longer silence than its caller waits for.
 package struct LongSilence: Error, Hashable, CustomStringConvertible {
     package var until: Instant
 

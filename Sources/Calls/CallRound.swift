@@ -2,23 +2,24 @@ import Facts
 import Pricing
 import ServiceKit
 
-/// The calls of one claim that are out together: each leaves at its permit, and what came back is stored together,
-/// in one transaction for many.
+/// The calls of one claim that are out together. Each leaves at its permit, and one transaction stores the answers of
+/// many.
 struct CallRound<Kind: CallKind>: Sendable {
     let engine: CallEngine
     let kind: Kind
     let settlement: CallSettlement<Kind>
     let permitSource: CallPermitSource
     let permits: CallPermits
-    /// Later none leaves: a pause may have come, or the leases may end.
+    /// The instant after which no call leaves, because a pause may have come, or the leases may end.
     let leaveBefore: ContinuousClock.Instant
-    /// It asks whether the App Store takes calls again.
+    /// The probe that this round is, where it asks whether the App Store takes calls again.
     let probe: Probe?
     let out: CallsOut
-    /// Calls just claimed, by their ids; what others say is read from what is stored.
+    /// What the claim read of calls that were just claimed, by their ids. For all other calls the stored rows say it.
     let claimed: [String: Kind.Claimed]
 
-    /// Starts the calls. Every one is settled, whatever becomes of its siblings; then the first failure is told.
+    /// Starts the calls. Every call is settled, whatever becomes of its siblings. Afterwards the first failure is
+    /// thrown.
     func launch(_ calls: [StoreCall]) {
         guard !calls.isEmpty else { return }
         out.launch(calls.count) {
@@ -32,7 +33,7 @@ struct CallRound<Kind: CallKind>: Sendable {
 
     private enum Progress: Sendable {
         case ended(Attempt<Kind>)
-        /// Time to store what has come in, however long the others take.
+        /// The time has come to store what arrived, however long the other calls take.
         case tick
     }
 
@@ -61,19 +62,19 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// Told at once: other calls, of other replicas too, may be about to leave.
+    /// Whether the answer is acted on at once, because other calls, of other replicas too, may be about to leave.
     private func stopsOthers(_ attempt: Attempt<Kind>) -> Bool {
         silence(after: attempt.answer, to: attempt.call) != nil || attempt.answer.isRefusal
     }
 
     private func tick() async -> Progress {
-        // Cancelled once all calls have ended.
+        // This wait is cancelled once all calls have ended.
         try? await Alarm.shared.wait(for: engine.limits.settleEvery)
         return .tick
     }
 
-    /// Renews the leases until cancelled, so that a slow answer is not taken for a dead process. A renewal
-    /// that fails is tried again; when all fail, the lease ends as it should.
+    /// Renews the leases until it is cancelled, so that a slow answer is not taken for a dead process. A renewal that
+    /// fails is tried again; when all fail, the lease ends as it should.
     private func keepLeases(of calls: [StoreCall]) async {
         let outage = Outage(log: engine.log, level: .warning, failure: "leases not renewed")
         while !Task.isCancelled {
@@ -104,7 +105,7 @@ struct CallRound<Kind: CallKind>: Sendable {
                     wasHeldBack: true)
             }
         } catch {
-            // The permit could not be had; nothing has left.
+            // There was no permit to be had, so nothing has left.
             return Attempt(
                 call, .notSent(reason: "no permit: \(error)"), claimed: claimed, wasHeldBack: true)
         }
@@ -116,11 +117,11 @@ struct CallRound<Kind: CallKind>: Sendable {
         guard kind.policy.readsStatusAfterStaleToken, call.step == .send,
             case .refused(let refusal, _) = answer, refusal.meaning == .refresh
         else { return Attempt(call, answer, claimed: claimed) }
-        // The token was stale: the next call needs the one of the newest renewal info.
+        // The token was stale, and the next call needs the one of the newest renewal info.
         return Attempt(call, answer, newest: await newestStatements(of: call), claimed: claimed)
     }
 
-    /// Waits for a permit; false when the call must not leave any more.
+    /// Waits for a permit; returns false when the call must not leave any more.
     private func mayLeave() async throws -> Bool {
         try await permitSource.take(from: permits, before: leaveBefore) && !out.isStopping
     }
@@ -135,7 +136,7 @@ struct CallRound<Kind: CallKind>: Sendable {
     private func newestStatements(of call: StoreCall) async -> [SubscriptionEvent] {
         let checks = kind.checkPermitSource
         do {
-            // A long silence is not waited out beside the answer that is to be stored. Without a check the next
+            // A long silence is not waited out, because an answer waits to be stored. Without this check the next
             // judgement meets the old token once more, and asks again.
             guard try await checks.takeOne(within: engine.limits.checksWithin) else { return [] }
         } catch {
@@ -154,7 +155,8 @@ struct CallRound<Kind: CallKind>: Sendable {
 
     private func settle(_ attempts: [Attempt<Kind>]) async throws {
         guard !attempts.isEmpty else { return }
-        // Before the answers are stored: what they put back must find its batch, or the service, halted.
+        // Halts come before the answers are stored, because what the answers put back must find its batch, or the
+        // service, halted.
         let attempts = try await patiently(attempts) {
             let silences = attempts.compactMap { attempt in
                 silence(after: attempt.answer, to: attempt.call)
@@ -176,9 +178,9 @@ struct CallRound<Kind: CallKind>: Sendable {
         out.keepQuiet(for: engine.limits.failureWait)
     }
 
-    /// Where the App Store gives no answers, whatever the subscription, calls become few until it does.
+    /// Throttles calls where the App Store gives no answers, whatever the subscription, until it answers.
     private func thinOut(_ attempts: [Attempt<Kind>]) async throws {
-        // A check asks another endpoint: what it gets says nothing of calls.
+        // A check asks another endpoint, so its answer says nothing of calls.
         let sent = attempts.filter { $0.call.step == .send }
         let silent = sent.filter(\.answer.isUnknown)
         if sent.contains(where: \.isHeard) { engine.outOfReach.end() }
@@ -207,7 +209,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             "kind": kind.kind.rawValue, "until": until.text, "answer": answer,
         ]
         if opening > 1 {
-            // The first one was told, and its end will be.
+            // The first one was logged, and the end of the throttle will be.
             engine.log.debug("the App Store still gives no answers", fields)
         } else {
             engine.log.error(
@@ -249,11 +251,11 @@ struct CallRound<Kind: CallKind>: Sendable {
 
     private struct Judged: Sendable {
         var verdict: RefusalVerdict
-        /// The refusals that halt what it halts.
+        /// The refusals that led to the halt.
         var streak: RefusalStreak?
     }
 
-    /// Refusals that the App Store gave beside what all replicas have met, by call id.
+    /// Judges refusals by the App Store beside what all replicas have met. Returns the verdicts by call id.
     private func judge(
         _ sent: [Attempt<Kind>], _ scopes: [String: [CallScope]]
     ) async throws -> [String: Judged] {
@@ -295,7 +297,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// A probe that is refused, whatever with, makes way for another one, and the halt says what it got.
+    /// Notes the refusal of a probe. Another probe follows whatever the refusal was, and the halt shows it.
     private func note(_ refusal: StoreRefusal, _ call: StoreCall, of probe: Probe) async throws {
         engine.log.notice(
             "a probe is refused; the halt goes on",
@@ -330,8 +332,8 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// A probe was answered: that alone ends the halt. Where price changes were refused for what they say, only one of
-    /// them tells that they are not any more.
+    /// Ends the halt after an answered probe; nothing else ends it. Where price changes were refused for their
+    /// content, only an answered price change shows that they no longer are.
     private func recover() async throws {
         switch probe {
         case nil: return
@@ -343,8 +345,8 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// One subscription's call gets no answers, again and again: it waits longer and longer. While nobody gets any, that
-    /// says nothing of it.
+    /// Lets one subscription's call that gets no answers wait longer and longer. While no call gets any, that says
+    /// nothing of the subscription.
     private func leftAlone(_ attempt: Attempt<Kind>) -> Attempt<Kind> {
         let isLast = attempt.call.step == .check && attempt.answer.isAnswered
         guard attempt.answer.isUnknown || isLast, ResolutionTable.isVain(attempt.call),
@@ -353,7 +355,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         return attempt.judged(.parked)
     }
 
-    /// What becomes of one subscription's call, where a person may have to act.
+    /// Logs what became of one subscription's call, where a person may have to act.
     private func tell(_ attempt: Attempt<Kind>) {
         tellRefusedCheck(attempt)
         if let reason = attempt.answer.unknownReason, attempt.verdict == .parked {
@@ -389,7 +391,8 @@ struct CallRound<Kind: CallKind>: Sendable {
             ])
     }
 
-    /// All in one transaction. Where one can't be stored they go one by one, so that it costs the others nothing.
+    /// Stores all attempts in one transaction. Where one cannot be stored, they go one by one, so that it costs the
+    /// others nothing.
     private func store(_ attempts: [Attempt<Kind>]) async throws {
         do {
             return try await storeTogether(attempts)
@@ -403,7 +406,8 @@ struct CallRound<Kind: CallKind>: Sendable {
         try await storeOneByOne(attempts)
     }
 
-    /// An answer is in hand, and its lease is kept: one whose rows another session holds waits until it lets go.
+    /// Stores attempts one by one. The answer is in hand and its lease is kept, so an attempt whose rows another
+    /// session holds waits until they are free.
     private func storeOneByOne(_ attempts: [Attempt<Kind>]) async throws {
         var failure: (any Error)?
         var waiting = attempts
@@ -429,7 +433,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         if let failure { throw failure }
     }
 
-    /// Does it again where another session holds what it changes.
+    /// Repeats the work where another session holds what it changes.
     private func patiently<Result: Sendable>(
         _ attempts: [Attempt<Kind>], _ work: () async throws -> Result
     ) async throws -> Result {
@@ -462,7 +466,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// A line for who follows one change: by its subscription, its own id or that of its call.
+    /// Logs a line for who follows one change by its subscription, its own id or the id of its call.
     private func follow(_ attempt: Attempt<Kind>, _ result: String) {
         let call = attempt.call
         engine.log.debug(
@@ -493,8 +497,8 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// The instant until which Apple asks every replica for silence. A call that is told so again, while others are answered,
-    /// waits by itself.
+    /// The instant until which Apple asks every replica for silence. A call that is told so again while others are
+    /// answered waits by itself.
     private func silence(after answer: StoreAnswer, to call: StoreCall) -> Instant? {
         let isOdd = answer.isUnknown && call.attempts > 1 && !engine.recent.isFew(kind.kind)
         return isOdd

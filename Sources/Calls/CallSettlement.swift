@@ -8,9 +8,9 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
     let pool: DatabasePool
     let kind: Kind
     let log: Log
-    /// Waits between steps; of the kind's policy as a rule.
+    /// The waits between steps, as a rule those of the kind's policy.
     let retry: Backoff
-    /// The same of a call that alone gets no answers.
+    /// The waits of a call that alone gets no answers.
     let unanswered: Backoff
     let packer: PayloadPacker
 
@@ -27,8 +27,8 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
         self.retry = retry ?? kind.policy.retry
     }
 
-    /// Settles attempts of one bucket. Returns the ids of those whose lease was still held; somebody else settles the
-    /// others.
+    /// Settles attempts of one bucket. Returns the ids of the calls whose lease was still held. Another process
+    /// settles the others.
     package func settle(
         _ attempts: [Attempt<Kind>], now: Instant, realNow: Int64
     ) async throws -> Set<String> {
@@ -57,8 +57,8 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
         }
     }
 
-    /// Quarantines an attempt whose answer can't be stored: nobody knows, and what the call carries says so. It is
-    /// checked again and again, never sent.
+    /// Quarantines an attempt whose answer cannot be stored. Nobody knows the outcome, and what the call carries says
+    /// so. The call is checked again and again and never sent.
     package func quarantine(
         _ attempt: Attempt<Kind>, because error: any Error, now: Instant, realNow: Int64
     ) async throws {
@@ -92,8 +92,8 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
         }
     }
 
-    /// Checks come quickly at first, however often the call was sent, and so does the call after a check that the App
-    /// Store answered: a deadline may be near.
+    /// When the next step is due. Checks come quickly at first, however often the call was sent. So does the call
+    /// after a check that the App Store answered, because a deadline may be near.
     private func nextAt(
         _ resolution: Resolution, _ call: StoreCall, realNow: Int64, atLeast: Duration? = nil
     ) -> Int64? {
@@ -111,7 +111,7 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
             var random = SystemRandomNumberGenerator()
             let delay = max(retry.delay(attempt: tries, random: &random), atLeast ?? .zero)
             let next = realNow + delay.milliseconds
-            // A check that may be the last is made as soon as none of its attempts can be on its way any more.
+            // A check that may be the last one is made as soon as none of the attempts can be on its way any more.
             guard case .open(.check, _, _, _) = resolution,
                 call.checks >= ResolutionTable.checksMax - 1,
                 let landed = call.inFlightUntil, landed >= realNow
@@ -131,7 +131,7 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
 }
 
 extension ResolvedCall {
-    /// As it is stored with the call.
+    /// How the attempt ended, as it is stored with the call.
     fileprivate func ending(packedBy packer: PayloadPacker) -> CallEnding {
         var ending: CallEnding
         switch resolution {
@@ -154,7 +154,7 @@ extension ResolvedCall {
         }
         ending.httpStatus = reply.httpStatus
         ending.answer = reply.body.map { body in
-            // Only what was verified: headers are kept for ever.
+            // Only verified answers are packed, because headers are kept for ever.
             guard reply.isVerified, let packed = packer.pack(answer: body) else {
                 return .whole(body)
             }

@@ -1,8 +1,8 @@
 import ServiceKit
 import Synchronization
 
-/// The calls of one process that are out, whichever claim they came from: a claim does not wait for the calls of the
-/// one before, so a slow answer holds up nothing but its own subscription.
+/// The calls of one process that are out, from whichever claim. A claim does not wait for the calls of the claim
+/// before it, so a slow answer delays only its own subscription.
 package final class CallsOut: Sendable {
     private struct State {
         var count = 0
@@ -16,16 +16,16 @@ package final class CallsOut: Sendable {
 
     package init() {}
 
-    /// Calls that are not settled yet.
+    /// How many calls are not settled yet.
     package var count: Int { state.withLock { $0.count } }
 
-    /// The service is to stop: what has not left by now is put back.
+    /// Whether the service is stopping. What has not left by now is put back.
     package var isStopping: Bool { state.withLock { $0.isStopping } }
 
     package func stop() { state.withLock { $0.isStopping = true } }
 
-    /// Starts the calls of one claim. Not cancelled with the service: a call that is out is settled before the
-    /// process ends, if there is time.
+    /// Starts the calls of one claim. They are not cancelled with the service: a call that is out is settled before
+    /// the process ends, if there is time.
     package func launch(_ count: Int, _ work: @escaping @Sendable () async throws -> Void) {
         state.withLock { $0.count += count }
         Task(executorPreference: Alarm.shared) {
@@ -40,28 +40,28 @@ package final class CallsOut: Sendable {
         }
     }
 
-    /// The first failure since the last question.
+    /// The first failure since this was asked last.
     package func takeFailure() -> (any Error)? {
         state.withLock { $0.failure.take() }
     }
 
-    /// No claim begins for so long: the App Store is out of reach.
+    /// Lets no claim begin for this long, because the App Store is out of reach.
     package func keepQuiet(for time: Duration) {
         let until = ContinuousClock.now + time
         state.withLock { $0.quietUntil = max($0.quietUntil ?? until, until) }
     }
 
-    /// How long to keep quiet yet.
+    /// How much longer no claim begins.
     package var quietFor: Duration {
         let until = state.withLock { $0.quietUntil }
         return until.map { max(.zero, $0 - .now) } ?? .zero
     }
 
-    /// Waits until all calls are settled, `limit` at most; false when some are still out.
+    /// Waits until all calls are settled, for `limit` at most. Returns false when some are still out.
     package func allSettled(within limit: Duration? = nil) async -> Bool {
         let timer = limit.map { limit in
             Task {
-                // Cancelled when all are settled: then nobody waits any more.
+                // This wait is cancelled when all calls are settled, because nobody waits any more.
                 try? await Task.sleep(for: limit)
                 state.withLock { $0.waiter.take() }?.resume()
             }

@@ -1,7 +1,8 @@
 package import AppStore
 import Pricing
 
-/// The App Store client as the engine sees it: its outcomes in the words of `StoreAnswer`. Each kind of call adds its own.
+/// The App Store client as the engine sees it, with its outcomes as `StoreAnswer`. Each kind of call adds its own
+/// requests.
 package struct LiveStoreCalls: StatusCalls {
     package let client: AppStoreClient
 

@@ -1,21 +1,22 @@
 import Synchronization
 
-/// When, by this process's monotonic clock, the database answered by its own: slots are reserved by that one.
+/// Tells when, by this process's monotonic clock, the database's clock showed an instant. Permits are reserved by the
+/// database's clock.
 ///
-/// An answer that was held up on its way must not put off its slots: the last of them would crowd those that somebody
-/// reserved behind them. So of the answers of the last seconds the quickest tells how the two clocks stand, and any
-/// other was as late as it lags behind that one.
+/// An answer that was held up on its way must not postpone its permits, because the last of them would crowd those
+/// that somebody reserved behind them. So the quickest answer of the last seconds tells how the two clocks stand, and
+/// every other answer was held up by as much as it lags behind that one.
 ///
-/// One that is quicker than all before it tells that slots were put off after all, or that the database's clock was set
-/// forward. Then those of the new slots that lie before one that is already held are passed over: they would leave
-/// beside it.
+/// An answer that is quicker than all before it shows that permits were postponed after all, or that the database's
+/// clock was set forward. Then those new permits that lie before one already held are passed over, because their
+/// calls would leave beside its call.
 final class PermitClock: Sendable {
-    /// Longer, and the two clocks may have drifted apart by more than answers differ.
+    /// How long an answer is remembered. In a longer time the two clocks may drift apart by more than answers differ.
     static let memorySpan: Duration = .seconds(10)
-    /// An answer that lags further may tell of a clock that was set back.
+    /// An answer that lags further may show that a clock was set back.
     static let lagMax: Duration = .milliseconds(250)
 
-    /// Two slots may come so much closer to each other than the database placed them.
+    /// By how much two permits may come closer to each other than the database placed them.
     static let slack: Duration = .milliseconds(5)
 
     private struct Answer {
@@ -27,13 +28,13 @@ final class PermitClock: Sendable {
     private let origin = ContinuousClock.now
     private struct Memory {
         var answers: [Answer] = []
-        /// The last slot of the newest lease, by both clocks.
+        /// The last permit of the newest lease, by both clocks.
         var last: (micros: Int64, instant: ContinuousClock.Instant)?
     }
 
     private let memory = Mutex(Memory())
 
-    /// Whether no answer is remembered: a single one could have been held up for as long as it liked.
+    /// Whether no answer is remembered: a single answer may have been held up for any time.
     func isNew(at now: ContinuousClock.Instant) -> Bool {
         memory.withLock { memory in
             memory.answers.removeAll { now - $0.at > Self.memorySpan }
@@ -41,8 +42,8 @@ final class PermitClock: Sendable {
         }
     }
 
-    /// When the database's clock said `micros`, by an answer that arrived at `answered`. nil where the answer lags too
-    /// far behind the others: then it is the first of new ones, and says nothing yet.
+    /// When the database's clock showed `micros`, according to an answer that arrived at `answered`. Returns nil
+    /// where the answer lags too far behind the others: it is then the first of new ones, and says nothing yet.
     func instant(
         of micros: Int64, answered: ContinuousClock.Instant
     ) -> ContinuousClock.Instant? {
@@ -60,26 +61,26 @@ final class PermitClock: Sendable {
         }
     }
 
-    /// Those of a lease's slots that keep their distance from the last slot of the lease before. `asked` is when the
-    /// lease's clock said `nowMicros`.
+    /// The permits of a lease that keep their distance from the last permit of the lease before. `asked` is when the
+    /// lease's clock showed `nowMicros`.
     func inOrder(
-        _ slots: [Int64], nowMicros: Int64, asked: ContinuousClock.Instant, gapMicros: Int64
+        _ permits: [Int64], nowMicros: Int64, asked: ContinuousClock.Instant, gapMicros: Int64
     ) -> [Int64] {
         memory.withLock { memory in
             let first: Int
             if let last = memory.last {
                 first =
-                    slots.firstIndex { slot in
-                        let apart = min(gapMicros, slot &- last.micros)
-                        // What was given back is leased again: it lies before.
+                    permits.firstIndex { permit in
+                        let apart = min(gapMicros, permit &- last.micros)
+                        // A released permit is leased again, so it lies before the last one.
                         guard apart > 0 else { return true }
-                        return asked + .microseconds(slot &- nowMicros) - last.instant
+                        return asked + .microseconds(permit &- nowMicros) - last.instant
                             >= .microseconds(apart) - Self.slack
-                    } ?? slots.endIndex
+                    } ?? permits.endIndex
             } else {
-                first = slots.startIndex
+                first = permits.startIndex
             }
-            let kept = Array(slots[first...])
+            let kept = Array(permits[first...])
             if let last = kept.last {
                 memory.last = (last, asked + .microseconds(last &- nowMicros))
             }

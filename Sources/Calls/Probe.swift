@@ -1,13 +1,13 @@
 package import Facts
 
-/// One call that asks for all others whether the App Store takes them again.
+/// A call that asks for all others whether the App Store takes them again.
 package enum Probe: Hashable, Sendable {
     case service(haltedFor: String)
-    /// Of calls of its own kind.
+    /// It probes for calls of its own kind.
     case kind
     case batch(String)
 
-    /// Of a claim while the service, or the kind of call, has halted.
+    /// The probe of a claim while the service, or the kind of call, is halted; nil where neither is.
     package init?(_ controls: ServiceControlQueries.Everything, _ kind: StoreCall.Kind) {
         guard controls.isHalted(kind) else { return nil }
         self = controls.isHalted ? .service(haltedFor: controls.haltedReason ?? "") : .kind

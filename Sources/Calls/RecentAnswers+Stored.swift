@@ -1,9 +1,10 @@
 import Facts
 import Pricing
 
-/// Refusals in a row stand in the database: replicas, and a process that takes the place of one that died, count on.
+/// The database keeps refusals in a row, so that replicas, and a process that replaces a dead one, count on.
 extension RecentAnswers {
-    /// Judges in place of what this process knew by what all have met; the second part is what they have met then.
+    /// Judges by what all replicas have met, in place of what this process remembers. The second part of the result
+    /// is what they have met afterwards.
     func together<Result>(
         _ kind: StoreCall.Kind, _ stored: [StoredStreak], _ judge: (inout State) -> Result
     ) -> (Result, [StoredStreak]) {
@@ -14,7 +15,7 @@ extension RecentAnswers {
         }
     }
 
-    /// Whether a success of calls of these scopes ends what is stored.
+    /// Whether a success of calls of these scopes ends the stored streak.
     static func isEnded(
         _ stored: [StoredStreak], byAny scopes: [CallScope], of kind: StoreCall.Kind
     ) -> Bool {

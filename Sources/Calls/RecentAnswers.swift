@@ -2,15 +2,16 @@ import Facts
 package import Pricing
 import Synchronization
 
-/// Whose calls fare alike: those of a batch, and of a storefront of it. Kinds without batches have none.
+/// The calls that fare alike: those of a batch, and of a storefront of it. Kinds without batches have no scope.
 package struct CallScope: Hashable, Sendable {
     package var batchID: String?
     package var storefront: String?
-    /// What the call carries was parked before: what it gets tells nothing of others, unless it would end.
+    /// Whether what the call carries was parked before. Its refusal then tells nothing of others, unless it would end
+    /// something.
     package var wasParked: Bool
-    /// How often its token was refused: the call carries what a status has shown since.
+    /// How often its token was refused. After that the call carries the token of a status.
     package var staleTokens: Int
-    /// Its batch has stopped, or its storefront in it: perhaps by what another process met.
+    /// Whether its batch, or its storefront in the batch, is halted, perhaps because of what another process met.
     package var isHalted: Bool
     package var isStorefrontHalted: Bool
 
@@ -30,32 +31,32 @@ package struct CallScope: Hashable, Sendable {
     fileprivate var place: CallScope { CallScope(batchID: batchID, storefront: storefront) }
 }
 
-/// What a refusal means beside what other subscriptions' calls got lately.
+/// What a refusal means beside what calls of other subscriptions got lately.
 package enum RefusalVerdict: Hashable, Sendable {
     /// It is about this subscription or item, as its code says.
     case believed
-    /// Nobody knows what it is about; others fare well. What the call carries is parked.
+    /// Nobody knows what it is about, and others fare well. What the call carries is parked.
     case parked
-    /// It was a probe: while nobody succeeds nothing ends, whatever it is refused with.
+    /// It was a probe. While nobody succeeds nothing ends, whatever the refusal says.
     case probed
-    /// Others were refused alike: nothing ends by it.
+    /// Others were refused alike, so nothing ends by it.
     case systemic(Scope)
 
     package enum Scope: Hashable, Sendable {
         case storefront(CallScope)
         case batch(CallScope)
-        /// Calls of this kind, which belong to no batch.
+        /// Calls of this kind, which has no batches.
         case kind
         /// Every call, of whatever kind.
         case all
     }
 }
 
-/// Refusals in a row.
+/// A streak of refusals.
 package struct RefusalStreak: Sendable {
-    /// The first of them, by the business clock.
+    /// When the first of them came, by the business clock.
     package var since: Instant
-    /// Subscriptions that were refused with the code of the last one, and with whatever code.
+    /// How many subscriptions were refused with the code of the last refusal, and how many with any code.
     package var alike: Int
     package var refused: Int
 
@@ -66,39 +67,42 @@ package struct RefusalStreak: Sendable {
     }
 }
 
-/// What the last calls got. The same refusal of several subscriptions in a row is not about any of them; one subscription
-/// that is refused while others succeed is odd by itself. Refusals in a row are those of all replicas
-/// (`RecentAnswers+Stored.swift`): so many rows end by what everybody meets, however many processes meet it, or die of it.
+/// What the last calls got. The same refusal of several subscriptions in a row is not about any of them. A
+/// subscription that is refused while others succeed is odd by itself. Refusals in a row are those of all replicas
+/// (`RecentAnswers+Stored.swift`), so the number of rows that end by what everybody meets does not grow with the
+/// number of processes that meet it, or die of it.
 final class RecentAnswers: Sendable {
-    /// Other subscriptions refused alike, in a row, before a refusal that says nothing of the customer counts as systemic;
-    /// fewer as long as no call has succeeded.
+    /// How many other subscriptions must be refused alike, in a row, before a refusal that says nothing of the
+    /// customer counts as systemic. Fewer are enough while no call has succeeded.
     static let suspectsMax = 5
     static let suspectsMaxAtFirst = 3
-    /// The same for a documented code about the customer: so many rows at most end by a systemic one.
+    /// The same number for a documented code about the customer. At most so many rows end by a systemic one.
     static let customersMax = 10
-    /// Subscriptions refused in a row, each for whatever reason, before nobody fares well.
+    /// How many subscriptions must be refused in a row, for whatever reasons, before nobody fares well.
     static let refusedMax = 15
-    /// Of a batch, before it is one of those that fare so; of one with fewer rows nobody knows.
+    /// How many subscriptions of a batch must be refused before the batch fares so. Nobody knows it of a batch with
+    /// fewer rows.
     static let ofBatchMin = 3
-    /// Subscriptions of several batches, in a row, before no batch is waited for that was not called yet.
+    /// How many subscriptions of several batches must be refused in a row before batches that were not called yet
+    /// count as faring alike.
     static let ofBatchesMax = 30
-    /// Subscriptions without an answer, in a row, before calls become few.
+    /// How many subscriptions must stay without an answer, in a row, before calls are throttled.
     static let unansweredMax = 8
 
-    /// Real time, milliseconds: a halt lasts as long at least before its first probe.
+    /// The least time between a halt and its first probe, in milliseconds of real time.
     fileprivate static let haltMin: Int64 = 60_000
 
     struct Streak {
         var code: Int
-        /// Real time, UTC milliseconds: it has halted something.
+        /// When it halted something, in UTC milliseconds of real time.
         var haltedAt: Int64?
-        /// Refused with this code, since another was met.
+        /// The subscriptions that were refused with this code since another code was met.
         var subjects: Set<String> = []
-        /// Refused with whatever code.
+        /// The subscriptions that were refused with any code.
         var refused: Set<String> = []
-        /// Of these, those of each batch; so many at most as tell that it fares so.
+        /// The same by batch, with as many of each batch as show that it fares so.
         var batches: [String: Set<String>] = [:]
-        /// The first of them, by the business clock.
+        /// When the first of them came, by the business clock.
         var since: Instant
         var isAboutKey = false
     }
@@ -111,25 +115,26 @@ final class RecentAnswers: Sendable {
     struct State {
         var streaks: [Key: Streak] = [:]
         var succeeded: Set<StoreCall.Kind> = []
-        /// A token that a status has shown was taken: those that were refused before were merely old.
+        /// The kinds of which a token from a status was accepted: the tokens that were refused before were merely
+        /// old.
         var renewsTokens: Set<StoreCall.Kind> = []
         var liveBatches = 0
         var unanswered: [StoreCall.Kind: Set<String>] = [:]
-        /// Subscriptions whose errors asked to wait, since a call was answered; two at most.
+        /// The subscriptions whose errors asked to wait since a call was answered, two at most.
         var asked: [StoreCall.Kind: Set<String>] = [:]
-        /// While calls are few: how often in a row, and until when none leaves.
+        /// While calls are throttled: how often in a row, and until when none leaves.
         var few: [StoreCall.Kind: (openings: Int, until: Instant)] = [:]
-        /// As the database said last: kinds whose calls are few, those that have stopped, and whether all have.
+        /// What the database said last: the throttled kinds, the halted kinds, and whether all are halted.
         var throttled: Set<String> = []
         var halted: Set<String> = []
         var isHalted = false
-        /// Kinds of which some call was refused since one that fares alike succeeded.
+        /// The kinds of which some call was refused since the last one of the same scope that succeeded.
         var refused: Set<String> = []
     }
 
     let state = Mutex(State())
 
-    /// What all replicas share.
+    /// Notes the controls that all replicas share.
     func note(_ controls: ServiceControlQueries.Everything) {
         state.withLock { state in
             state.throttled = Set(controls.throttledKinds.map(\.kind))
@@ -139,13 +144,13 @@ final class RecentAnswers: Sendable {
         }
     }
 
-    /// Everybody's streak, and those of the scopes.
+    /// The keys of everybody's streak and of the streaks of the scopes.
     static func keys(_ kind: StoreCall.Kind, _ scopes: [CallScope]) -> Set<Key> {
         let all = scopes.flatMap { [$0.place, $0.batch] } + [CallScope()]
         return Set(all.map { Key(kind: kind, scope: $0) })
     }
 
-    /// How many batches have work that is due: a refusal of the only one is one of all.
+    /// Notes how many batches have work that is due. A refusal in the only one is a refusal of all.
     func noteLive(batches: Int) { state.withLock { $0.liveBatches = batches } }
 
     /// Whether a call of the kind was refused since one of its scope succeeded.
@@ -155,7 +160,7 @@ final class RecentAnswers: Sendable {
         }
     }
 
-    /// A call of each scope succeeded: what was refused before it was odd by itself.
+    /// Notes that a call of each scope succeeded, so that what was refused before it was odd by itself.
     func noteSuccess(_ kind: StoreCall.Kind, _ scopes: [CallScope]) {
         state.withLock { $0.noteSuccess(kind, scopes) }
     }
@@ -174,17 +179,18 @@ final class RecentAnswers: Sendable {
         state.withLock { $0.forgetEnded(kind, scopes, realNow: realNow) }
     }
 
-    /// A status was answered: our key is good, whatever calls were refused with.
+    /// Notes that a status was answered: our key is good, whatever calls were refused with.
     func noteGoodKey(_ kind: StoreCall.Kind) { state.withLock { $0.noteGoodKey(kind) } }
 
-    /// Whether a status that is answered says anything new.
+    /// Whether an answered status tells anything new.
     func doubtsKey(_ kind: StoreCall.Kind) -> Bool {
         state.withLock { $0.streaks[Key(kind: kind, scope: CallScope())]?.isAboutKey ?? false }
     }
 
     // MARK: Calls without an answer
 
-    /// Notes that an error asked to wait; true as long as no other subscription was asked so since a call was answered.
+    /// Notes that an error asked to wait. Returns true while no other subscription was asked to since a call was
+    /// answered.
     func isAskedAlone(_ kind: StoreCall.Kind, _ subject: String) -> Bool {
         state.withLock { state in
             if state.asked[kind, default: []].count < 2 {
@@ -194,9 +200,9 @@ final class RecentAnswers: Sendable {
         }
     }
 
-    /// Notes calls that got no answer; `isAsked`: one of them was asked to wait. Returns until when no other is to leave,
-    /// where there were so many in a row, where it was asked for, or where the probe got none either; nil where it is not the
-    /// time for that. Each wait is `wait` of the number of openings.
+    /// Notes calls that got no answer. `isAsked` says that one of them was asked to wait. Returns until when no other
+    /// call may leave: where there were so many in a row, where an error asked for it, or where the probe got no
+    /// answer either. Returns nil where no such time has come. Each wait is `wait` of the number of openings.
     func noteUnanswered(
         _ subjects: [String], _ kind: StoreCall.Kind, isAsked: Bool, now: Instant,
         wait: (Int) -> Duration
@@ -217,7 +223,7 @@ final class RecentAnswers: Sendable {
         }
     }
 
-    /// The App Store answers again, whatever it says. True where calls were few.
+    /// Notes that the App Store answers again, whatever it says. Returns true where calls were throttled.
     func noteAnswered(_ kind: StoreCall.Kind) -> Bool {
         state.withLock { state in
             state.unanswered[kind] = nil
@@ -227,7 +233,7 @@ final class RecentAnswers: Sendable {
         }
     }
 
-    /// One call asks for all whether the App Store answers again.
+    /// Whether one call probes for all whether the App Store answers again.
     func isFew(_ kind: StoreCall.Kind) -> Bool {
         state.withLock { $0.few[kind] != nil || $0.throttled.contains(kind.rawValue) }
     }
@@ -252,11 +258,11 @@ extension RecentAnswers.State {
         _ refusal: StoreRefusal, of subject: String, _ kind: StoreCall.Kind, _ scopes: [CallScope],
         now: Instant, realNow: Int64
     ) -> RefusalVerdict {
-        // What was parked for a reason that nobody knows may be refused so again and again.
+        // Work that was parked for an unknown reason may be refused for it again and again.
         guard refusal.isAboutCustomer || !scopes.contains(where: \.wasParked) else {
             return refusal.verdictAlone(scopes)
         }
-        // Old tokens may be refused to many at once; the next call of each has a new one.
+        // Old tokens may be refused for many subscriptions at once. The next call of each has a new one.
         guard !isMerelyOld(refusal, kind, scopes) else { return .believed }
         return judgeAll(refusal, subject, kind, scopes, now, realNow)
             ?? judgeBatches(refusal, subject, kind, scopes, now, realNow)
@@ -275,8 +281,8 @@ extension RecentAnswers.State {
         }
     }
 
-    /// What has halted something goes on by another process's success, or a person's word: what was refused before that is
-    /// history. `scopes`: as they stand in the database.
+    /// Forgets what another process's success, or a person, has ended: refusals before that no longer count. `scopes`
+    /// are as they stand in the database.
     mutating func forgetEnded(
         _ kind: StoreCall.Kind, _ scopes: [CallScope], realNow: Int64
     ) {
@@ -296,7 +302,7 @@ extension RecentAnswers.State {
         }
     }
 
-    /// A stale token, where those that statuses show are taken.
+    /// Whether the token was stale while tokens from statuses are accepted.
     fileprivate mutating func isMerelyOld(
         _ refusal: StoreRefusal, _ kind: StoreCall.Kind, _ scopes: [CallScope]
     ) -> Bool {
@@ -308,7 +314,7 @@ extension RecentAnswers.State {
         return false
     }
 
-    /// Of all calls of the kind; nil: nothing is wrong with them all.
+    /// The verdict on all calls of the kind; nil where nothing is wrong with all of them.
     fileprivate mutating func judgeAll(
         _ refusal: StoreRefusal, _ subject: String, _ kind: StoreCall.Kind, _ scopes: [CallScope],
         _ now: Instant, _ realNow: Int64
@@ -316,7 +322,7 @@ extension RecentAnswers.State {
         let key = RecentAnswers.Key(kind: kind, scope: CallScope())
         add(refusal, subject, scopes, key, now)
         let isSystemic = isSystemic(refusal, key)
-        // A refused key of the only batch is one of all.
+        // Where there is only one batch, a refused key concerns all.
         let isForAll =
             refusal.meaning == .haltService && liveBatches <= 1
             && (streaks[key]?.batches.count ?? 0) <= 1
@@ -352,7 +358,8 @@ extension RecentAnswers.State {
         if streak.code != refusal.code { streak.subjects = [] }
         streak.code = refusal.code
         streak.isAboutKey = refusal.meaning == .haltService
-        // More say nothing more. A first token may be old: it counts among the refusals of whatever kind.
+        // More than that would tell nothing new. A first token may be old, so its refusal counts only among those
+        // with any code.
         let isOld = refusal.meaning == .refresh && scopes.allSatisfy { $0.staleTokens == 0 }
         if streak.subjects.count < 100, !isOld { streak.subjects.insert(subject) }
         let isMore = streak.refused.count < 100
@@ -364,7 +371,8 @@ extension RecentAnswers.State {
         streaks[key] = streak
     }
 
-    /// Several batches fare so, and of every other one that has work somebody would have to know better.
+    /// Whether several batches fare so, and either they are all that have work, or so many subscriptions were refused
+    /// that the others need not be tried.
     private func isOfAllBatches(_ key: RecentAnswers.Key) -> Bool {
         guard let streak = streaks[key], streak.batches.count > 1 else { return false }
         let faring = streak.batches.values.count { $0.count >= RecentAnswers.ofBatchMin }
@@ -393,7 +401,7 @@ extension RecentAnswers.State {
 }
 
 extension StoreRefusal {
-    /// Where others fare well. A stale token has a road of its own, at whose end its row is parked.
+    /// The verdict where others fare well. A stale token is handled apart, and at the end of that its row is parked.
     fileprivate func verdictAlone(_ scopes: [CallScope]) -> RefusalVerdict {
         guard meaning != .refresh else {
             return scopes.contains { $0.staleTokens >= 2 } ? .parked : .believed

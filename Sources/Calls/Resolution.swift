@@ -3,13 +3,13 @@ package import Facts
 package import Pricing
 package import ServiceKit
 
-/// What one attempt means for its call, and for what that carries.
+/// What one attempt means for its call, and for what the call carries.
 package enum Resolution: Sendable {
-    /// Apple has it.
+    /// Apple has applied it.
     case applied(Proof)
-    /// Refused for good. `isDoubtful`: an earlier attempt may have been applied, though no check showed it.
+    /// It was refused for good. `isDoubtful`: an earlier attempt may have been applied, though no check showed it.
     case refused(StoreRefusal, isDoubtful: Bool)
-    /// Apple has it not: what the call carries is judged anew, under a new id.
+    /// Apple has not applied it. What the call carries is judged anew, under a new id.
     case released(Release)
     /// Nobody knows yet.
     case open(StoreCall.Step, reason: String, errorCode: Int64?, after: Delay = .retry)
@@ -19,7 +19,7 @@ package enum Resolution: Sendable {
 
         package var evidenceID: String?
         package var detail: String?
-        /// Of an extension.
+        /// The new renewal date of an extension.
         package var extendedTo: Instant?
         package var source: Source?
 
@@ -36,15 +36,15 @@ package enum Resolution: Sendable {
 
     package struct Release: Sendable {
         package var reason: String
-        /// One refused item refuses a whole call: each is tried by itself.
+        /// Whether each change must be tried by itself, because one refused item refuses a whole call.
         package var goesAlone = false
         package var after: Delay = .none
-        /// Nobody knows whether it was applied; checks showed nothing for as long as it could be on its way.
+        /// Whether nobody knows if it was applied. Checks showed nothing for as long as it could be on its way.
         package var isDoubtful = false
         package var errorCode: Int64?
         package var staleToken: StaleToken?
 
-        /// It waits by itself, later each time.
+        /// Whether it waits by itself, longer each time.
         package var isParked: Bool {
             switch after {
             case .parked: true
@@ -55,7 +55,7 @@ package enum Resolution: Sendable {
         package enum StaleToken: Sendable {
             /// The status shows another token than the one that was refused.
             case replaced
-            /// It shows the same one, or none.
+            /// The status shows the refused token, or none.
             case same
         }
 
@@ -71,16 +71,16 @@ package enum Resolution: Sendable {
         }
     }
 
-    /// Until the next step; real time.
+    /// The wait until the next step, in real time.
     package enum Delay: Sendable {
         case none
-        /// Growing with the steps tried in vain.
+        /// It grows with the steps tried in vain.
         case retry
-        /// Growing with the attempts that got no answer, to a quarter of an hour.
+        /// It grows with the attempts that got no answer, to a quarter of an hour.
         case unanswered
-        /// Parked: growing with how often the work was parked, from minutes to an hour.
+        /// The work is parked: the wait grows with how often it was parked, from minutes to an hour.
         case parked
-        /// Refused as a probe: the next ones are to be of other subscriptions.
+        /// It was refused as a probe, and the next probes should be of other subscriptions.
         case probed
         case fixed(Duration)
     }
@@ -88,17 +88,18 @@ package enum Resolution: Sendable {
 
 /// How a kind of call treats answers.
 package struct CallPolicy: Sendable {
-    /// Waits between steps.
+    /// The waits between steps.
     package var retry: Backoff
-    /// A definite refusal of a first attempt is believed only after checks.
+    /// Whether a definite refusal of a first attempt is believed only after checks.
     package var checksRefusals = false
-    /// An answer whose effect does not show is checked, not sent again.
+    /// Whether an answer whose effect does not show is checked and not sent again.
     package var checksAnswers = false
-    /// Checks that a definite answer refuses before a person is asked; nil: they go on.
+    /// How many checks a definite answer may refuse before a person is asked; nil lets them go on.
     package var refusedChecksMax: Int?
-    /// After a stale token the newest statements are read with the answer: a judgement needs them.
+    /// Whether the newest statements are read after a stale token, because a judgement needs them.
     package var readsStatusAfterStaleToken = false
-    /// A call whose refusal is not believed goes again under its id; else what it carries is judged anew.
+    /// Whether a call whose refusal is not believed goes again under its id. Otherwise what it carries is judged
+    /// anew.
     package var keepsRefused = true
 
     package init(
@@ -134,35 +135,36 @@ package struct CallPolicy: Sendable {
 ///
 /// A check that shows nothing is the last only once the call can't be on its way any more.
 package struct ResolutionTable: Sendable {
-    /// Checks before a call counts as not applied; the last of them once it can't be on its way any more.
+    /// How many checks come before a call counts as not applied. The last one comes once the call cannot be on its
+    /// way any more.
     package static let checksMax = 3
-    /// `InvalidConsistencyTokenError`: never sent again with the token that was refused.
+    /// `InvalidConsistencyTokenError`: the call is never sent again with the token that was refused.
     package static let staleTokenCode: Int64 = 4_000_082
-    /// Attempts with the same id before each further one is preceded by a check.
+    /// How many attempts are made with the same id before a check precedes each further one.
     package static let sendsBeforeCheck = 3
-    /// Real time until parked work is tried again.
+    /// The waits of parked work, in real time.
     package static let parkedWait = Backoff(first: .seconds(120), max: .seconds(3600))
-    /// The same of a call that got no answer, from the fourth attempt on.
+    /// The waits of a call that got no answer, from the fourth attempt on.
     package static let unansweredWait = Backoff(first: .seconds(4), max: .seconds(900))
-    /// Checks since the last attempt that got no answer either.
+    /// How many checks since the last attempt may get no answer either.
     private static let vainChecks = 6
 
-    /// Whether the call has been tried for long enough to wait longer, and to be named.
+    /// Whether the call has been tried for so long that it waits longer and is named.
     static func isVain(_ call: StoreCall) -> Bool {
         call.attempts > sendsBeforeCheck || call.checks >= vainChecks
     }
 
-    /// Real time until a call is tried again that others were refused like. Its batch, or the service, has halted.
+    /// The wait, in real time, of a call that was refused as others were. Its batch, or the service, has halted.
     package static let systemicWait: Duration = .seconds(2)
-    /// Stands in place of an error code for "answered with 200, and no effect shows".
+    /// It stands in place of an error code for "answered with 200, and no effect shows".
     package static let answeredCode: Int64 = 200
 
     package let call: StoreCall
     package let policy: CallPolicy
     package let verdict: RefusalVerdict?
-    /// Why one that is never to be sent again is released.
+    /// Why a call that is never to be sent again is released.
     package var overReason = "not_sent_in_time"
-    /// Several pieces of work share the call.
+    /// Whether several changes share the call.
     package var isShared: Bool { call.carries.count > 1 }
 
     package init(
@@ -175,7 +177,7 @@ package struct ResolutionTable: Sendable {
         self.overReason = overReason
     }
 
-    /// For an attempt whose effect does not show.
+    /// Resolves an attempt whose effect does not show.
     package func resolve(_ answer: StoreAnswer) -> Resolution {
         switch answer {
         case .answered where call.step == .send && policy.checksAnswers:
@@ -186,7 +188,7 @@ package struct ResolutionTable: Sendable {
             let next: StoreCall.Step =
                 call.step == .send && call.attempts >= Self.sendsBeforeCheck ? .check : call.step
             return .open(next, reason: reason, errorCode: call.errorCode)
-        // A silence puts off by itself, for all.
+        // A silence delays all calls by itself.
         case .throttled: return unapplied(SilenceReason.rateLimited.rawValue, after: .none)
         case .notSent(let reason):
             return unapplied(reason, after: SilenceReason(rawValue: reason) == nil ? .retry : .none)
@@ -195,7 +197,7 @@ package struct ResolutionTable: Sendable {
         }
     }
 
-    /// The only attempt was refused for good, so that nothing is on its way.
+    /// Whether the only attempt was refused for good, so that nothing is on its way.
     private var wasRefusedAtOnce: Bool {
         call.attempts == 1 && call.errorCode != nil && call.errorCode != Self.answeredCode
     }
@@ -205,7 +207,8 @@ package struct ResolutionTable: Sendable {
         call.checks >= Self.checksMax && (!call.isInFlight || wasRefusedAtOnce)
     }
 
-    /// The same id once more; or, where an attempt was refused or answered, a few more checks, since a status may lag.
+    /// The call goes again with the same id. Where an attempt was refused or answered, a few more checks come first,
+    /// since a status may lag.
     private func notSeen() -> Resolution {
         guard let code = call.errorCode else {
             guard call.isOver else {
@@ -224,13 +227,15 @@ package struct ResolutionTable: Sendable {
                     ? "answered, and no effect shows" : "refused with \(code), not seen yet",
                 errorCode: code)
         }
-        // The call can't succeed as it stands, since the subscription changed: it is judged on what it is now.
+        // The call cannot succeed as it stands, since the subscription changed. What it carries is judged on the
+        // newest facts.
         guard code != Self.staleTokenCode else {
             return .released(.init("stale_token", isDoubtful: true))
         }
         return .refused(
             wasRefusedAtOnce ? .confirmed(Int(code)) : .onRetry(Int(code)),
-            // What says that the price is there already may mean ours, by a call that this database has forgotten.
+            // Where the code says that the price is there already, it may be there by a call of ours that this
+            // database has forgotten.
             isDoubtful: !wasRefusedAtOnce || Self.saysDone(code))
     }
 
@@ -239,7 +244,8 @@ package struct ResolutionTable: Sendable {
         return code == .alreadyCommunicated || code.disposition(onRetry: false) == .checkStatus
     }
 
-    /// Not applied by this attempt. An earlier one of the same call may have been, so only the first may give the id up.
+    /// This attempt was not applied. An earlier attempt of the same call may have been, so only the first attempt may
+    /// release the id.
     private func unapplied(_ reason: String, after: Resolution.Delay) -> Resolution {
         call.isFirstAttempt
             ? .released(.init(reason, after: after))
@@ -258,7 +264,7 @@ package struct ResolutionTable: Sendable {
     }
 
     private func isBelieved(_ refusal: StoreRefusal) -> Bool {
-        // The same call, with the same token, can't succeed.
+        // The same call with the same token cannot succeed.
         guard refusal.meaning != .refresh else { return true }
         return switch verdict {
         case .believed: true
@@ -269,8 +275,8 @@ package struct ResolutionTable: Sendable {
 
     private func refused(_ refusal: StoreRefusal) -> Resolution {
         guard call.isFirstAttempt else {
-            // The first attempt may have been applied, and this refusal its consequence: check first.
-            // A refusal that says nothing of the customer tells nothing of the first attempt either.
+            // The first attempt may have been applied, and this refusal be its consequence, so the status is checked
+            // first. A refusal that says nothing of the customer says nothing of the first attempt either.
             guard isBelieved(refusal) else {
                 return .open(
                     .send, reason: refusal.codeAndName, errorCode: nil,
@@ -278,7 +284,7 @@ package struct ResolutionTable: Sendable {
             }
             return .open(.check, reason: refusal.name, errorCode: Int64(refusal.code))
         }
-        // Nobody was asked.
+        // Our own check refused it, so nobody was asked.
         if refusal.isOurs {
             return isShared
                 ? .released(.init(refusal.name, goesAlone: true))
@@ -292,14 +298,14 @@ package struct ResolutionTable: Sendable {
         case .reject, .checkStatus, .suspect, .haltBatch, .haltStorefront, .haltService: break
         }
         switch verdict {
-        case .systemic: return putOff(refusal, after: .fixed(Self.systemicWait))
-        // One bad item refuses a whole call: its siblings are tried by themselves.
+        case .systemic: return tryLater(refusal, after: .fixed(Self.systemicWait))
+        // One bad item refuses a whole call, so its siblings are tried by themselves.
         case .parked where isShared, .probed where isShared,
             .believed where isShared && !policy.checksRefusals,
             nil where isShared && !policy.checksRefusals:
             return .released(.init(refusal.name, goesAlone: true))
-        case .parked: return putOff(refusal, after: .parked)
-        case .probed: return putOff(refusal, after: .probed)
+        case .parked: return tryLater(refusal, after: .parked)
+        case .probed: return tryLater(refusal, after: .probed)
         case .believed, nil:
             return policy.checksRefusals
                 ? .open(.check, reason: refusal.name, errorCode: Int64(refusal.code))
@@ -315,8 +321,9 @@ package struct ResolutionTable: Sendable {
         }
     }
 
-    /// Not believed: what the call carries is tried again later. A refusal of a first attempt has applied nothing.
-    private func putOff(_ refusal: StoreRefusal, after: Resolution.Delay) -> Resolution {
+    /// Tries what the call carries again later, because the refusal is not believed. A refusal of a first attempt has
+    /// applied nothing.
+    private func tryLater(_ refusal: StoreRefusal, after: Resolution.Delay) -> Resolution {
         policy.keepsRefused
             ? .open(.send, reason: refusal.codeAndName, errorCode: nil, after: after)
             : .released(
@@ -329,9 +336,10 @@ package struct ResolvedCall: Sendable {
     package let call: StoreCall
     package let resolution: Resolution
     package let reply: StoreReply
-    /// When its next step, or the next attempt of what it carries, is due: real time, UTC milliseconds; nil: at once.
+    /// When its next step, or the next attempt of what it carries, is due, in UTC milliseconds of real time; nil for
+    /// at once.
     package let nextAt: Int64?
-    /// Others are answered, and this one is not, again and again: with what; nil otherwise.
+    /// The answer that it alone gets, again and again, while others are answered; nil otherwise.
     package let parkedReason: String?
     let isUncounted: Bool
 
@@ -358,7 +366,7 @@ extension ResolvedCall {
 }
 
 extension StoreRefusal {
-    /// The only attempt was refused, and checks show nothing.
+    /// The refusal of the only attempt, after checks that show nothing.
     fileprivate static func confirmed(_ code: Int) -> StoreRefusal {
         var refusal = StoreRefusal(
             code: code, name: APIErrorCode(rawValue: code).name ?? "code_\(code)",
@@ -367,7 +375,7 @@ extension StoreRefusal {
         return refusal
     }
 
-    /// A later attempt was, and checks show nothing of an earlier one.
+    /// The refusal of a later attempt, after checks that show nothing of an earlier one.
     fileprivate static func onRetry(_ code: Int) -> StoreRefusal {
         var refusal = StoreRefusal(
             code: code, name: refusedOnRetry,

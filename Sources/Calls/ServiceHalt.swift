@@ -3,8 +3,8 @@ import Facts
 import Pricing
 import ServiceKit
 
-/// Stops the whole service where calls are refused alike, whatever the subscription and the batch, and lets it go on
-/// once a call is answered again. Written down before anything else, told at error level.
+/// Halts the whole service where calls are refused alike, whatever the subscription and the batch, and lets it go on
+/// once a call is answered again. The halt is stored before anything else, and logged at error level.
 struct ServiceHalt: Sendable {
     let pool: DatabasePool
     let clock: any WallClock
@@ -12,8 +12,8 @@ struct ServiceHalt: Sendable {
     let metrics: Metrics
 
     /// - Parameters:
-    ///   - subject: The last of those that were refused alike.
-    ///   - streak: These refusals, of calls of `kind`.
+    ///   - subject: The last subject that was refused alike.
+    ///   - streak: The refusals of calls of `kind`.
     func haltAll(
         because refusal: StoreRefusal, _ subject: String, by kind: StoreCall.Kind,
         _ streak: RefusalStreak?
@@ -37,7 +37,7 @@ struct ServiceHalt: Sendable {
         return APIErrorCode(rawValue: code).disposition(onRetry: false) == .haltService
     }
 
-    /// Stops calls of one kind, which belong to no batch.
+    /// Halts calls of a kind that has no batches.
     func halt(
         _ kind: StoreCall.Kind, because refusal: StoreRefusal, _ subject: String,
         _ streak: RefusalStreak?
@@ -55,7 +55,7 @@ struct ServiceHalt: Sendable {
         metrics.increment("repricer_kind_halts_total", labels: ["kind": kind.rawValue])
     }
 
-    /// The App Store takes calls of the kind again.
+    /// Ends the halt of a kind, because the App Store takes its calls again.
     func recover(_ kind: StoreCall.Kind) async throws {
         let now = clock.nowMilliseconds()
         let isNew = try await pool.withTransaction {
@@ -67,7 +67,7 @@ struct ServiceHalt: Sendable {
         }
     }
 
-    /// What the latest probe was refused with; `kind` is nil for the service.
+    /// Notes the answer with which the latest probe was refused; `kind` is nil for the service.
     func note(
         _ refusal: StoreRefusal, of subject: String, _ kind: StoreCall.Kind?
     ) async throws {
@@ -76,14 +76,14 @@ struct ServiceHalt: Sendable {
         _ = try await pool.withConnection { try await $0.pipeline([note]) }
     }
 
-    /// Calls of the kind are few: the next one leaves at `until`.
+    /// Throttles calls of the kind: the next one leaves at `until`.
     func throttle(_ kind: StoreCall.Kind, until: Instant, answer: String) async throws {
         let throttle = ServiceControlQueries.throttle(
             kind, until: until.milliseconds, answer: answer, at: clock.nowMilliseconds())
         _ = try await pool.withConnection { try await $0.pipeline([throttle]) }
     }
 
-    /// Calls of the kind are answered again.
+    /// Ends the throttle, because calls of the kind are answered again.
     func endThrottle(_ kind: StoreCall.Kind) async throws {
         _ = try await pool.withTransaction {
             try ServiceControlQueries.endThrottle(kind, on: $0)
@@ -96,7 +96,7 @@ struct ServiceHalt: Sendable {
         "\(refusal.codeAndName): \(refusal.met(by: streak)), the last of them \(subject)"
     }
 
-    /// The App Store takes calls again.
+    /// Ends the halt of the service, because the App Store takes calls again.
     func recover() async throws {
         let now = clock.nowMilliseconds()
         let isNew = try await pool.withTransaction {

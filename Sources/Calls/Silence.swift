@@ -1,15 +1,15 @@
 import Pricing
 import Synchronization
 
-/// Why no call of an endpoint leaves for a while, as the work that waits says it.
+/// Why no call of an endpoint leaves for a while, in the word that waiting work bears.
 package enum SilenceReason: String, Sendable, CaseIterable {
-    /// A 429.
+    /// The App Store answered 429.
     case rateLimited = "rate_limited"
-    /// An error of the App Store's own named the instant.
+    /// Another error of the App Store named the instant.
     case askedToWait = "asked_to_wait"
-    /// Calls get no answers; one at a time asks.
+    /// Calls get no answers, and one at a time probes.
     case unanswered = "no_answers"
-    /// Calls are refused alike; one at a time asks.
+    /// Calls are refused alike, and one at a time probes.
     case halted
 
     package init(_ answer: StoreAnswer) {
@@ -21,12 +21,12 @@ package enum SilenceReason: String, Sendable, CaseIterable {
     }
 }
 
-/// The silence of one endpoint as this process knows it, at once and for all its lanes: slots that were leased before are
-/// not used either. The database tells the other processes.
+/// The silence of one endpoint as this process knows it. It applies at once and to all lanes, so permits that were
+/// leased before are not used either. The database tells the other processes.
 final class Silence: Sendable {
     private let state = Mutex<(until: Instant, reason: SilenceReason)?>(nil)
 
-    /// The later instant stands.
+    /// Notes a silence; the later instant stands.
     func note(until: Instant, for reason: SilenceReason) {
         state.withLock { state in
             if let known = state, known.until >= until { return }
@@ -34,7 +34,7 @@ final class Silence: Sendable {
         }
     }
 
-    /// Why no call leaves now; nil: one may.
+    /// Why no call leaves now; nil where one may.
     func reason(at now: Instant) -> SilenceReason? {
         state.withLock { state in state.flatMap { now < $0.until ? $0.reason : nil } }
     }

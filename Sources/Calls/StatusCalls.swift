@@ -1,5 +1,5 @@
-/// Reads the status of a subscription: what every check of a call asks.
+/// Reads the status of a subscription, as every check of a call does.
 package protocol StatusCalls: Sendable {
-    /// Get All Subscription Statuses: the statements on this subscription.
+    /// Calls Get All Subscription Statuses. The answer holds the statements on this subscription.
     func checkStatus(transactionID: String) async -> StoreAnswer
 }

@@ -2,7 +2,7 @@ package import AppStore
 import Pricing
 
 extension StoreAnswer {
-    /// The stored intent is one that the App Store would refuse: it is refused here.
+    /// The App Store would refuse the stored intent, so it is refused here.
     package static func invalid(_ fault: RequestFault) -> StoreAnswer {
         refused(.invalidRequest, "not sent: \(fault)", StoreReply())
     }
@@ -33,7 +33,7 @@ extension StoreAnswer {
         case .haltBatch: meaning = .haltBatch
         case .haltStorefront: meaning = .haltStorefront
         case .haltService: meaning = .haltService
-        // Until others show what such an answer is worth, only a documented code about the customer is believed.
+        // Until other calls show what such an answer is worth, only a documented code about the customer is believed.
         case .reject where code == .alreadyCommunicated: meaning = .checkStatus
         case .reject where code.name == nil || code.httpStatus == 404: meaning = .suspect
         case .reject: meaning = .reject

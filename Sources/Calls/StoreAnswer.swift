@@ -3,25 +3,25 @@ package import Pricing
 
 /// How a call to the App Store ended, in the same words for every kind of call.
 package enum StoreAnswer: Sendable {
-    /// Applied, or a status; what Apple said in return.
+    /// The call was applied, or a status came, with what Apple said in return.
     case answered(StoreWords, StoreReply)
-    /// A definite no, with what its code asks us to do.
+    /// It was refused for good, with what the code asks us to do.
     case refused(StoreRefusal, StoreReply)
-    /// Not applied: silence until the instant.
+    /// It was not applied, and Apple asked for silence until the instant.
     case throttled(until: Instant, StoreReply)
-    /// Perhaps applied: no answer, a 5xx, or one that can't be read.
+    /// It may have been applied: there was no answer, a 5xx, or an answer that cannot be read.
     case unknown(reason: String, StoreReply)
-    /// Certainly not applied: the request never left.
+    /// It was certainly not applied, because the request never left.
     case notSent(reason: String)
 }
 
 /// What the App Store said in an answer.
 package struct StoreWords: Sendable, ExpressibleByArrayLiteral {
-    /// Signed: what changes facts.
+    /// What Apple signed. It changes facts.
     package var statements: [SubscriptionEvent]
-    /// Unsigned: the renewal date after an extension.
+    /// The renewal date after an extension. It is unsigned.
     package var extendedTo: Instant?
-    /// Unsigned: how far a mass extension is.
+    /// How far a mass extension is. It is unsigned.
     package var massExtension: MassExtensionStatus?
 
     package init(
@@ -39,9 +39,9 @@ package struct StoreWords: Sendable, ExpressibleByArrayLiteral {
 package struct StoreReply: Hashable, Sendable {
     package var httpStatus: Int?
     package var body: String?
-    /// Of an error: no further try within, as its `Retry-After` asks. Real time.
+    /// How long the `Retry-After` of an error asks to wait, in real time.
     package var retryAfter: Duration?
-    /// What it holds of the App Store's signatures was verified.
+    /// Whether the App Store's signatures in it were verified.
     package var isVerified = false
 
     package init(httpStatus: Int? = nil, body: String? = nil, retryAfter: Duration? = nil) {
@@ -53,28 +53,28 @@ package struct StoreReply: Hashable, Sendable {
 
 package struct StoreRefusal: Hashable, Sendable {
     package enum Meaning: Hashable, Sendable {
-        /// Final for this change.
+        /// The refusal is final for this change.
         case reject
-        /// Not understood, or "not found": nobody knows whether it is about this change.
+        /// The answer is not understood, or says "not found": nobody knows whether it is about this change.
         case suspect
-        /// The token is stale: read the status, judge again, new id.
+        /// The token is stale. The status is read, and the change is judged again under a new id.
         case refresh
-        /// Perhaps the price is ours already: the status is checked before anything is believed.
+        /// The price may be ours already, so the status is checked before anything is believed.
         case checkStatus
-        /// The form of the call is wrong, by its code: others of its batch may fare no better.
+        /// By its code the form of the call is wrong, so other calls of its batch may fare no better.
         case haltBatch
-        /// The product is not set up for the storefront, by its code.
+        /// By its code the product is not set up for the storefront.
         case haltStorefront
-        /// Our key, token or way to the App Store is wrong, by its code.
+        /// By its code our key, our token or our way to the App Store is wrong.
         case haltService
     }
 
-    /// 0: our own check, before anything was sent.
+    /// Apple's error code; 0 where our own check refused it before anything was sent.
     package var code: Int
     package var name: String
     package var message: String
     package var meaning: Meaning
-    /// The call was refused so, and the checks that followed show that it was not applied.
+    /// Whether checks followed this refusal and show that the call was not applied.
     package var isAfterChecks = false
 
     package init(code: Int, name: String, message: String, meaning: Meaning) {
@@ -84,16 +84,16 @@ package struct StoreRefusal: Hashable, Sendable {
         self.meaning = meaning
     }
 
-    /// What it says is about the customer, the item or the price: final where others fare well. All else may be about us,
-    /// whatever it says.
+    /// Whether the code is about the customer, the item or the price. It is then final where others fare well. Every
+    /// other code may be about us, whatever it says.
     package var isAboutCustomer: Bool { meaning == .reject || meaning == .checkStatus }
 
-    /// Whether nobody was asked: the request itself is wrong.
+    /// Whether the request itself is wrong, so that nobody was asked.
     package var isOurs: Bool { code == 0 }
 
     package var codeAndName: String { "\(code) \(name)" }
 
-    /// What a rejected change carries: code and name; of a request that was never sent, what is wrong with it.
+    /// What a rejected change shows: code and name, or what is wrong with a request that was never sent.
     package var reason: String {
         isOurs && name != refusedOnRetry ? "\(name): \(message)" : "\(code) \(name)"
     }
@@ -153,8 +153,8 @@ extension StoreAnswer {
         }
     }
 
-    /// Why a status tells nothing of a subscription although the App Store answered for good; nil where it tells, or
-    /// where another check may.
+    /// Why a status tells nothing of a subscription although the App Store gave a definite answer; nil where it tells
+    /// something, or where another check may.
     package func whyUnreadable(_ id: String) -> String? {
         switch self {
         case .answered(let words, _):

@@ -1,7 +1,7 @@
 import AppStore
 
 extension StoreRefusal {
-    /// What its code says, for the log: as Apple documents it, and no more than that.
+    /// What its code means, for the log, as far as Apple documents it.
     var inWords: String {
         let code = APIErrorCode(rawValue: code)
         if code.isBareStatus {
@@ -26,7 +26,7 @@ extension StoreRefusal {
 extension StoreRefusal {
     private static let messageMax = 200
 
-    /// What halts something, for people: how many subscriptions met it, and what the App Store says in its own words.
+    /// What led to a halt, for people: how many subscriptions met it, and what the App Store says in its own words.
     package func met(by streak: RefusalStreak?) -> String {
         let said =
             message.isEmpty

@@ -3,12 +3,13 @@ package import Calls
 import Foundation
 import Pricing
 
-/// What a call of Cancel a Subscription says, kept as JSON with the intent: a retry sends the very same words.
+/// What a call of Cancel a Subscription contains, kept as JSON with the intent, so that a retry sends the very same
+/// content.
 package struct CancelIntent: Hashable, Sendable, Codable {
     /// The original transaction id of the subscription to be cancelled.
     package var transactionID: String
     package var requestReferenceID: String
-    /// Of the status just read: if anything changed since, the App Store refuses.
+    /// The token of the status that was just read. If anything has changed since, the App Store refuses the call.
     package var consistencyToken: String?
     package var storefront: String?
 
@@ -23,9 +24,10 @@ package struct CancelIntent: Hashable, Sendable, Codable {
     }
 }
 
-/// The one call that the canceller makes of its own. The live one is the App Store client; tests script theirs.
+/// The only call of the canceller beside status checks. The App Store client makes it; tests script theirs.
 package protocol CancelCalls: Sendable {
-    /// Nothing of it leaves once `leavingBefore` has passed: somebody else may have taken the intent over.
+    /// Cancels the subscription. No byte leaves after `leavingBefore`, because another process may have taken the
+    /// call over.
     func cancel(
         _ intent: CancelIntent, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer

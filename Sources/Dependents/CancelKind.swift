@@ -4,10 +4,10 @@ import Foundation
 import Pricing
 import ServiceKit
 
-/// Calls of Cancel a Subscription: each ends a whole subscription, for dependents of parents on other ones.
+/// Calls of Cancel a Subscription. Each ends a whole subscription, for dependents of parents on other subscriptions.
 ///
-/// Its answers are believed less than a price change's, for a cancelled subscriber can't be asked back: a refusal and an
-/// answer without an effect are checked, and what stays unproved goes to a person as a discrepancy.
+/// Its answers are believed less than those of a price change, because a cancelled subscriber cannot be asked back. A
+/// refusal, and an answer without an effect, are checked. What stays unproved goes to a person as a discrepancy.
 struct CancelKind: CallKind {
     typealias Claimed = Never
 
@@ -17,7 +17,7 @@ struct CancelKind: CallKind {
     let permitSource: CallPermitSource
     let checkPermitSource: CallPermitSource
     let policy: CallPolicy
-    /// Where the App Store is silent, or the call was held back.
+    /// How long it waits where the App Store is silent, or where the call was held back.
     let notYetWait: Duration
     let realClock: any WallClock
 
@@ -39,7 +39,7 @@ struct CancelKind: CallKind {
         await store.checkStatus(transactionID: call.subject)
     }
 
-    /// What shows that a subscription will not renew, by its id.
+    /// The proof that a subscription will not renew, by its id.
     typealias Scene = [String: Resolution.Proof]
 
     func lock(
@@ -68,7 +68,7 @@ struct CancelKind: CallKind {
     }
 
     func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution {
-        // By this answer, or by a notification that overtook it.
+        // The proof is this answer, or a notification that overtook it.
         if let proof = scene[attempt.call.subject] { return .applied(proof) }
         return ResolutionTable(
             attempt.call, policy, attempt.verdict, overReason: "not asked for any more"

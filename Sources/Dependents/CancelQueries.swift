@@ -1,10 +1,10 @@
 package import Facts
 package import Postgres
 
-/// What the calls of Cancel a Subscription do to the dependents that they are made for.
+/// What the calls of Cancel a Subscription do to the dependents for which they are made.
 package enum CancelQueries {
-    /// The state of the call `r` for the engine: over when no dependent asks for it any more, held back while a batch of its
-    /// parents is paused.
+    /// The state of the call `r` for the engine. The call is over when no dependent asks for it any more, and held
+    /// back while a batch of its parents is paused.
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
             .cancel, endpoint: endpoint, now: now,
@@ -59,14 +59,15 @@ package enum CancelQueries {
             "repricer.dependent_cancellations d WHERE \(fragment: ofCall(call))")
     }
 
-    /// A statement shows that the subscription will not renew.
+    /// Confirms the dependents, because a statement shows that the subscription will not renew.
     package static func confirm(
         _ call: StoreCall, detail: String?, evidenceID: String?, at: Int64
     ) -> SQL {
         end(call, "confirmed", detail: detail, evidenceID: evidenceID, at: at)
     }
 
-    /// A person must see: refused for good, or answered and still renewing.
+    /// Hands the dependents to a person, because the call was refused for good, or was answered and the subscription
+    /// still renews.
     package static func abandon(_ call: StoreCall, detail: String, at: Int64) -> SQL {
         end(call, "discrepancy", detail: detail, evidenceID: nil, at: at)
     }
@@ -87,7 +88,8 @@ package enum CancelQueries {
         """
     }
 
-    /// Not applied by any attempt: judged anew, in real time, under a new id. `isParked`: later each time.
+    /// Has the dependents judged anew in real time, under a new id, because no attempt was applied. `isParked` makes
+    /// each wait longer.
     package static func requeue(
         _ call: StoreCall, reason: String, nextCheckAt: Int64, isParked: Bool
     ) -> SQL {

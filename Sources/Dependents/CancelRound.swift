@@ -4,18 +4,19 @@ import Foundation
 import Pricing
 import ServiceKit
 
-/// Prepares the cancellation of subscriptions that carry dependents of a parent on another one.
+/// Prepares the cancellation of subscriptions that carry dependents of a parent on another subscription.
 ///
-/// A dependent is placed (which subscription carries it), that subscription's status is read, and where all that
-/// renews there is to fall, the intent is committed with its `requestReferenceId` before the call. From then on it is a
-/// call like any other: `CancelKind`.
+/// A dependent is placed: the subscription that carries it is found, and its status is read. Where everything that
+/// renews there must fall, the intent with its `requestReferenceId` is committed before the call. From then on it is
+/// a call like any other, of `CancelKind`.
 struct CancelRound: Sendable {
     let engine: CallEngine
     let kind: CancelKind
 
     // MARK: Which subscription
 
-    /// Finds the subscription that carries it, and keeps it. One that has none goes to a person: nil.
+    /// Finds the subscription that carries the dependent, and stores it. Returns nil where there is none; the
+    /// dependent then goes to a person.
     func place(_ open: DependentQueries.Open) async throws -> String? {
         let now = engine.clock.nowMilliseconds()
         let reason = try await engine.pool.withTransaction {
@@ -62,8 +63,8 @@ struct CancelRound: Sendable {
         }
     }
 
-    /// What an item that does not renew under its name is called by now. A rename that a renewal followed is in no fact
-    /// any more, so its subscription's statements are folded again.
+    /// The present name of an item that no longer renews under its old one. Once a renewal has followed a rename, no
+    /// fact shows it any more, so the statements of its subscription are folded again.
     private static func nameToday(
         of sku: String, in facts: SubscriptionFacts, on connection: isolated DatabaseConnection
     ) throws -> String? {
@@ -88,7 +89,7 @@ struct CancelRound: Sendable {
 
     // MARK: The first attempt
 
-    /// Reads the status of the subscription that carries it and cancels that one, where it may.
+    /// Reads the status of the subscription that carries the dependent, and cancels that subscription where it may.
     func cancel(
         _ open: DependentQueries.Open, on target: String,
         _ controls: ServiceControlQueries.Everything,
@@ -96,7 +97,7 @@ struct CancelRound: Sendable {
     ) async throws {
         let answer = await kind.store.checkStatus(transactionID: target)
         try await engine.heed(answer, of: target, for: .cancel, kind.checkPermitSource, controls)
-        // Without the newest status nothing is cancelled; it is checked again.
+        // Nothing is cancelled without the newest status. The dependent is checked again.
         if let why = answer.whyUnreadable(target) {
             guard open.checks >= Self.refusedChecksMax else { return }
             return try await abandon(open, .unreadable(why))
@@ -109,7 +110,8 @@ struct CancelRound: Sendable {
             probe: Probe(controls, kind.kind), out: out)
     }
 
-    /// Checks that a definite answer refuses, before a person is asked: what was refused for minutes will be.
+    /// How many checks a definite answer may refuse before a person is asked. What was refused for minutes will be
+    /// refused again.
     static let refusedChecksMax = 10
 
     private func abandon(
@@ -128,17 +130,18 @@ struct CancelRound: Sendable {
     private struct Claim: Sendable {
         var call: StoreCall
         var permits: CallPermits
-        /// Before it asked for pauses.
+        /// An instant before the claim asked for pauses.
         var asked: ContinuousClock.Instant
     }
 
-    /// Judges under the locks of all subscriptions concerned, and writes the intent. nil: no call is to be made.
+    /// Judges under the locks of all subscriptions concerned, and writes the intent. Returns nil where no call may be
+    /// made.
     private func claim(
         _ open: DependentQueries.Open, on target: String, told events: [SubscriptionEvent]
     ) async throws -> Claim? {
         let now = engine.clock.nowMilliseconds()
         let realNow = engine.realClock.nowMilliseconds()
-        // Dependents of other parents that fall with the same subscription: their locks are needed too.
+        // Dependents of other parents may fall with the same subscription, so their locks are needed too.
         let others = try await engine.pool.withConnection { connection in
             try await connection.read { try DependentQueries.falling(on: target, on: $0) }
         }
@@ -174,7 +177,7 @@ struct CancelRound: Sendable {
             where try DependentQueries.mayFall(
                 on: target, customer: facts.appAccountToken, on: connection
             ).isSuperset(of: others):
-                // They are to fall as well, and wait for their turn to be placed.
+                // These dependents must fall as well, and wait until they are placed.
                 let later = realNow + kind.notYetWait.milliseconds
                 _ = try connection.pipeline([DependentQueries.checkAgain(open, at: later)])
                 return (nil, nil)

@@ -3,9 +3,10 @@ import Facts
 import Pricing
 package import ServiceKit
 
-/// Proves that a decliner's dependents are gone. Most are proved by the very notification that showed the
-/// decline; for the others it reads the subscription's status, and what stays unproved becomes a discrepancy
-/// that reports show. One on another subscription of the customer is cancelled by a call: see `CancelRound`.
+/// Proves that the dependents of a subscriber who declined are gone. The notification that shows the decline proves
+/// most of them. For the others the canceller reads the subscription's status, and what stays unproved becomes a
+/// discrepancy that reports show. A dependent on another subscription of the customer is cancelled by a call
+/// (`CancelRound`).
 package struct Canceller: Service {
     package let name = "canceller"
     private let engine: CallEngine
@@ -19,7 +20,8 @@ package struct Canceller: Service {
         package var checksMax = 5
         package var dependentsPerRound = 25
         package var checkAgainAfter: Duration = .seconds(30)
-        /// Where a call about the subscription is out, everything is paused, or no slot was free.
+        /// How long a dependent waits where a call about the subscription is out, everything is paused, or no permit
+        /// was free.
         package var notYetWait: Duration = .seconds(2)
         package var retry = Backoff(first: .milliseconds(500), max: .seconds(60))
         package var idleWait: Duration = .seconds(1)
@@ -65,14 +67,14 @@ package struct Canceller: Service {
             count: { metrics.increment("repricer_canceller_failures_total") }, step)
     }
 
-    /// One round, with its calls settled; returns how much it found to do. Tests drive it by hand.
+    /// Does one round and waits until its calls are settled. Returns how much it found to do. Tests drive it by hand.
     package func round() async throws -> Int { try await engine.settled(step) }
 
-    /// Goes on with open calls, then checks once at each dependent that is due; returns how many there were.
+    /// Goes on with open calls, then checks each due dependent once. Returns how many there were.
     private func step(_ out: CallsOut) async throws -> Int {
         try await engine.followClock()
         let controls = try await engine.controls()
-        // Whether the App Store takes calls again one call is to tell: the next waits for its answer.
+        // Where one call probes whether the App Store takes calls again, the others wait for its answer.
         let isProbing = engine.isProbing(.cancel, controls)
         guard !isProbing || out.count == 0 else { return 0 }
         let kind = rounds.kind
@@ -107,7 +109,7 @@ package struct Canceller: Service {
             return (taken, permits)
         }
         var failure: (any Error)?
-        // All are placed first: two of one subscription fall together.
+        // All dependents are placed first, because two of one subscription fall together.
         var places: [DependentQueries.Open: String] = [:]
         for open in due where open.isCrossSubscription {
             do { places[open] = try await rounds.place(open) } catch {
@@ -116,7 +118,7 @@ package struct Canceller: Service {
         }
         for open in due {
             try Task.checkCancellation()
-            // Each is taken already: one that fails must not cost the others their check.
+            // Each dependent is taken already, so one that fails must not cost the others their check.
             do {
                 guard open.isCrossSubscription else {
                     try await statuses.take(from: permits)
@@ -147,7 +149,7 @@ package struct Canceller: Service {
         if let why = answer.whyUnreadable(open.originalTransactionID) {
             if open.checks >= CancelRound.refusedChecksMax { detail = why }
         } else if told.isEmpty {
-            // No answer says nothing of the dependent, however often it fails to come.
+            // A missing answer says nothing of the dependent, however often it fails to come.
             return
         } else if open.checks >= limits.checksMax {
             detail = "still listed after \(open.checks) checks at its status"

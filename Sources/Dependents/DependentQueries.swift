@@ -4,19 +4,19 @@ import Pricing
 
 /// Dependents whose end is not proved yet.
 package enum DependentQueries {
-    /// One that is due for a check of the status of the subscription that carries it.
+    /// A dependent that is due for a status check of the subscription that carries it.
     package struct Open: Sendable, Hashable {
-        /// The parent's subscription.
+        /// The subscription of its parent.
         package var originalTransactionID: String
         package var changeID: String
-        /// As the change names it; see `DependentReference`.
+        /// The dependent as the change names it (`DependentReference`).
         package var dependentSKU: String
         package var checks: Int
         package var isCrossSubscription: Bool
     }
 
-    /// The buckets with due ones, that of the one which waits longest first; `isProbing`: of the one that was looked at the
-    /// longest ago.
+    /// The buckets with due dependents. The bucket that has waited longest comes first or, with `isProbing`, the one
+    /// that was checked the longest ago.
     package static func dueBuckets(
         realNow: Int64, isProbing: Bool, on connection: isolated PostgresConnection
     ) throws -> [Int] {
@@ -32,7 +32,7 @@ package enum DependentQueries {
         ).map { try $0.int("bucket") }
     }
 
-    /// One that was not looked at yet has no next check.
+    /// The order of due dependents. A dependent that was never checked has no next check.
     private static func order(_ isProbing: Bool) -> SQL {
         isProbing ? "coalesce(d.next_check_at, '-infinity')" : "d.requested_at"
     }
@@ -44,7 +44,7 @@ package enum DependentQueries {
         """
     }
 
-    /// Takes those of a bucket that are due and puts their next check off, so that two replicas don't check at once.
+    /// Takes the due dependents of a bucket and moves their next check, so that no two replicas check at once.
     package static func takeDue(
         bucket: Int, realNow: Int64, nextCheckAt: Int64, limit: Int, isProbing: Bool,
         on connection: isolated PostgresConnection
@@ -75,7 +75,7 @@ package enum DependentQueries {
         }
     }
 
-    /// Hands one over to a person: it can't be proved.
+    /// Hands a dependent to a person, because its end cannot be proved.
     package static func abandon(_ open: Open, detail: String, at: Int64) -> SQL {
         """
         -- name: abandonDependent
@@ -105,8 +105,8 @@ package enum DependentQueries {
 
     // MARK: On another subscription
 
-    /// The subscriptions that may carry it: the one that its name tells, else those of the same customer that ever
-    /// had an item of that name.
+    /// The subscriptions that may carry the dependent: the one that its name tells, else those of the same customer
+    /// that ever had an item of that name.
     package static func places(
         of open: Open, customer: String?, on connection: isolated PostgresConnection
     ) throws -> [String] {
@@ -133,27 +133,27 @@ package enum DependentQueries {
         ).map { try $0.text("original_transaction_id") }
     }
 
-    /// Keeps where it was found and what it costs there.
+    /// Stores where the dependent was found, and what it costs there.
     package static func place(
         _ open: Open, on target: String, price: Int64?, currency: String?
     ) -> SQL {
-        let isElsewhere: SQL = """
+        let isOnAnotherSubscription: SQL = """
             (d.target_transaction_id, d.price_milliunits, d.currency) IS DISTINCT FROM (\(target)::text,
                 coalesce(\(price)::bigint, d.price_milliunits), coalesce(\(currency)::text, d.currency))
             """
         return """
             -- name: placeDependent
             WITH \(fragment: VersionQueries.ofDependents("""
-            repricer.dependent_cancellations d WHERE \(fragment: isRequested(open)) AND \(fragment: isElsewhere)
+            repricer.dependent_cancellations d WHERE \(fragment: isRequested(open)) AND \(fragment: isOnAnotherSubscription)
             """))
             UPDATE repricer.dependent_cancellations d
             SET target_transaction_id = \(target)::text, price_milliunits = coalesce(\(price)::bigint, d.price_milliunits),
                 currency = coalesce(\(currency)::text, d.currency), recorded_at = \(fragment: VersionQueries.now)
-            WHERE \(fragment: isRequested(open)) AND \(fragment: isElsewhere)
+            WHERE \(fragment: isRequested(open)) AND \(fragment: isOnAnotherSubscription)
             """
     }
 
-    /// The dependents to be cancelled whose place is `target`, with what may hold their calls back.
+    /// The dependents to cancel that are placed on `target`, with what may hold their calls back.
     package static func falling(
         on target: String, on connection: isolated PostgresConnection
     ) throws -> [Open] {
@@ -174,8 +174,8 @@ package enum DependentQueries {
         }
     }
 
-    /// The dependents to be cancelled that may turn out to live on `target`: named with it, or by the name alone and
-    /// hanging on the same customer's parents, and placed there or nowhere yet.
+    /// The dependents to cancel that may turn out to be on `target`: those named with it, and those of parents of the
+    /// same customer that are named by their SKU alone and are placed there or nowhere yet.
     package static func mayFall(
         on target: String, customer: String?, on connection: isolated PostgresConnection
     ) throws -> Set<String> {
@@ -194,7 +194,7 @@ package enum DependentQueries {
             references.filter { ($0.originalTransactionID ?? target) == target }.map(\.sku))
     }
 
-    /// Whether everything, or the batch of its parent, is paused.
+    /// Whether everything, or the batch of the parent, is paused.
     package static func isPaused(
         _ open: Open, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -211,7 +211,7 @@ package enum DependentQueries {
         ).one().bool("is_paused")
     }
 
-    /// Whether it still waits, asked for under the subscription's lock.
+    /// Whether the dependent still waits. It is asked under the lock of the subscription.
     package static func isStillRequested(
         _ open: Open, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -223,8 +223,8 @@ package enum DependentQueries {
         ).isEmpty
     }
 
-    /// Whether a call that changes the subscription is out, or the outcome of an earlier one is not known. Asked for under
-    /// its lock.
+    /// Whether a call that changes the subscription is out, or the outcome of an earlier one is not known. It is
+    /// asked under the lock of the subscription.
     package static func hasCallInFlight(
         _ id: String, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -237,7 +237,7 @@ package enum DependentQueries {
         ).isEmpty
     }
 
-    /// What the open changes of an item would take along if it were declined.
+    /// The dependents of the open changes of an item, which would fall if the item were declined.
     package static func ownDependents(
         of sku: String, _ id: String, on connection: isolated PostgresConnection
     ) throws -> [String] {
@@ -264,7 +264,7 @@ package enum DependentQueries {
         """
     }
 
-    /// It is gone by itself, and a statement on its subscription proves it.
+    /// Confirms a dependent that is gone by itself, as a statement on its subscription proves.
     package static func confirm(
         _ open: Open, detail: String, evidenceID: String, at: Int64
     ) -> SQL {

@@ -3,8 +3,9 @@ import PriceChanges
 import Pricing
 package import ServiceKit
 
-/// Extends renewal dates: one subscription at a time, all of a product at once, and what follows from it. Every
-/// request is a row that was committed before its call; a lost answer is settled by the same identifier again.
+/// Extends renewal dates, of one subscription or of all subscribers of a product, and dates changes anew where
+/// renewals moved. Every request is a row that was committed before its call. A lost answer is settled by a call with
+/// the same identifier.
 package struct Extender: Service {
     package let name = "extender"
     private let engine: CallEngine
@@ -16,13 +17,13 @@ package struct Extender: Service {
 
     package struct Limits: Sendable {
         package var extendPerSecond = 20
-        /// Mass extensions, and checks of their status: Apple's limit.
+        /// The rate of mass extensions and of their status checks. It is Apple's limit.
         package var massPerSecond = 1
         package var statusPerSecond = 50
         package var retry = Backoff(first: .seconds(2), max: .seconds(300))
-        /// Between two checks of a mass extension that is at work, by the business clock.
+        /// The time between two checks of a mass extension that is running, by the business clock.
         package var checkEvery: Duration = .seconds(900)
-        /// The same in real time at least, however fast the clock runs.
+        /// The least time between two such checks in real time, however fast the clock runs.
         package var checkEveryMin: Duration = .seconds(2)
         package var idleWait: Duration = .seconds(1)
 
@@ -70,16 +71,16 @@ package struct Extender: Service {
             failure: "extending failed; trying again", idleWait: limits.idleWait, step)
     }
 
-    /// One round, with its calls settled; returns how much it found to do. Tests drive it by hand.
+    /// Does one round and waits until its calls are settled. Returns how much it found to do. Tests drive it by hand.
     package func round() async throws -> Int { try await engine.settled(step) }
 
-    /// Does what is due now; returns how much that was.
+    /// Does what is due now, and returns how much that was.
     private func step(_ out: CallsOut) async throws -> Int {
         try await engine.followClock()
         let controls = try await engine.controls()
         var done = try await summaries.round()
         done += try await redater.round()
-        // Whether the App Store takes calls again one call is to tell: the next waits for its answer.
+        // Where one call probes whether the App Store takes calls again, the others wait for its answer.
         let (isMassProbing, isProbing) = (
             engine.isProbing(.massExtension, controls),
             engine.isProbing(.renewalExtension, controls)
@@ -92,7 +93,7 @@ package struct Extender: Service {
         if !controls.isHalted || calls == 0 {
             calls += try await engine.resume(singles.kind, ofSingles, controls, out)
         }
-        // Each claim asks for pauses once more: a round may take long.
+        // Each claim asks for pauses once more, because a round may take long.
         guard !controls.isHeld, !controls.isHalted || calls == 0 else { return done + calls }
         calls += try await masses.round(controls, out)
         guard !controls.isHalted && !isProbing || calls == 0 else { return done + calls }

@@ -2,21 +2,21 @@ package import Facts
 package import Postgres
 package import Pricing
 
-/// The requests to extend one subscription each, and what their calls do to them.
+/// The requests that extend one subscription each, and what their calls do to them.
 package enum ExtensionCallQueries {
     package enum State: String, Sendable, CaseIterable {
         case queued, sending, unknown, extended, refused, ineligible
     }
 
-    /// One that is due, or that a call carries.
+    /// A request that is due, or that a call carries.
     package struct Request: Sendable, Equatable {
         package var originalTransactionID: String
         package var extensionID: String
         package var days: Int
         package var reason: Int
-        /// An earlier call may have been applied though no check showed it.
+        /// Whether an earlier call may have been applied though no check showed it.
         package var isDoubtful: Bool
-        /// The business clock, UTC milliseconds: the first call.
+        /// When the first call was made, in UTC milliseconds of the business clock.
         package var calledAt: Int64?
         package var renewalBefore: Instant?
 
@@ -31,7 +31,7 @@ package enum ExtensionCallQueries {
         }
     }
 
-    /// The state of the call `r` for the engine: once a statement tells of the extension it is only checked.
+    /// The state of the call `r` for the engine. Once a statement tells of the extension, the call is only checked.
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
             .renewalExtension, endpoint: endpoint, now: now,
@@ -45,7 +45,8 @@ package enum ExtensionCallQueries {
             othersWait: SubjectWork.waits)
     }
 
-    /// The buckets with due requests, those of requests that were not put back first, then of the one which waits longest.
+    /// The buckets with due requests. Those with requests that were never put back come first, and among them the one
+    /// that has waited longest.
     package static func dueBuckets(
         realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> [Int] {
@@ -68,8 +69,9 @@ package enum ExtensionCallQueries {
         """
     }
 
-    /// Locks the subscriptions of due requests and returns them. One with a call in flight waits, and one with
-    /// notifications not yet folded: its facts are not the newest. None while everything is paused.
+    /// Locks the subscriptions of due requests and returns the requests. A subscription with a call in flight, or
+    /// with notifications that are not folded yet, waits, because its facts are not the newest. Nothing is returned
+    /// while everything is paused.
     package static func lockDue(
         bucket: Int, limit: Int, realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> [Request] {
@@ -95,7 +97,7 @@ package enum ExtensionCallQueries {
             """
         ).map { try Request($0) }
         guard !due.isEmpty else { return [] }
-        // Asked for once more under the locks: another call may have begun before they were had.
+        // It is asked again under the locks, because another call may have begun before they were taken.
         let free = try connection.query(
             """
             -- name: freeExtensions
@@ -126,7 +128,7 @@ package enum ExtensionCallQueries {
         return requests
     }
 
-    /// The new renewal date that a notification or a status told since a call was made, when nothing but the call
+    /// The new renewal date that a notification or a status has told since a call was made, where only that call
     /// explains it.
     package static func toldSince(
         _ due: Request, on connection: isolated PostgresConnection
@@ -143,8 +145,8 @@ package enum ExtensionCallQueries {
         ).oneOrNil()?.instant("renewal_at")
     }
 
-    /// The days of each mass extension that may have moved this renewal beyond what was known of it when the call was
-    /// made; the newest eight. Word of one may be late for as long as Apple repeats a notification, which is a week.
+    /// The days of each mass extension that may have moved this renewal beyond what was known when the call was made;
+    /// the newest eight. Apple repeats a notification for a week, so word of such an extension may come that late.
     package static func massesThatMayHaveMoved(
         _ due: Request, on connection: isolated PostgresConnection
     ) throws -> [Int] {
@@ -196,7 +198,7 @@ package enum ExtensionCallQueries {
         var detail: String?
     }
 
-    /// Ends a request without a call, under its lock.
+    /// Ends a request without a call, under the lock of its subscription.
     static func settle(_ due: Request, _ ending: Ending, at: Int64) -> SQL {
         settle(ending, at: at, where: isOne(due))
     }
@@ -217,7 +219,8 @@ package enum ExtensionCallQueries {
         """
     }
 
-    /// Not applied, as far as is known: judged and called again at `nextAt`, real time. `isParked`: later each time.
+    /// Has the request judged and called again at `nextAt` (real time), because as far as is known it was not
+    /// applied. `isParked` makes each wait longer.
     package static func requeue(
         _ call: StoreCall, reason: String, isDoubtful: Bool, nextAt: Int64?, isParked: Bool
     ) -> SQL {
@@ -233,7 +236,7 @@ package enum ExtensionCallQueries {
         """
     }
 
-    /// Nobody knows whether Apple has it.
+    /// Leaves the outcome of a request unknown.
     package static func leaveUnknown(_ call: StoreCall, reason: String) -> SQL {
         """
         -- name: leaveExtensionUnknown

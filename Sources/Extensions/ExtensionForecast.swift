@@ -1,7 +1,7 @@
 package import Facts
 package import Pricing
 
-/// Which subscriptions an extension would reach, judged on the facts; Apple decides.
+/// Which subscriptions an extension would reach, judged on the facts. Apple decides.
 package struct ExtensionForecast: Sendable {
     package var eligible: Int64 = 0
     package var ineligible: [ExtensionObstacle: Int64] = [:]
@@ -10,7 +10,7 @@ package struct ExtensionForecast: Sendable {
 
     private static let pieceMax = 1000
 
-    /// Why one can't be extended; nil where it can.
+    /// Why a subscription cannot be extended; nil where it can.
     package static func obstacle(
         of id: String, now: Instant, pool: DatabasePool
     ) async throws -> ExtensionObstacle? {
@@ -19,7 +19,7 @@ package struct ExtensionForecast: Sendable {
         }
     }
 
-    /// All subscriptions of a product, a piece at a time.
+    /// Judges all subscriptions of a product, a piece at a time.
     package static func count(
         productID: String, storefronts: [String]?, now: Instant, pool: DatabasePool
     ) async throws -> ExtensionForecast {

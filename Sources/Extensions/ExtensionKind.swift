@@ -4,7 +4,7 @@ import Facts
 import Foundation
 import Pricing
 
-/// Calls of Extend a Subscription Renewal Date: one subscription each, under the identifier of the request.
+/// Calls of Extend a Subscription Renewal Date. Each extends one subscription, under the identifier of its request.
 struct ExtensionKind: CallKind {
     typealias Claimed = Never
 
@@ -15,12 +15,13 @@ struct ExtensionKind: CallKind {
     let checkPermitSource: CallPermitSource
     let policy: CallPolicy
 
-    /// What a call says, kept with it: a retry sends the very same words.
+    /// What a call contains, kept with it, so that a retry sends the very same content.
     struct Intent: Codable {
         var requestIdentifier: String
         var days: Int
         var reason: Int
-        /// An earlier call under this identifier may have been applied: a refusal may be its consequence.
+        /// Whether an earlier call under this identifier may have been applied, so that a refusal may be its
+        /// consequence.
         var isRepeated: Bool
     }
 
@@ -57,11 +58,11 @@ struct ExtensionKind: CallKind {
     }
 
     static func intent(of call: StoreCall) -> Intent? {
-        // Unreadable: said by who asks.
+        // Whoever asks reports an intent that cannot be read.
         try? JSONDecoder().decode(Intent.self, from: Data(call.intent.utf8))
     }
 
-    /// What shows that an extension was applied, by call id.
+    /// The proof that an extension was applied, by call id.
     typealias Scene = [String: Resolution.Proof]
 
     func lock(
@@ -155,7 +156,7 @@ extension Resolution.Proof.Source {
 }
 
 extension StoreAnswer {
-    /// Our own terms can't be sent: refused here.
+    /// The refusal of a request whose terms we cannot send.
     static func badTerms(_ text: String) -> StoreAnswer {
         .refused(
             StoreRefusal(code: 0, name: "bad_terms", message: text, meaning: .reject), StoreReply())
@@ -167,7 +168,7 @@ extension StoreAnswer {
 }
 
 extension ExtensionTerms {
-    /// As an intent keeps them.
+    /// The terms as an intent keeps them.
     init(days: Int, stored reason: Int) throws(RequestFault) {
         guard let reason = Reason(rawValue: reason) else { throw .unknownReason(reason) }
         guard let terms = ExtensionTerms(days: days, reason: reason) else {
@@ -178,7 +179,7 @@ extension ExtensionTerms {
 }
 
 extension StoreRefusal {
-    /// What a refused extension carries; a code that was kept while checks went on is named again.
+    /// The name that a refused extension shows. A code that was kept while checks went on is named again.
     var storedName: String {
         name == refusedOnRetry ? APIErrorCode(rawValue: code).name ?? "\(code)" : name
     }
@@ -187,15 +188,16 @@ extension StoreRefusal {
 }
 
 extension SubscriptionFacts {
-    /// The renewal, where it lies later than it did, in the same period, and only an extension by so many days
-    /// explains by how much: neither another program's nor mass extensions, of any of these days, explain it alone.
+    /// The new renewal date, where it lies later in the same period and only an extension by so many days explains
+    /// the difference: neither another program's extension nor mass extensions, of any of these days, explain it
+    /// alone.
     fileprivate func renewalMoved(
         from before: Instant?, days: Int, besideMassesOf masses: [Int]
     ) -> Instant? {
         guard let renewalAt, let before, renewalAt > before, let purchasedAt, purchasedAt < before
         else { return nil }
         let day = Instant.millisecondsPerDay
-        // To the nearest day: a change of the clocks in between is not a day.
+        // It rounds to the nearest day, because a change of the clocks in between is not a day.
         let moved = Int((renewalAt.milliseconds - before.milliseconds + day / 2) / day)
         var byMasses: Set = [0]
         for mass in masses { byMasses.formUnion(byMasses.map { $0 + mass }) }

@@ -2,13 +2,13 @@ import Facts
 package import Postgres
 package import Pricing
 
-/// Renewal-date extensions as people ask for them, decide on them and look at them.
+/// Renewal-date extensions as people request, decide and read them.
 package enum ExtensionQueries {
-    /// Extend Subscription Renewal Dates for All Active Subscribers of a product.
+    /// A request to extend the renewal dates of all active subscribers of a product.
     package struct Mass: Sendable, Equatable {
         package var extensionID: String
         package var productID: String
-        /// nil: all.
+        /// The storefronts; nil for all.
         package var storefronts: [String]?
         package var days: Int
         package var reason: Int
@@ -24,7 +24,8 @@ package enum ExtensionQueries {
         }
     }
 
-    /// False where the same request was made before. `ineligible` is JSON: obstacle to number of subscriptions.
+    /// Stores a request. Returns false where the same request was made before. `ineligible` is JSON that gives the
+    /// number of subscriptions for each obstacle.
     package static func requestMass(
         _ extensionID: String, productID: String, storefronts: [String]?, _ terms: ExtensionTerms,
         note: String?, eligible: Int64, ineligible: String, at: Int64,
@@ -41,7 +42,7 @@ package enum ExtensionQueries {
         ).bool("answer")
     }
 
-    /// False where the same request was made before.
+    /// Stores a request. Returns false where the same request was made before.
     package static func request(
         _ id: String, extensionID: String, _ terms: ExtensionTerms, note: String?, at: Int64,
         on connection: isolated PostgresConnection
@@ -56,7 +57,8 @@ package enum ExtensionQueries {
         ).bool("answer")
     }
 
-    /// Subscriptions that a mass extension failed for and nothing extended since, in the order of ids.
+    /// The subscriptions for which a mass extension failed and that nothing has extended since, in the order of their
+    /// ids.
     package static func failed(
         _ extensionID: String, on connection: isolated PostgresConnection
     ) throws -> [String] {
@@ -68,7 +70,7 @@ package enum ExtensionQueries {
         ).map { try $0.text("id") }
     }
 
-    /// Returns how many are new.
+    /// Requests the extension of each of them again, and returns how many requests are new.
     package static func retry(
         _ extensionID: String, _ ids: [String], requestIDs: [String], at: Int64,
         on connection: isolated PostgresConnection
@@ -82,7 +84,8 @@ package enum ExtensionQueries {
         ).int64("answer")
     }
 
-    /// nil: approved. Else the approval was recorded as the first, and this exceeds the limits.
+    /// Approves. Returns nil where the extension is approved; otherwise the approval was recorded as the first of
+    /// two, and the list says which limits the request exceeds.
     package static func approve(
         _ extensionID: String, at: Int64, on connection: isolated PostgresConnection
     ) throws -> [String]? {
@@ -104,7 +107,7 @@ package enum ExtensionQueries {
             """)
     }
 
-    /// Of a running one that the App Store does not know.
+    /// Abandons a running mass extension that the App Store does not know.
     package static func abandon(
         _ extensionID: String, reason: String, at: Int64,
         on connection: isolated PostgresConnection
@@ -129,10 +132,11 @@ package enum ExtensionQueries {
     }
 }
 
-/// What eligibility is judged by.
+/// The facts by which eligibility is judged.
 extension ExtensionQueries {
-    /// When the customer of each of these had any of their subscriptions extended within a year of `now`, whoever
-    /// asked; one extension told twice counts once. Without `appAccountToken` a subscription is its own customer.
+    /// When the customer of each of these had any of their subscriptions extended within a year before `now`, whoever
+    /// asked. An extension that was told twice counts once. A subscription without `appAccountToken` is its own
+    /// customer.
     package static func extendedAt(
         _ ids: [String], now: Int64, on connection: isolated PostgresConnection
     ) throws -> [String: [Instant]] {
@@ -167,7 +171,8 @@ extension ExtensionQueries {
         return instants
     }
 
-    /// Those that a request of ours may still extend: their own, or a mass extension that has not reached them.
+    /// The subscriptions that a request of ours may still extend: their own request, or a mass extension that has not
+    /// reached them.
     package static func underway(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> Set<String> {
@@ -190,7 +195,7 @@ extension ExtensionQueries {
         return try Set(rows.map { try $0.text("original_transaction_id") })
     }
 
-    /// The next subscriptions of a product after an id, for a reading of any length.
+    /// The next subscriptions of a product after an id, so that a reading may have any length.
     package static func subscribers(
         productID: String, storefronts: [String]?, after id: String, limit: Int,
         on connection: isolated PostgresConnection
@@ -238,10 +243,11 @@ extension ExtensionQueries {
         package var detail: String?
     }
 
-    /// What `lines` answers at most.
+    /// The most lines that `lines` returns.
     package static let linesMax = 1000
 
-    /// Newest first; of one request, or of all but the retries. One more than `linesMax` where there are more.
+    /// The newest lines first, of one request, or of all but the retries. It returns one more than `linesMax` where
+    /// there are more.
     package static func lines(
         of extensionID: String?, on connection: isolated PostgresConnection
     ) throws -> [Line] {

@@ -5,8 +5,8 @@ import Foundation
 import Pricing
 import ServiceKit
 
-/// Calls of Extend Subscription Renewal Dates for All Active Subscribers. One that was taken stays open, and its status is
-/// checked for hours until the App Store says that it is complete.
+/// Calls of Extend Subscription Renewal Dates for All Active Subscribers. A call that the App Store took stays open,
+/// and its status is checked for hours until the App Store says that it is complete.
 struct MassExtensionKind: CallKind {
     typealias Claimed = Never
 
@@ -14,7 +14,7 @@ struct MassExtensionKind: CallKind {
     let calls: any ExtensionCalls
     let permitSource: CallPermitSource
     let policy: CallPolicy
-    /// Between two checks of one that is at work; real time.
+    /// The time between two checks of a running extension, in real time.
     let checkEvery: Duration
 
     var checkPermitSource: CallPermitSource { permitSource }
@@ -60,11 +60,11 @@ struct MassExtensionKind: CallKind {
         reason: "the stored call can't be read", StoreReply())
 
     private static func intent(of call: StoreCall) -> Intent? {
-        // Unreadable: said in the answer.
+        // The answer reports an intent that cannot be read.
         try? JSONDecoder().decode(Intent.self, from: Data(call.intent.utf8))
     }
 
-    /// What the App Store answered about each, by call id: whether it is at work, or complete with its numbers.
+    /// What the App Store answered, by call id: that the extension runs, or that it is complete, with its numbers.
     typealias Scene = [String: StoreWords]
 
     func lock(
@@ -86,7 +86,7 @@ struct MassExtensionKind: CallKind {
         let call = attempt.call
         switch attempt.answer {
         case .answered(let words, _):
-            // No numbers yet: taken, and at work.
+            // Without numbers the extension was taken and runs.
             return words.massExtension?.isComplete == true
                 ? .applied(Resolution.Proof())
                 : .open(
@@ -101,11 +101,11 @@ struct MassExtensionKind: CallKind {
         }
     }
 
-    /// The App Store does not know it.
+    /// Resolves a check after which the App Store does not know the extension.
     private func notFound(_ call: StoreCall, _ refusal: StoreRefusal) -> Resolution {
         switch call.errorCode {
         case nil: .open(.send, reason: refusal.name, errorCode: nil)
-        // It was taken: a person may give it up; until then the App Store may still learn of it.
+        // It was taken. A person may abandon it; until then the App Store may still learn of it.
         case ResolutionTable.answeredCode, Self.notFoundCode:
             checkLater(refusal, errorCode: Self.notFoundCode)
         // It was never taken, and a later attempt was refused.

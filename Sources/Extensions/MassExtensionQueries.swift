@@ -2,9 +2,10 @@ package import AppStore
 package import Facts
 package import Postgres
 
-/// Mass extensions on their way, and the summaries that end them.
+/// Mass extensions that are under way, and the summaries that end them.
 package enum MassExtensionQueries {
-    /// The state of the call `r` for the engine: one that is complete or given up is never sent again.
+    /// The state of the call `r` for the engine. The call of an extension that is complete or abandoned is never sent
+    /// again.
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
             .massExtension, endpoint: endpoint, now: now,
@@ -14,7 +15,8 @@ package enum MassExtensionQueries {
                 """)
     }
 
-    /// Takes an approved one that is due, if there is one, with its bucket. None while everything is paused.
+    /// Takes an approved mass extension that is due, with its bucket. Returns nil where there is none, and while
+    /// everything is paused.
     package static func takeDue(
         realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> (mass: ExtensionQueries.Mass, bucket: Int)? {
@@ -32,7 +34,7 @@ package enum MassExtensionQueries {
         ).oneOrNil().map { (try ExtensionQueries.Mass($0), try $0.int("bucket")) }
     }
 
-    /// Its call is written.
+    /// Notes that its call is written.
     package static func claim(_ id: String, now: Int64) -> SQL {
         """
         -- name: claimMassExtension
@@ -42,7 +44,7 @@ package enum MassExtensionQueries {
         """
     }
 
-    /// Taken by the App Store, and at work.
+    /// Notes that the App Store has taken it and that it runs.
     package static func run(_ id: String) -> SQL {
         move("runMassExtension", id, "'running', code = NULL, detail = NULL", from: ", 'running'")
     }
@@ -51,7 +53,7 @@ package enum MassExtensionQueries {
         move("refuseMassExtension", id, "'refused', code = \(code), detail = \(detail)")
     }
 
-    /// Not taken: called again at `nextAt`, real time.
+    /// Has it called again at `nextAt` (real time), because it was not taken.
     package static func requeue(_ id: String, detail: String, nextAt: Int64?) -> SQL {
         move(
             "requeueMassExtension", id,
@@ -69,8 +71,8 @@ package enum MassExtensionQueries {
         """
     }
 
-    /// Nobody knows whether it was taken; one that runs goes on running. `code` is what a check was refused with; nil
-    /// leaves the one before.
+    /// Leaves its outcome unknown; an extension that runs goes on running. `code` is that with which a check was
+    /// refused; nil leaves the one before.
     package static func leaveUnknown(_ id: String, code: String?, detail: String) -> SQL {
         """
         -- name: leaveMassExtensionUnknown
@@ -81,7 +83,7 @@ package enum MassExtensionQueries {
         """
     }
 
-    /// Complete by the status.
+    /// Notes that it is complete by its status.
     package static func complete(
         _ id: String, at: Int64, succeeded: Int64?, failed: Int64?
     ) -> SQL {
@@ -97,10 +99,10 @@ package enum MassExtensionQueries {
         """
     }
 
-    /// A SUMMARY that waits to be read.
+    /// A SUMMARY notification that waits to be folded.
     package struct WaitingSummary: Sendable {
         package var notificationUUID: String
-        /// UTC milliseconds.
+        /// When it arrived, in UTC milliseconds.
         package var receivedAt: Int64
         package var evidence: Evidence
     }
@@ -127,8 +129,9 @@ package enum MassExtensionQueries {
         }
     }
 
-    /// Keeps what it says and ends the request that it names: one of ours, that was called. False where it is none
-    /// of ours: it is counted and changes nothing. Of several summaries of one request the last signed counts.
+    /// Keeps what a summary says, and ends the request of ours that it names, if that was called. Returns false where
+    /// the request is not ours: the summary is then counted and changes nothing. Of several summaries of one request,
+    /// the one that was signed last counts.
     package static func fold(
         _ waiting: WaitingSummary, _ summary: ExtensionSummary, signedAt: Int64, at: Int64,
         on connection: isolated PostgresConnection
@@ -161,7 +164,8 @@ package enum MassExtensionQueries {
         return try settle(waiting, summary, signedAt: signedAt, at: at, on: connection)
     }
 
-    /// The request is found again here: a summary that came after a newer one is ours and changes nothing.
+    /// Marks a summary as folded. The request is searched again here, because a summary that came after a newer one
+    /// is ours and changes nothing.
     private static func settle(
         _ waiting: WaitingSummary, _ summary: ExtensionSummary, signedAt: Int64, at: Int64,
         on connection: isolated PostgresConnection
@@ -184,7 +188,7 @@ package enum MassExtensionQueries {
         ).oneOrNil()?.bool("is_ours") ?? false
     }
 
-    /// One whose evidence can't be read, so that it stops no other.
+    /// Quarantines a summary whose evidence cannot be read, so that it stops no other.
     package static func quarantine(_ waiting: WaitingSummary, detail: String, at: Int64) -> SQL {
         """
         -- name: quarantineSummary

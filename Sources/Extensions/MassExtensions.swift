@@ -4,19 +4,19 @@ import Foundation
 import Pricing
 import ServiceKit
 
-/// Turns approved mass extensions into calls: written down, committed.
+/// Turns approved mass extensions into calls: it writes the intent and commits before the call.
 struct MassExtensions: Sendable {
     let engine: CallEngine
     let kind: MassExtensionKind
 
-    /// Starts one call at most; returns how many were due.
+    /// Starts one call at most, and returns how many were due.
     func round(_ controls: ServiceControlQueries.Everything, _ out: CallsOut) async throws -> Int {
         try Task.checkCancellation()
         let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
         let claim = try await engine.pool.withTransaction {
             connection -> (call: StoreCall?, permits: CallPermits, asked: ContinuousClock.Instant)?
             in
-            // From before the question that asks for pauses.
+            // The instant lies before the question that asks for pauses.
             let asked = ContinuousClock.now
             guard let due = try MassExtensionQueries.takeDue(realNow: realNow, on: connection)
             else { return nil }
@@ -53,7 +53,7 @@ struct MassExtensions: Sendable {
 }
 
 extension StoreCall {
-    /// A new call of an extension.
+    /// The intent of a new mass extension.
     init(
         _ kind: Kind, subject: String, bucket: Int, carries extensionID: String,
         saying intent: some Encodable, realNow: Int64

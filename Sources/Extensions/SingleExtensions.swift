@@ -3,7 +3,7 @@ import Facts
 import Pricing
 import ServiceKit
 
-/// Turns due requests into calls: judged on the newest facts, written down, committed.
+/// Turns due requests into calls: it judges on the newest facts, writes the intent and commits before the call.
 struct SingleExtensions: Sendable {
     private typealias Request = ExtensionCallQueries.Request
 
@@ -14,11 +14,11 @@ struct SingleExtensions: Sendable {
         var judged = 0
         var calls: [StoreCall] = []
         var permits: CallPermits
-        /// Before the question that asks for pauses.
+        /// An instant before the question that asks for pauses.
         var asked: ContinuousClock.Instant
     }
 
-    /// Judges what is due and starts its calls; returns how many were judged.
+    /// Judges what is due and starts its calls. Returns how many requests were judged.
     func round(_ controls: ServiceControlQueries.Everything, _ out: CallsOut) async throws -> Int {
         let realNow = engine.realClock.nowMilliseconds()
         let buckets = try await engine.pool.read {
@@ -30,7 +30,7 @@ struct SingleExtensions: Sendable {
             let claim = try await claim(bucket: bucket, controls)
             judged += claim.judged
             if claim.permits.granted == 0 {
-                // None of the other buckets would get one now.
+                // No other bucket would get a permit now.
                 if claim.permits.lease.blockedUntil == nil {
                     try await kind.permitSource.pause(after: claim.permits)
                 }
@@ -39,13 +39,13 @@ struct SingleExtensions: Sendable {
             engine.launch(
                 claim.calls, of: kind, permits: claim.permits, started: claim.asked,
                 probe: Probe(controls, kind.kind), out: out)
-            // One asks for all; the others wait for what it hears.
+            // One call probes for all, and the others wait for its answer.
             if engine.isProbing(kind.kind, controls), !claim.calls.isEmpty { return judged }
         }
         return judged
     }
 
-    /// What the transaction that locks them decides; nothing was called when it returns.
+    /// What the transaction that locks the subscriptions decides. Nothing is called before it returns.
     private func claim(
         bucket: Int, _ controls: ServiceControlQueries.Everything
     ) async throws -> Claim {
@@ -101,8 +101,9 @@ struct SingleExtensions: Sendable {
             carries: request.extensionID, saying: intent, realNow: realNow)
     }
 
-    /// How it ends without a call: told of meanwhile, or not eligible. One that may have been applied is not judged
-    /// any more: its own extension could be in the way.
+    /// How a request ends without a call: a statement has told of the extension meanwhile, or the subscription is not
+    /// eligible. A request that may have been applied is not judged any more, because its own extension could be what
+    /// makes the subscription ineligible.
     private static func ending(
         _ request: Request, _ facts: SubscriptionFacts?, _ extendedAt: [Instant], now: Instant,
         on connection: isolated DatabaseConnection

@@ -5,8 +5,8 @@ import Notifications
 import Pricing
 import ServiceKit
 
-/// Folds `RENEWAL_EXTENSION`/`SUMMARY`: it names a request and no subscription. One of no request of ours is kept,
-/// counted and changes nothing.
+/// Folds `RENEWAL_EXTENSION`/`SUMMARY`, which names a request and no subscription. A summary of a request that is not
+/// ours is kept and counted, and changes nothing.
 struct SummaryFolder: Sendable {
     let engine: CallEngine
 
@@ -48,7 +48,7 @@ struct SummaryFolder: Sendable {
         _ waiting: MassExtensionQueries.WaitingSummary
     ) -> (ExtensionSummary, signedAt: Int64)? {
         let receivedAt = Instant(milliseconds: waiting.receivedAt)
-        // Verified when it arrived; damaged bytes say nothing.
+        // It was verified when it arrived, so bytes that cannot be read are damaged and say nothing.
         guard let told = try? waiting.evidence.decoded(receivedAt: receivedAt),
             var summary = told.summary
         else { return nil }

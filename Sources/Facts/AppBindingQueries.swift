@@ -1,6 +1,6 @@
 package import Postgres
 
-/// The app and the environment that a database is about, for good.
+/// The app and the environment that a database belongs to. They never change.
 package struct AppBinding: Hashable, Sendable {
     package var bundleID: String
     package var environment: String
@@ -12,7 +12,7 @@ package struct AppBinding: Hashable, Sendable {
 }
 
 package enum AppBindingQueries {
-    /// nil: no program has said so yet.
+    /// Returns nil where no program has bound the database yet.
     package static func read(on connection: isolated PostgresConnection) throws -> AppBinding? {
         try connection.query(
             """
@@ -25,7 +25,7 @@ package enum AppBindingQueries {
         }
     }
 
-    /// Whether decisions bear the instants of a virtual clock here.
+    /// Whether this database belongs to a rehearsal: decisions in it bear the instants of a virtual clock.
     package static func isRehearsal(on connection: isolated PostgresConnection) throws -> Bool {
         try connection.query(
             """
@@ -35,7 +35,7 @@ package enum AppBindingQueries {
         ).one().bool("is_rehearsal")
     }
 
-    /// Makes the database one of a rehearsal, for good; refused where something was submitted already.
+    /// Makes the database one of a rehearsal, for good. The database refuses where something was submitted already.
     package static func beginRehearsal(
         at: Int64, on connection: isolated PostgresConnection
     ) throws {
@@ -46,8 +46,8 @@ package enum AppBindingQueries {
             """)
     }
 
-    /// Dates what a rehearsal's database records by this clock: it shows `start` at the real instant `origin` (UTC
-    /// milliseconds), and goes on at `rate` seconds a second.
+    /// Makes a rehearsal's database date what it records by this clock: it shows `start` at the real instant `origin`
+    /// (UTC milliseconds), and goes on at `rate` seconds a second.
     package static func followClock(
         start: Int64, rate: Double, origin: Int64, on connection: isolated PostgresConnection
     ) throws {
@@ -58,7 +58,8 @@ package enum AppBindingQueries {
             """)
     }
 
-    /// Binds the database where nobody has yet. Read it afterwards: somebody may have been earlier.
+    /// Binds the database where nobody has yet. The caller reads the binding afterwards, since another program may
+    /// have been earlier.
     package static func bind(
         _ app: AppBinding, on connection: isolated PostgresConnection
     ) throws {

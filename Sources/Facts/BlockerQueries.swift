@@ -1,24 +1,25 @@
 package import Postgres
 
-/// Who holds rows that the service needs. Claims and folds pass locked rows over, so nobody waits whom the server could
-/// name a blocker for.
+/// Who holds rows that the service needs. Claims and folds pass locked rows over. So they wait for nobody, and the
+/// server names no blocker for them.
 package enum BlockerQueries {
     /// A session of another database user, with locks that writers of our tables hold.
     package struct Session: Sendable, Equatable {
         package var pid: Int
         package var user: String
         package var application: String
-        /// UTC milliseconds: the beginning of its transaction; nil where this user may not see it.
+        /// When its transaction began, in UTC milliseconds; nil where this database user may not see it.
         package var since: Int64?
-        /// Another one at its next transaction.
+        /// Names the transaction, so that two sights of a session can be told to be of the same one.
         package var transaction: String
-        /// What it has locked calls and folds wait for; a session that submits a batch, say, holds nothing of the kind.
+        /// Whether calls and folds wait for what it has locked. A session that submits a batch, for example, holds
+        /// nothing that they need.
         package var isInTheWay: Bool
     }
 
     private static let sessionsMax = 5
 
-    /// The longest first, as far as this user sees how long.
+    /// The session with the oldest transaction comes first, as far as this database user may see the ages.
     package static func sessions(
         on connection: isolated PostgresConnection
     ) throws -> [Session] {
@@ -27,7 +28,7 @@ package enum BlockerQueries {
             -- name: blockingSessions
             SELECT a.pid, a.usename, coalesce(a.application_name, '') AS application, min(a.xact_start) AS since,
                 l.virtualtransaction AS transaction,
-                -- Each decision locks the head of the audit trail until its end.
+                -- Each decision locks the head of the audit trail until its transaction ends.
                 bool_or(l.mode NOT IN ('RowShareLock', 'RowExclusiveLock') OR l.relation IN (
                     'repricer.subscriptions'::regclass, 'repricer.bucket_turns'::regclass,
                     'repricer.store_calls'::regclass, 'repricer.service_controls'::regclass,

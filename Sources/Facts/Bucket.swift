@@ -26,7 +26,8 @@ package enum Bucket {
         return Int(b) & (count - 1)
     }
 
-    /// The next 12 bytes, or the 11 that are left at most; the lowest byte of their third word is the length's.
+    /// Mixes in the next 12 bytes, or the 11 that are left at most: the length takes the lowest byte of their third
+    /// word.
     private static func add(
         _ bytes: [UInt8], from start: Int, thirdFrom lowest: Int,
         _ a: inout UInt32, _ b: inout UInt32, _ c: inout UInt32
@@ -44,7 +45,8 @@ package enum Bucket {
         word << bits | word >> (32 - bits)
     }
 
-    /// `column` is the bucket of one of these subscriptions. Where they are of one bucket, the statement names it.
+    /// The condition that `column` is the bucket of one of these subscriptions. Where all have the same bucket, the
+    /// condition names it, so that one partition answers.
     package static func isThat(of ids: some Sequence<String>, _ column: SQL = "bucket") -> SQL {
         let buckets = Set(ids.map(of))
         if let only = buckets.first, buckets.count == 1 {
@@ -53,7 +55,7 @@ package enum Bucket {
         return "\(fragment: column) = ANY (\(buckets.sorted())::smallint[])"
     }
 
-    /// These, bucket by bucket.
+    /// Divides the elements by the bucket of their subscriptions.
     package static func groups<Element>(
         _ elements: [Element], of id: (Element) -> String
     ) -> [[Element]] {

@@ -1,7 +1,7 @@
 package import Postgres
 package import Pricing
 
-/// The states that stand for statements which retention drops.
+/// The folded states that stand for the statements which retention drops.
 package enum CheckpointQueries {
     package static func load(
         _ ids: [String], on connection: isolated PostgresConnection
@@ -26,8 +26,8 @@ package enum CheckpointQueries {
         return checkpoints
     }
 
-    /// Puts these in the place of earlier ones, and says so in their subscriptions, whose locks the caller holds. All are of
-    /// one bucket and one instant.
+    /// Replaces the earlier checkpoints of these subscriptions, and notes the new ones in the rows of the
+    /// subscriptions, whose locks the caller holds. All are of one bucket and one instant.
     package static func save(_ checkpoints: [FoldCheckpoint]) -> [SQL] {
         guard let before = checkpoints.first?.before.milliseconds else { return [] }
         let ids = checkpoints.map(\.facts.originalTransactionID)
@@ -59,7 +59,8 @@ package enum CheckpointQueries {
         ]
     }
 
-    /// Those of these with a notification that is not folded yet, or never was, and was signed before the instant.
+    /// Those of these subscriptions with a notification that was signed before the instant, and is not folded yet or
+    /// never will be.
     package static func waiting(
         _ ids: [String], before: Int64
     ) -> Question<Set<String>> {
@@ -73,15 +74,16 @@ package enum CheckpointQueries {
         ) { Set(try $0.map { try $0.text("original_transaction_id") }) }
     }
 
-    /// What reports ask for of statements whose month is gone: who left, failed, came back or got money back.
+    /// What reports ask for of statements whose month was dropped: who left, failed to pay, came back or got money
+    /// back.
     private static let marks = [
         "DID_CHANGE_RENEWAL_PREF", "DID_FAIL_TO_RENEW", "EXPIRED", "GRACE_PERIOD_EXPIRED",
         "OFFER_REDEEMED", "PRICE_INCREASE", "REFUND", "REFUND_REVERSED", "RENEWAL_EXTENDED",
         "REVOKE", "SUBSCRIBED",
     ]
 
-    /// The start of the paid period that a statement tells, where no charge that was recorded by then does: the checkpoint
-    /// that stands for it does not say when that was known.
+    /// The start of the paid period that a statement tells, where no charge that was recorded by then tells it. The
+    /// checkpoint that replaces the statement does not say when that was known.
     private static func toldPeriod(_ table: SQL) -> SQL {
         """
         (SELECT t.at FROM (
@@ -95,8 +97,8 @@ package enum CheckpointQueries {
         """
     }
 
-    /// Keeps what reports ask for of the statements that a checkpoint of these stands for. Only of who ever had a change
-    /// of ours, or carries what hangs on one: no report asks of others.
+    /// Keeps what reports ask for of the statements that a checkpoint of these subscriptions replaces. Subscriptions
+    /// that never had a change of ours, nor carry a dependent of one, are left out, since no report asks for them.
     package static func keepMarks(_ ids: [String], before: Int64) -> [SQL] {
         guard !ids.isEmpty else { return [] }
         return [
@@ -134,7 +136,7 @@ package enum CheckpointQueries {
         ]
     }
 
-    /// Keeps the whole statements of those that can have no checkpoint yet.
+    /// Keeps the whole statements of subscriptions that cannot have a checkpoint yet.
     package static func carry(_ ids: [String], before: Int64) -> [SQL] {
         guard !ids.isEmpty else { return [] }
         return [
@@ -152,7 +154,7 @@ package enum CheckpointQueries {
         ]
     }
 
-    /// What stands in no month of its own, and so is dropped with none.
+    /// Deletes statements that lie in the default partition: dropping a month does not remove them.
     package static func dropStrays(_ ids: [String], before: Int64) -> [SQL] {
         guard !ids.isEmpty else { return [] }
         return [

@@ -1,8 +1,8 @@
 import JSON
 import Pricing
 
-/// What `subscription_checkpoints.rest` keeps, as JSON: how far each change had come, money, dependents, own cancels. The
-/// facts stand in columns, as those of `subscriptions`.
+/// The JSON of `subscription_checkpoints.rest`: how far each change had come, money, dependents and own
+/// cancellations. The facts have columns of their own, as in `subscriptions`.
 enum CheckpointText {
     static func text(_ checkpoint: FoldCheckpoint) -> String {
         JSONWriter.object {
@@ -87,7 +87,7 @@ enum CheckpointText {
         }
     }
 
-    /// What stands beside the facts.
+    /// What is kept beside the facts.
     struct Rest {
         var changes: [FoldCheckpoint.Told] = []
         var money: [MoneyEntry] = []

@@ -1,6 +1,6 @@
 extension Array {
-    /// What one column of a statement gets of each element. Rows are large, and a statement has many columns: unlike `map`,
-    /// this copies no element to read a field of it.
+    /// The values of one column, one for each element. Elements are large and a statement has many columns, so this
+    /// reads the fields in place, where `map` would copy each element.
     @inline(__always)
     package func column<Value>(_ value: (Element) -> Value) -> [Value] {
         withUnsafeBufferPointer { elements in
@@ -11,8 +11,9 @@ extension Array {
         }
     }
 
-    /// The same of a column that stands beside longer ones in an `unnest`, which pads with NULL: one without any value is
-    /// sent empty, and costs nothing a row. Never for the first column, nor for an array that stands alone.
+    /// The same for a column that stands beside longer ones in an `unnest`. Where no element has a value, the array
+    /// is sent empty and `unnest` pads it with NULL, so that the column costs nothing a row. It must not be the first
+    /// column, nor an array that stands alone.
     @inline(__always)
     package func sparseColumn<Value>(_ value: (Element) -> Value?) -> [Value?] {
         withUnsafeBufferPointer { elements in

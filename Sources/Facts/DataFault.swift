@@ -1,12 +1,12 @@
 package import Postgres
 
 extension PostgresError {
-    /// The values are at fault and not the moment: the same work fails again, so it is quarantined.
+    /// Whether the values are at fault and not the moment. The same work would fail again, so it is quarantined.
     package var isAboutData: Bool {
         switch code {
         case .nulInText, .unrepresentableValue, .tooLarge, .unexpectedNull, .undecodableColumn: true
         case .server:
-            // 54 is "program limit exceeded", such as an id too long for its index.
+            // Class 54 is "program limit exceeded", such as an id that is too long for its index.
             sqlState.map {
                 $0.isDataException || $0.isIntegrityConstraintViolation || $0.classCode == "54"
             } ?? false
@@ -18,13 +18,13 @@ extension PostgresError {
     }
 }
 
-/// Whether another session holds what the work changes, for longer than the service waits: nothing was written, and the same
-/// work succeeds once it lets go.
+/// Whether another session held what the work changes for longer than the service waits. Nothing was written, and the
+/// same work succeeds once that session lets go.
 package func isHeldByOthers(_ error: any Error) -> Bool {
     (error as? PostgresError)?.sqlState == .lockNotAvailable
 }
 
-/// Whether one piece of work can't succeed however often it is tried: what it holds is at fault.
+/// Whether one piece of work cannot succeed however often it is tried, because what it holds is at fault.
 package func isDataFault(_ error: any Error) -> Bool {
     if let error = error as? PostgresError { return error.isAboutData }
     return error is FactsError

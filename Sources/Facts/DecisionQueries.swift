@@ -1,8 +1,8 @@
 package import Postgres
 
 extension PostgresConnection {
-    /// Calls a function of the database that decides, records it and answers, in the column `answer`. `name` is that of
-    /// the statement in logs.
+    /// Calls a database function that decides, records the decision and answers in the column `answer`. Logs name the
+    /// statement `name`.
     package func decide(_ name: String, _ call: SQL) throws -> Row {
         try query(
             """

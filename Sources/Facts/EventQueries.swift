@@ -8,12 +8,12 @@ package enum EventQueries {
     package struct Waiting: Sendable {
         package var originalTransactionID: String
         package var notificationUUID: String
-        /// UTC milliseconds: stands in for a `signedDate` that is missing.
+        /// When it arrived, in UTC milliseconds. It stands in for a `signedDate` that is missing.
         package var receivedAt: Int64
         package var evidence: Evidence
     }
 
-    /// The buckets with work, so that an idle service asks one small question.
+    /// The buckets with work. An idle service asks this one small question.
     package static func bucketsWithWork(
         on connection: isolated PostgresConnection
     ) throws -> [Int] {
@@ -29,8 +29,8 @@ package enum EventQueries {
         ).map { try $0.int("bucket") }
     }
 
-    /// The subscriptions of a bucket that have waited longest: those of its first `limit` notifications, and so
-    /// a small question however much waits.
+    /// The subscriptions of a bucket that have waited longest: those of its first `limit` notifications. So the
+    /// question stays small however many wait.
     package static func waitingSubscriptions(
         bucket: Int, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [String] {
@@ -46,8 +46,8 @@ package enum EventQueries {
         ).map { try $0.text("original_transaction_id") }
     }
 
-    /// What waits for these subscriptions, in the order of signing, so that a subscription with more than `limit`
-    /// is folded in pieces that follow one another.
+    /// The notifications that wait for these subscriptions, in the order of signing. A subscription with more than
+    /// `limit` is folded in pieces that follow one another.
     package static func waiting(
         _ ids: [String], limit: Int = 1000, on connection: isolated PostgresConnection
     ) throws -> [Waiting] {
@@ -59,7 +59,7 @@ package enum EventQueries {
             """, on: connection)
     }
 
-    /// One of them, if it still waits.
+    /// One notification, if it still waits.
     package static func waiting(
         _ id: String, uuid: String, on connection: isolated PostgresConnection
     ) throws -> [Waiting] {
@@ -101,7 +101,7 @@ package enum EventQueries {
         """
     }
 
-    /// Sets one aside with the reason, so that it never stops the ones behind it.
+    /// Quarantines a notification with the reason, so that it never stops those behind it.
     package static func quarantine(_ id: String, uuid: String, error: String) -> SQL {
         """
         -- name: quarantineNotification
@@ -110,9 +110,10 @@ package enum EventQueries {
         """
     }
 
-    /// Keeps the decoded statements, each once, and tells those not kept before.
+    /// Keeps each decoded statement once, and returns those that were not kept before.
     ///
-    /// - Parameter areNew: None was kept before, nor stands here twice; one that was is refused, and all with it.
+    /// - Parameter areNew: The caller knows that none was kept before and that none stands here twice. If one was,
+    ///   the database refuses all of them.
     package static func inserting(
         _ events: [SubscriptionEvent], areNew: Bool
     ) -> Question<[SubscriptionEvent]> {
@@ -150,9 +151,9 @@ package enum EventQueries {
             """
     }
 
-    /// Whether a statement is one of these rows; true once for each.
+    /// A function that says whether a statement is one of these rows. It says so once for each row.
     private static func isAmong(_ new: Rows) throws -> (SubscriptionEvent) -> Bool {
-        // Not told apart by position: the server may return them in another order.
+        // Position does not tell them apart, because the server may return them in another order.
         var isNew: Set<Place> = []
         isNew.reserveCapacity(new.count)
         for row in new {
@@ -162,7 +163,7 @@ package enum EventQueries {
                     signedAt: try row.milliseconds("signed_at"),
                     evidenceID: try row.text("evidence_id")))
         }
-        // Removed where found: one that arrived twice in one go is folded once.
+        // Each is removed when it is found, so that a statement that arrived twice in one go is folded once.
         return { event in
             let place = Place(
                 id: event.originalTransactionID, signedAt: event.key.signedAt.milliseconds,
@@ -177,9 +178,9 @@ package enum EventQueries {
         var evidenceID: String
     }
 
-    /// Notes statements that came when their checkpoint already stood for all of their time: nobody folds them, and
-    /// whoever asks is told of them.
-    static func settingAside(_ events: [SubscriptionEvent]) -> [SQL] {
+    /// Notes statements that arrived after a checkpoint had replaced all of their time. Nobody folds them;
+    /// `overdue_statements` lists them for whoever asks.
+    static func notingOverdue(_ events: [SubscriptionEvent]) -> [SQL] {
         Bucket.groups(events, of: \.originalTransactionID).map { events in
             """
             -- name: noteOverdue
@@ -196,7 +197,7 @@ package enum EventQueries {
         }
     }
 
-    /// All statements about these subscriptions that are kept, in the order of folding.
+    /// All kept statements about these subscriptions, in the order of folding.
     package static func all(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> [String: [SubscriptionEvent]] {
@@ -211,7 +212,7 @@ package enum EventQueries {
                 AND statement IS NOT NULL
             """)
         var events: [String: [SubscriptionEvent]] = [:]
-        // While retention is at work one may stand in both tables.
+        // While retention is at work, a statement may stand in both tables.
         var seen: [String: Set<SubscriptionEvent.Key>] = [:]
         for row in rows {
             let event = try row.stored("statement") { statement throws(JSONRecord.Fault) in
@@ -221,7 +222,7 @@ package enum EventQueries {
             guard seen[id, default: []].insert(event.key).inserted else { continue }
             events[id, default: []].append(event)
         }
-        // Sorted here and not by the server: its collation may order evidence ids in another way.
+        // They are sorted here, because the server's collation may order evidence ids in another way.
         return events.mapValues { $0.sorted { $0.key < $1.key } }
     }
 }

@@ -1,14 +1,14 @@
 /// A `signedPayload` as it is kept, to the byte.
 package enum Evidence: Hashable, Sendable {
-    /// The text itself, where its shape is odd: it would not come back to the byte from what is packed.
+    /// The text itself. It is kept whole where its shape is odd, because packing would not give it back to the byte.
     case whole(String)
-    /// Without its headers, which are kept once for all payloads. What the bytes mean is the
-    /// packer's business; they name each header by its place in `headers`.
+    /// The text without its headers, which are kept once for all payloads. Only the packer knows what the bytes mean;
+    /// they name each header by its place in `headers`.
     case packed([UInt8], headers: [SigningHeader])
 }
 
 extension Evidence {
-    /// As columns: one of the first two, the third beside the second.
+    /// The columns of the database: either the first or the second has a value, and the third belongs to the second.
     package var whole: String? { if case .whole(let text) = self { text } else { nil } }
 
     package var packed: [UInt8]? { if case .packed(let bytes, _) = self { bytes } else { nil } }

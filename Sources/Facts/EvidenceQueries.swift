@@ -5,9 +5,9 @@ package enum EvidenceQueries {
     /// One stored notification.
     package struct Stored: Hashable, Sendable {
         package var notificationUUID: String
-        /// UTC milliseconds.
+        /// When it arrived, in UTC milliseconds.
         package var receivedAt: Int64
-        /// UTC milliseconds.
+        /// When Apple signed it, in UTC milliseconds.
         package var signedAt: Int64?
         package var type: String?
         package var subtype: String?
@@ -16,7 +16,7 @@ package enum EvidenceQueries {
         package var evidence: Evidence
     }
 
-    /// When the notification with this id was first stored, UTC milliseconds; nil: never.
+    /// When the notification with this id was first stored, in UTC milliseconds; nil if it never was.
     package static func storedAt(
         _ uuid: String, on connection: isolated PostgresConnection
     ) throws -> Int64? {
@@ -28,10 +28,10 @@ package enum EvidenceQueries {
         ).oneOrNil()?.milliseconds("received_at")
     }
 
-    /// The columns that `evidence(of:)` reads, of a table or alias `n`.
+    /// The columns that `evidence(of:)` reads of a table or alias `n`.
     package static let evidenceColumns = "n.signed_payload, n.packed, n.header_digests"
 
-    /// The notification with this id; nil when it never came, or its evidence was dropped.
+    /// The notification with this id; nil if it never came, or if its evidence was dropped.
     package static func stored(
         _ uuid: String, on connection: isolated PostgresConnection
     ) throws -> Stored? {
@@ -47,7 +47,7 @@ package enum EvidenceQueries {
         return try stored(rows, on: connection).first
     }
 
-    /// Rows with the columns of `Stored` and `evidenceColumns`.
+    /// Reads rows with the columns of `Stored` and `evidenceColumns`.
     package static func stored(
         _ rows: Rows, on connection: isolated PostgresConnection
     ) throws -> [Stored] {
@@ -63,9 +63,9 @@ package enum EvidenceQueries {
         }
     }
 
-    /// The evidence of rows with `evidenceColumns`; asks once for all their headers.
+    /// The evidence of rows with `evidenceColumns`. It asks once for all their headers.
     ///
-    /// A header that is missing is left out with those after it: rebuilding that payload fails.
+    /// Where a header is missing, it and those after it are left out, and rebuilding the payload fails.
     package static func evidence(
         of rows: Rows, on connection: isolated PostgresConnection
     ) throws -> [Evidence] {
@@ -82,11 +82,11 @@ package enum EvidenceQueries {
         }
     }
 
-    /// Keeps the headers of what is stored in the same transaction; nothing where there are none. In one order for every
-    /// writer.
+    /// Keeps the headers of what is stored in the same transaction. Every writer writes them in the same order, so
+    /// that no two wait for each other.
     ///
-    /// Sent each time, known or not: what one process believes about the table may be wrong after a restore, and then
-    /// evidence could not be rebuilt.
+    /// They are sent each time, known or not. What a process remembers of the table may be wrong after a restore, and
+    /// evidence could then not be rebuilt.
     package static func storeHeaders(_ used: [SigningHeader]) -> [SQL] {
         let headers = Set(used).sorted { $0.digest.lexicographicallyPrecedes($1.digest) }
         guard !headers.isEmpty else { return [] }
@@ -105,13 +105,13 @@ package enum EvidenceQueries {
     package struct StoredAnswer: Hashable, Sendable {
         package var kind: String
         package var httpStatus: Int?
-        /// UTC milliseconds; nil: the call is open.
+        /// When it was settled, in UTC milliseconds; nil while the call is open.
         package var settledAt: Int64?
-        /// nil: no answer came, or it is not kept.
+        /// nil where no answer came, or where it is not kept.
         package var evidence: Evidence?
     }
 
-    /// Of the call of a subscription with this id; nil: there is none.
+    /// The answer to the call with this id of a subscription; nil where there is no such call.
     package static func answer(
         to callID: String, of subscription: String, on connection: isolated PostgresConnection
     ) throws -> StoredAnswer? {

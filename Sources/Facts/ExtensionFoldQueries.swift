@@ -1,7 +1,7 @@
 import Postgres
 import Pricing
 
-/// What a fold writes of renewal-date extensions.
+/// What a fold writes about renewal-date extensions.
 enum ExtensionFoldQueries {
     static func save(_ folded: [SubscriptionFold]) -> [SQL] {
         var statements: [SQL] = []
@@ -20,7 +20,8 @@ enum ExtensionFoldQueries {
         return statements
     }
 
-    /// A fold from the beginning, or from a checkpoint, tells all there is since, and perhaps by other evidence.
+    /// Deletes what a new fold will tell again. A fold from the beginning, or from a checkpoint, tells every
+    /// extension since then, perhaps by other evidence.
     private static func forget(_ begun: [(id: String, since: Int64?)]) -> SQL {
         """
         -- name: forgetExtensions
@@ -54,7 +55,8 @@ enum ExtensionFoldQueries {
         """
     }
 
-    /// Unsent changes of these have to be dated anew, which needs rules and so is not the fold's.
+    /// Notes that the unsent changes of these subscriptions must be dated anew. Dating needs rules, so the fold does
+    /// not do it.
     private static func note(_ folded: [SubscriptionFold]) -> SQL {
         """
         -- name: noteMovedRenewals

@@ -1,4 +1,4 @@
-/// A stored value that this version of the program cannot read: somebody else wrote it, or a newer version.
+/// A stored value that this version of the program cannot read, because somebody else or a newer version wrote it.
 package enum FactsError: Error, Sendable, Equatable, CustomStringConvertible {
     case unreadable(String)
 

@@ -1,6 +1,7 @@
 package import Postgres
 
-/// Who may read reports and nothing else. Settings of a role do not reach its members, so each login needs its own.
+/// The logins that may read reports and nothing else. Settings of a role do not reach its members, so each login
+/// needs its own.
 package enum FinanceLoginQueries {
     package struct Login: Sendable, Hashable {
         package var name: String
@@ -8,8 +9,8 @@ package enum FinanceLoginQueries {
         package var hasConnectionLimit: Bool
     }
 
-    /// Of every database of the server, for the roles belong to all of them; the owner of the schema and who has another part
-    /// here are none.
+    /// Finance logins of every database of the server, since roles belong to all of them. The owner of the schema and
+    /// members of another role are left out.
     package static func logins(
         on connection: isolated PostgresConnection
     ) throws -> [Login] {

@@ -1,14 +1,14 @@
 import Postgres
 package import Pricing
 
-/// What a fold reads besides the statements, and what it writes.
+/// What a fold reads besides the statements.
 package enum FoldQueries {
-    /// Of some subscriptions, by subscription.
+    /// What is known of some subscriptions, by their ids.
     package struct Known: Sendable {
-        /// Our changes that Apple has, had, or may have: the others are no business of a fold.
+        /// The changes that Apple has, had, or may have. A fold has nothing to say about the others.
         package var changes: [String: [TrackedChange]]
         package var cancellations: [String: [DependentCancellation]]
-        /// Calls that turned, or may have turned, a renewal off.
+        /// Our calls that turned a renewal off, or may have.
         package var ownCancels: [String: [OwnCancel]]
 
         /// All that is stored of a subscription, as the last fold left it.
@@ -27,7 +27,7 @@ package enum FoldQueries {
         }
     }
 
-    /// - Parameter changes: Those of some of them, by subscription, as they were read under the lock.
+    /// - Parameter changes: The changes of some of the subscriptions, as they were read under the lock.
     package static func knowing(
         of ids: [String], changes: [String: [TrackedChange]] = [:]
     ) -> Question<Known> {
@@ -123,8 +123,9 @@ package enum FoldQueries {
         return change
     }
 
-    /// States that only we decide stay; all others are read anew from the statements. One that was applied after it
-    /// was given up bears the instant of that call: until a statement shows it, nothing that happens is about it.
+    /// The progress with which a fold begins. States that only we decide stay; all others are read anew from the
+    /// statements. A change that was applied after it was abandoned bears the instant of its call: until a statement
+    /// shows it, nothing that happens is about it.
     private static func callProgress(
         of progress: ChangeProgress, sentAt: Instant?, doubtfulSince: Instant?, plannedAt: Instant?
     ) -> ChangeProgress {
@@ -198,7 +199,7 @@ package enum FoldQueries {
 }
 
 extension ChangeProgress {
-    /// Without what only a fold tells.
+    /// The progress without what only a fold tells.
     fileprivate var unmoved: ChangeProgress {
         var progress = self
         progress.slip = nil
@@ -207,7 +208,7 @@ extension ChangeProgress {
 }
 
 extension ChangeState {
-    /// Reached by a statement of Apple's, not by a call or decision of ours.
+    /// Whether a statement of Apple's led to the state, and not a call or a decision of ours.
     fileprivate var isTold: Bool {
         switch self {
         case .awaitingApproval, .queued, .sending, .unknown, .rejected, .ineligible, .missed,

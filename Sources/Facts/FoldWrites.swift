@@ -1,33 +1,37 @@
 package import Postgres
 package import Pricing
 
-/// What a fold of many subscriptions writes: one statement a table, however many subscriptions and lines.
+/// What a fold of many subscriptions writes. Each table gets one statement, however many subscriptions and lines
+/// there are.
 package struct FoldWrites: Sendable {
-    /// By subscription, for nearly all: one pass over a fold, since it is large and the statements are many.
+    /// The folded states, in the order of the folds. They are collected in one pass, because folds are large and the
+    /// statements many.
     private var states: [SubscriptionState] = []
     private var ended: [Moved] = []
     private var open: [Moved] = []
     private var lines: [Line] = []
-    /// As `SubscriptionFold.answered`: nearly all, and written without looking for what they could repeat.
+    /// The lines of `SubscriptionFold.answered`. Nearly all lines are of this kind. They are written without
+    /// searching for what they could repeat.
     private var answers: [Line] = []
-    /// Those with a change that moved, and the newest statement's instant.
+    /// The subscriptions with a change that moved, each with the instant of the newest statement.
     private var touched: [(id: String, at: Instant?)] = []
-    /// Those with a change that ended, now or before.
+    /// The subscriptions with a change that has ended, now or earlier.
     private var freed: [String] = []
-    /// Those with a change whose call no statement answers.
+    /// The subscriptions with a change whose call no statement answers.
     private var unanswered: [String] = []
-    /// Those of which reports keep figures, or are to.
+    /// The subscriptions whose figures reports keep, or should keep from now on.
     private var figured: [String] = []
-    /// Those with more to write than this.
+    /// The folds that need more statements than these.
     private var eventful: [SubscriptionFold] = []
 
     fileprivate typealias Line = (id: String, line: Transition)
-    /// Large, and in several statements: shared, not copied.
+    /// A change that moved. It is large and goes into several statements, so it is shared and not copied.
     fileprivate final class Moved: Sendable {
         let id: String
         let change: TrackedChange
         let latest: Evidence?
-        /// What it was before is kept for reports of the past: it can't be told from what it is now.
+        /// Whether its former version is kept for reports of the past, because the new version does not tell what it
+        /// was.
         let keepsFormer: Bool
 
         init(_ id: String, _ change: TrackedChange, _ latest: Evidence?, keepsFormer: Bool) {
@@ -37,7 +41,7 @@ package struct FoldWrites: Sendable {
             self.keepsFormer = keepsFormer
         }
     }
-    /// Of the newest statement: what a correction names.
+    /// The newest statement, which a correction names.
     fileprivate typealias Evidence = (source: SubscriptionEvent.Source, id: String)
 
     package init() {}
@@ -73,9 +77,9 @@ package struct FoldWrites: Sendable {
         if !one.isPlain { eventful.append(one) }
     }
 
-    /// To be sent in one pipeline; in this order.
+    /// The statements, to be sent in one pipeline and in this order.
     ///
-    /// - Parameter holdsCalls: Each subscription's one call in flight is the caller's, who settles it.
+    /// - Parameter holdsCalls: The caller holds, and settles, the one call in flight of each subscription.
     package func statements(holdsCalls: Bool = false) -> [SQL] {
         guard !states.isEmpty else { return [] }
         var statements = [SubscriptionQueries.save(states)]
@@ -86,7 +90,7 @@ package struct FoldWrites: Sendable {
                 Self.yield(one.id, to: $0, at: one.state.facts.signedAt)
             }
         }
-        // Ended ones first: an item has room for one open change.
+        // Changes that ended come first, because an item has room for one open change.
         for changes in [ended, open] where !changes.isEmpty {
             statements.append(Self.saveChanges(changes))
         }
@@ -120,8 +124,8 @@ package struct FoldWrites: Sendable {
         return statements
     }
 
-    /// An unsent change of an item whose earlier one turns out to be open: Apple has that one, so this one
-    /// can't go.
+    /// Ends the unsent change of an item whose earlier change turns out to be open. Apple has the earlier one, so
+    /// this one cannot be sent.
     fileprivate static func yield(_ id: String, to reopened: TrackedChange, at: Instant?) -> SQL {
         """
         -- name: yieldToReopened
@@ -150,7 +154,7 @@ package struct FoldWrites: Sendable {
         """
     }
 
-    /// The parts that its SKUs play again, where no newer change has taken them.
+    /// Restores the parts that its SKUs play, where no newer change has taken them.
     fileprivate static func restoreRoles(_ id: String, _ reopened: TrackedChange) -> SQL {
         """
         -- name: restoreRoles
@@ -181,7 +185,7 @@ package struct FoldWrites: Sendable {
                     THEN t.planned_at END,
                 due_effective_at = coalesce(t.due_at, c.due_effective_at), moved_since_call = t.moved_since_call,
                 is_leaving = t.is_leaving,
-                -- Applied after it was given up: that call is the one that Apple has.
+                -- It was applied after it was abandoned, so that call is the one that Apple has.
                 sent_at = CASE WHEN t.state IN ('awaiting_approval', 'queued', 'rejected', 'ineligible',
                         'missed', 'aborted') THEN c.sent_at
                     WHEN c.state IN ('queued', 'rejected', 'ineligible', 'missed', 'aborted')
@@ -244,16 +248,19 @@ package struct FoldWrites: Sendable {
         """
     }
 
-    /// How far clocks may differ, milliseconds: a line may bear an earlier instant than a state that it contradicts.
+    /// The most by which clocks may differ, in milliseconds. A line may bear an earlier instant than a state that it
+    /// contradicts.
     private static let clocksDifferMax: Int64 = 86_400_000
 
-    /// No newest line of these changes is older (UTC milliseconds): a state has a line of its own instant or a later one.
+    /// The newest line of each of these changes is at least as new as this (UTC milliseconds), for each state has a
+    /// line of its own instant or a later one.
     private static func oldestNewestLine(of moved: [Moved]) -> Int64 {
         (moved.lazy.map(\.change.progress.since.milliseconds).min() ?? 0) - clocksDifferMax
     }
 
-    /// See `SubscriptionFold.correction`. Nothing where no line contradicts. Only the months since the oldest state are
-    /// opened: history is kept for ever, and each month that is opened costs the statement.
+    /// Writes the corrections that `SubscriptionFold.correction` describes, and nothing where no line contradicts. It
+    /// opens only the months since the oldest state: history is kept for ever, and each month that is opened costs
+    /// the statement time.
     private static func correctHistory(_ moved: [Moved]) -> SQL {
         """
         -- name: correctHistory
@@ -268,7 +275,7 @@ package struct FoldWrites: Sendable {
             \(texts: moved.column { $0.latest?.source.rawValue })::text[],
             \(texts: moved.column { $0.latest?.id })::text[]
         ) AS t (id, change_id, state, evidence_kind, evidence_id)
-        -- One step of the index for nearly all: their newest line says their state.
+        -- This is one step of the index for nearly all changes, because their newest line says their state.
         JOIN LATERAL (
             SELECT h.state FROM repricer.price_change_history h
             WHERE h.original_transaction_id = t.id AND h.change_id = t.change_id
@@ -340,7 +347,7 @@ package struct FoldWrites: Sendable {
                 THEN known.cancel_reference_id END,
             is_cross_subscription = EXCLUDED.is_cross_subscription, next_check_at = NULL, checks = 0,
             recorded_at = EXCLUDED.recorded_at
-        -- One given up stays a discrepancy until a statement settles it.
+        -- An abandoned cancellation stays a discrepancy until a statement settles it.
         WHERE (known.state <> EXCLUDED.state OR known.settled_by_evidence
                 IS DISTINCT FROM EXCLUDED.settled_by_evidence)
             AND NOT (EXCLUDED.state = 'requested' AND known.state = 'discrepancy'
@@ -351,7 +358,8 @@ package struct FoldWrites: Sendable {
         """
     }
 
-    /// A late statement may tell of an earlier or another cause of what stands as it stood: no step, so no event.
+    /// A late statement may tell an earlier or another cause of a state that stays the same. Nothing moved, so there
+    /// is no event.
     private static func correctCancellation(
         _ id: String, _ cancellation: DependentCancellation
     ) -> SQL {
@@ -388,7 +396,7 @@ package struct FoldWrites: Sendable {
         """
     }
 
-    /// A change that ended frees its SKUs for other batches.
+    /// Frees the SKUs of changes that ended, so that other batches may name them.
     package static func releaseRoles(_ ids: [String]) -> SQL {
         """
         -- name: releaseRoles
@@ -402,7 +410,7 @@ package struct FoldWrites: Sendable {
 }
 
 extension FoldWrites {
-    /// The change `c` was not sent, and names the item or has it for a dependent.
+    /// The condition that the change `c` was not sent, and names the item itself or as a dependent.
     private static func isNamed(_ id: String, _ sku: String) -> SQL {
         """
         c.original_transaction_id = \(id) AND c.state IN ('awaiting_approval', 'queued')
@@ -412,7 +420,8 @@ extension FoldWrites {
         """
     }
 
-    /// An unsent change of a renamed item is about the same product: it is judged and sent under the new name.
+    /// Gives an unsent change of a renamed item the new name. It is about the same product, and is judged and sent
+    /// under that name.
     fileprivate static func renameUnsent(_ id: String, _ told: ToldRename) -> [SQL] {
         let (from, to) = (told.rename.from, told.rename.to)
         return [
@@ -438,7 +447,7 @@ extension FoldWrites {
                 \("renamed from \(from) to \(to)")::text
             FROM renamed WHERE current_sku = \(to) ON CONFLICT DO NOTHING
             """,
-            // The part that the item plays is known by its new name from now on.
+            // From now on, the part that the item plays is known by its new name.
             """
             -- name: renameRoles
             WITH former AS (
@@ -449,7 +458,7 @@ extension FoldWrites {
             INSERT INTO repricer.dependency_roles (original_transaction_id, bucket, sku, role, change_id)
             SELECT \(id)::text, bucket, \(to)::text, role, change_id FROM former ON CONFLICT DO NOTHING
             """,
-            // Changes of other subscriptions go on naming it as they did, so both names are theirs.
+            // Changes of other subscriptions go on naming it as they did, so both names belong to them.
             """
             -- name: renameClaims
             INSERT INTO repricer.dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id)
@@ -462,15 +471,15 @@ extension FoldWrites {
 }
 
 extension ToldRename {
-    /// Whether the newest facts still know the item by its new name only: a fold from the beginning meets old
-    /// renames again, and the old name may be another item's by now.
+    /// Whether the newest facts know the item by its new name only. A fold from the beginning meets old renames
+    /// again, and by now the old name may be another item's.
     fileprivate func holds(in facts: SubscriptionFacts) -> Bool {
         facts.items.contains { $0.sku == rename.to && $0.renews }
             && !facts.items.contains { $0.sku == rename.from }
     }
 }
 
-/// PostgreSQL's text form of a `text[]`, for an array of arrays: every element quoted.
+/// PostgreSQL's text form of a `text[]` with every element quoted, for an array of arrays.
 package func arrayText(_ elements: [String]) -> String {
     let quoted = elements.map { element in
         guard element.utf8.contains(where: { $0 == 0x22 || $0 == 0x5C }) else { return element }
@@ -480,7 +489,7 @@ package func arrayText(_ elements: [String]) -> String {
 }
 
 extension TrackedChange {
-    /// Called, and no statement says that it was applied.
+    /// Whether it was called and no statement says that it was applied.
     package var isUnanswered: Bool {
         progress.state == .sending || progress.state == .unknown
     }
@@ -489,7 +498,7 @@ extension TrackedChange {
 extension SubscriptionFold {
     fileprivate var id: String { state.facts.originalTransactionID }
 
-    /// Nothing to write but facts, changes that moved and their lines.
+    /// Whether there is nothing to write but facts, changes that moved and their lines.
     fileprivate var isPlain: Bool {
         !isAnew && reopened.isEmpty && cancellations.isEmpty && reenabled.isEmpty
             && state.renames.isEmpty && state.money.isEmpty && state.extensions.isEmpty

@@ -1,8 +1,9 @@
 package import ServiceKit
 
-/// Work that one replica does at a time, while it holds the row of that name.
+/// Work that one replica at a time does, while it holds the lease of that name.
 package struct HeldLease: Sendable {
-    /// Renewed four times as often. Where the history must be read before anybody calls, calls wait for a dead holder as long.
+    /// How long a lease lasts; it is renewed four times as often. Where the history must be read before anybody
+    /// calls, calls wait that long for a dead holder.
     static let holdFor: Duration = .seconds(10)
 
     package let name: String
@@ -18,7 +19,7 @@ package struct HeldLease: Sendable {
         owner = UUIDv7.make(nowMilliseconds: realClock.nowMilliseconds(), random: &random)
     }
 
-    /// Takes it; false while another holds it or, with `now`, while the work is not due.
+    /// Takes the lease. Returns false while another process holds it or, with `now`, while the work is not due.
     package func take(dueAt now: Int64?) async throws -> Bool {
         let realNow = realClock.nowMilliseconds()
         return try await pool.withTransaction { connection in
@@ -28,7 +29,7 @@ package struct HeldLease: Sendable {
         }
     }
 
-    /// Runs `body` with the lease in hand, renewed meanwhile, and gives it back.
+    /// Runs `body` while it renews the lease, and releases the lease afterwards.
     package func whileRenewing<Value: Sendable>(
         log: Log, nextRunAt: @escaping @Sendable () -> Int64?, now: @escaping @Sendable () -> Int64,
         _ body: @Sendable () async throws -> Value
@@ -44,7 +45,7 @@ package struct HeldLease: Sendable {
                 ])
             }
         } catch {
-            // It ends by itself; what the body did or failed at matters more.
+            // The lease ends by itself. What the body returned or threw matters more.
             log.warning("a lease was not given back", ["error": String(describing: error)])
         }
         return try result.get()

@@ -1,12 +1,13 @@
 package import Postgres
 package import Pricing
 
-/// Past increases that a person imported: what no notification told of.
+/// Past increases that a person imported, because no notification told of them.
 package enum ImportedIncreaseQueries {
-    /// The increases of subscriptions, by their ids, in the order of their days; a day is its first instant in UTC.
+    /// The increases of subscriptions, by their ids, in the order of their days. A day stands for its first instant
+    /// in UTC.
     package typealias Found = [String: [PastIncrease]]
 
-    /// Those of subscriptions of one bucket.
+    /// The increases of subscriptions that share a bucket.
     package static func increases(of ids: [String]) -> Question<Found> {
         guard !ids.isEmpty else { return .answered([:]) }
         return Question(
@@ -19,7 +20,7 @@ package enum ImportedIncreaseQueries {
             """, found)
     }
 
-    /// Those of any subscriptions that were imported by an instant; nil: all that are by now.
+    /// The increases of any subscriptions that had been imported by an instant; nil asks for all.
     package static func rows(
         of ids: [String], knownAt known: Instant?, on connection: isolated PostgresConnection
     ) throws -> Rows {

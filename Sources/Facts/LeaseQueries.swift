@@ -1,10 +1,10 @@
 package import Postgres
 
-/// Work that one replica at a time does, by a row that names its owner for a while. Leases live in real time,
-/// since a dead process is dead in real time; when the work is due is the service clock's to say.
+/// Work that one replica at a time does, with a row that names its owner for a while. Leases are counted in real
+/// time, since a dead process is dead in real time. When the work is due is counted by the service's clock.
 package enum LeaseQueries {
-    /// Takes the lease when nobody holds it; false when another does, or when the work is not due at `now`.
-    /// `now: nil` takes it whether due or not.
+    /// Takes the lease when nobody holds it. Returns false where another process does, or where the work is not due
+    /// at `now`; `now: nil` takes it whether it is due or not.
     package static func take(
         _ name: String, owner: String, until: Int64, realNow: Int64, now: Int64?,
         on connection: isolated PostgresConnection
@@ -26,7 +26,7 @@ package enum LeaseQueries {
             """) == 1
     }
 
-    /// Prolongs a lease; false when it was lost.
+    /// Prolongs a lease. Returns false where it was lost.
     package static func renew(
         _ name: String, owner: String, until: Int64, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -38,7 +38,7 @@ package enum LeaseQueries {
             """) == 1
     }
 
-    /// Gives the lease back and says when the work is due again; nil leaves that as it was.
+    /// Releases the lease, and says when the work is due again; nil leaves that as it was.
     package static func release(
         _ name: String, owner: String, ranAt: Int64?, nextRunAt: Int64?
     ) -> SQL {

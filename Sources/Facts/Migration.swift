@@ -2,8 +2,8 @@ import FoundationEssentials
 
 /// One file of `Migrations/`.
 ///
-/// The comment at its head ends where the first statement begins, and says by lines of their own: `-- breaking: yes|no`,
-/// and, where tables are to be analysed afterwards, `-- analyze: repricer.a, repricer.b`. The text runs as one
+/// The comment at its head ends where the first statement begins. Lines of their own in it say `-- breaking: yes|no`
+/// and, where tables must be analysed afterwards, `-- analyze: repricer.a, repricer.b`. The text runs as one
 /// transaction, up to a line `-- step: WHAT (KIND)`, which begins another step.
 package struct Migration: Sendable, Equatable {
     package let version: Int
@@ -11,21 +11,21 @@ package struct Migration: Sendable, Equatable {
     package let name: String
     package let file: String
     package let text: String
-    /// A program of an older schema may not run beside it.
+    /// Whether programs of an older schema must not run beside it.
     package let isBreaking: Bool
-    /// Tables, with their schema.
+    /// The tables to analyse afterwards, each with its schema.
     package let analyzed: [String]
     package let steps: [Step]
 
-    /// What runs by itself and is recorded when it is done.
+    /// A part that runs by itself and is recorded when it is done.
     package struct Step: Sendable, Equatable {
         package enum Kind: String, Sendable {
             /// Statements that stand or fall together.
             case transaction
-            /// One statement that a transaction can't hold, such as `CREATE INDEX CONCURRENTLY`.
+            /// One statement that no transaction can hold, such as `CREATE INDEX CONCURRENTLY`.
             case alone
-            /// One statement that changes some rows that are still to be changed; repeated until it finds none. With
-            /// `:bucket` in it, in each bucket.
+            /// One statement that changes some of the rows that still need it. It is repeated until it finds none,
+            /// and where it contains `:bucket`, in each bucket.
             case batches
         }
 
@@ -91,7 +91,7 @@ package struct Migration: Sendable, Equatable {
 }
 
 extension Migration {
-    /// Reads what the text says of itself.
+    /// Reads the head and the steps of a file's text.
     init(version: Int, name: String, file: String, text: String) throws(MigrationError) {
         self.version = version
         self.name = name
@@ -160,7 +160,8 @@ extension Migration {
 }
 
 extension Migration.Step {
-    /// Judged by semicolons at the ends of lines, which is how our files are written.
+    /// Whether it is one statement. Our files end statements with a semicolon at the end of a line, so that is what
+    /// counts.
     fileprivate var isOneStatement: Bool {
         let code = text.split(separator: "\n").filter { !$0.hasPrefix("--") }
         let ends = code.count { $0.reversed().drop { $0.isWhitespace }.first == ";" }

@@ -4,14 +4,14 @@ package import Postgres
 package enum MigrationError: Error, Sendable, Equatable {
     case directoryUnreadable(path: String)
     case noMigrations(path: String)
-    /// Not `NNNN_what.sql`.
+    /// The file is not named `NNNN_what.sql`.
     case badFileName(String)
     case notText(file: String)
     case duplicateVersion(Int, files: [String])
     case missingVersion(Int)
     /// Its head does not say whether older programs may run beside it.
     case unmarked(file: String)
-    /// The file's lines for the migrator can't be followed.
+    /// The migrator cannot follow the lines of the file's head.
     case badHead(file: String, String)
     /// The file's text is not what was applied under this number.
     case editedAfterApply(version: Int, file: String)
@@ -20,23 +20,23 @@ package enum MigrationError: Error, Sendable, Equatable {
     /// The file failed; its transaction was rolled back.
     case failed(version: Int, file: String, PostgresError)
     case database(PostgresError)
-    /// Others held what it needs for longer than was to be waited; what it had done before stays.
+    /// Other sessions held what it needs for longer than it may wait. What it had done before stays.
     case locked(file: String, holders: [String])
-    /// Older programs would go on with a schema that they don't know; nothing of the file was applied.
+    /// Older programs would go on with a schema that they do not know. Nothing of the file was applied.
     case programsRun(file: String, holders: [String])
-    /// Somebody asked it to stop; going on is running it again.
+    /// Somebody asked it to stop. Running it again goes on from there.
     case stopped(file: String, step: String)
-    /// A step that repeats until it finds no more rows has found some for too long.
+    /// A step that is repeated until it finds no more rows has found some for too long.
     case endless(file: String, step: String)
-    /// The database user may not make the schema; nothing was tried.
+    /// The database user lacks rights to make the schema. Nothing was tried.
     case lacksRights([MissingRight])
 }
 
-/// A right that the migrator needs and its database user has not.
+/// A right that the migrator needs and that its database user does not have.
 package struct MissingRight: Sendable, Equatable {
     /// What is missing, in words.
     package let missing: String
-    /// What a superuser runs.
+    /// The statement by which a superuser grants it.
     package let statement: String
 }
 

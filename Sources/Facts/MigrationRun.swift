@@ -1,19 +1,20 @@
 import Postgres
 import ServiceKit
 
-/// One migration on its way into a database.
+/// The run of one migration in one database.
 struct MigrationRun: Sendable {
-    /// Batches of one bucket, or of a step without buckets: more would be a statement that finds what it has changed.
+    /// The most batches of one bucket, or of a step without buckets. A statement that needs more finds again what it
+    /// has changed.
     static let batchesMax = 1_000_000
 
     let migrator: Migrator
     let migration: Migration
-    /// Recorded, UTC milliseconds.
+    /// The instant that is recorded, in UTC milliseconds.
     let instant: Int64
 
     private var limits: Migrator.Limits { migrator.limits }
 
-    /// False when another migrator was faster.
+    /// Returns false where another migrator was faster.
     func finish(_ connection: PostgresConnection) async throws -> Bool {
         var didSomething = false
         if migration.isBreaking { try await fence(connection) }
@@ -43,7 +44,7 @@ struct MigrationRun: Sendable {
 
     // MARK: Steps
 
-    /// False when it was done already.
+    /// Returns false where the step was done already.
     private func run(
         _ step: Migration.Step, _ index: Int, _ connection: PostgresConnection
     ) async throws -> Bool {
@@ -74,13 +75,13 @@ struct MigrationRun: Sendable {
             try connection.execute(
                 SchemaQueries.noteStep(migration, index, bucket: 0, rows: 0, isDone: true))
             if isWhole { try connection.execute(SchemaQueries.finish(migration, at: instant)) }
-            // Last, so that nothing is stored by itself where the text ends the transaction.
+            // The text runs last, so that nothing is stored by itself where the text ends the transaction.
             try connection.script(step.text)
             return true
         }
     }
 
-    /// Where a step goes on; nil: it is done.
+    /// Where a step goes on; nil where it is done.
     private func place(
         _ index: Int, _ connection: isolated PostgresConnection
     ) throws -> (bucket: Int, rows: Int)? {
@@ -92,8 +93,8 @@ struct MigrationRun: Sendable {
         return (0, 0)
     }
 
-    /// Outside a transaction, so another migrator may be at the same statement; who is second finds it recorded, or waits
-    /// for the first one's lock.
+    /// Runs the statement outside a transaction, so another migrator may be running it too. The second one finds it
+    /// recorded, or waits for the lock of the first.
     private func runAlone(
         _ step: Migration.Step, _ index: Int, _ connection: PostgresConnection
     ) async throws -> Bool {
@@ -112,7 +113,7 @@ struct MigrationRun: Sendable {
                 try await connection.script(step.text)
                 break
             } catch let error as PostgresError {
-                // Another migrator may have done it meanwhile.
+                // Another migrator may have done it in the meantime.
                 if try await connection.read({ try place(index, $0) }) == nil { return false }
                 guard error.sqlState?.isAboutLocks == true, clock.now < end else {
                     throw failed(error)
@@ -164,14 +165,15 @@ struct MigrationRun: Sendable {
     }
 
     private struct Place: Sendable {
-        /// The next one to go on with.
+        /// The bucket to go on with.
         var bucket: Int
         var rows: Int
     }
 
     // MARK: Older programs
 
-    /// From here on the database gives older programs no call to make; returns when none of theirs is on its way.
+    /// Announces the migration, after which the database refuses calls of older programs, and returns when no call of
+    /// theirs is on its way.
     private func fence(_ connection: PostgresConnection) async throws {
         guard try await hasPrograms(connection) else { return }
         try await patiently(connection, "the announcement") { connection in
@@ -189,13 +191,13 @@ struct MigrationRun: Sendable {
         }
     }
 
-    /// False where no program could run yet: before the migration that makes the switch of all calls.
+    /// Returns false where no program could run yet, before the migration that makes the switch of all calls.
     private func hasPrograms(_ connection: PostgresConnection) async throws -> Bool {
         try await connection.query(SchemaQueries.controlsPresence).one().bool("is_present")
     }
 
-    /// A transaction that began before the announcement was to be seen may still write intents of calls. Those that began
-    /// later can't.
+    /// Waits for transactions that began before the announcement could be seen: they may still write intents of
+    /// calls. Those that began later cannot.
     private func waitForPrograms(_ connection: PostgresConnection) async throws {
         let clock = ContinuousClock()
         let end = clock.now + limits.programsWait
@@ -213,7 +215,7 @@ struct MigrationRun: Sendable {
                         file: migration.file,
                         holders: open.isEmpty ? ["\(calls) calls"] : open.map(\.holder))
                 }
-                // A pooler keeps connections of programs that are gone.
+                // A pooler keeps connections of programs that have ended.
                 return migrator.report(.passedOver(file: migration.file, sessions: sessions))
             }
             migrator.report(
@@ -230,7 +232,7 @@ struct MigrationRun: Sendable {
         }
     }
 
-    /// Older programs may go on where nothing of the migration is done.
+    /// Withdraws the announcement where nothing of the migration is done, so that older programs go on.
     private func withdraw(_ connection: PostgresConnection) async throws {
         guard try await hasPrograms(connection) else { return }
         try await patiently(connection, "the withdrawal", isStoppable: false) { connection in
@@ -243,7 +245,7 @@ struct MigrationRun: Sendable {
 
     // MARK: Locks
 
-    /// Runs a transaction that waits briefly for locks, again and again.
+    /// Runs a transaction that waits briefly for locks, and repeats it until it gets them.
     private func patiently<T: Sendable>(
         _ connection: PostgresConnection, _ what: String, isStoppable: Bool = true,
         _ body: @Sendable (isolated PostgresConnection) throws -> T
@@ -300,7 +302,7 @@ struct MigrationRun: Sendable {
 }
 
 extension SQLState {
-    /// Others hold what was asked for: the same may succeed later.
+    /// Whether other sessions hold what it asked for. The same may succeed later.
     fileprivate var isAboutLocks: Bool {
         self == .lockNotAvailable || self == .deadlockDetected
     }

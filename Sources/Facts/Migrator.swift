@@ -4,30 +4,30 @@ import Synchronization
 
 /// Brings a database to the schema of a directory of migrations.
 ///
-/// A file's first step is one transaction, in which its row is recorded, too: where it fails, neither is there. Further
-/// steps are recorded when they are done, so that what was interrupted goes on. Each transaction locks the table of the
-/// record and looks again at what is done, so that two migrators at once do each step once. A lock on another table is
-/// waited for briefly, and asked for again later: whoever comes after us must not wait as long as we would.
+/// A file's first step is one transaction that also records the file's row: where it fails, neither is there. Further
+/// steps are recorded when they are done, so that an interrupted migration goes on. Each transaction locks the table
+/// of the record and reads again what is done, so that two migrators at once do each step once. A lock on another
+/// table is waited for briefly and asked for again later, because everybody who wants the same table waits behind us.
 package struct Migrator: Sendable {
     package struct Limits: Sendable {
-        /// One attempt. Everybody who wants the same table waits behind it.
+        /// How long one attempt waits for a lock. Everybody who wants the same table waits behind it.
         package var lockTimeout: Duration = .seconds(1)
-        /// Between two attempts.
+        /// The wait between two attempts.
         package var wait = Backoff(first: .milliseconds(500), max: .seconds(10))
-        /// For all attempts of one transaction together.
+        /// The limit of all attempts of one transaction together.
         package var patience: Duration = .seconds(600)
-        /// For older programs to finish what they are at.
+        /// How long older programs may take to finish their work.
         package var programsWait: Duration = .seconds(60)
         package var programsPoll: Duration = .milliseconds(200)
 
         package init() {}
     }
 
-    /// What a person is told while it works.
+    /// What a person is told while the migrator works.
     package enum Progress: Sendable, Equatable {
         case waitsForLock(file: String, holders: [String])
         case waitsForPrograms(file: String, sessions: Int, calls: Int)
-        /// Programs that are connected, at nothing, and can make no call any more.
+        /// Programs that are connected and idle, and can make no call any more.
         case passedOver(file: String, sessions: Int)
         case step(file: String, what: String)
         case batch(file: String, what: String, bucket: Int?, rows: Int)
@@ -36,7 +36,7 @@ package struct Migrator: Sendable {
 
     package let migrations: [Migration]
     package var limits = Limits()
-    /// Asked between steps, batches and attempts.
+    /// It is asked between steps, batches and attempts.
     package var isStopped: @Sendable () -> Bool = { false }
     package var report: @Sendable (Progress) -> Void = { _ in }
 
@@ -50,12 +50,12 @@ package struct Migrator: Sendable {
         package struct Applied: Sendable, Equatable {
             package let version: Int
             package let name: String
-            /// UTC milliseconds.
+            /// When it was applied, in UTC milliseconds.
             package let appliedAt: Int64
         }
 
         package let applied: [Applied]
-        /// The first may be begun already.
+        /// What is not applied yet. The first of them may have begun.
         package let pending: [Migration]
     }
 
@@ -74,13 +74,13 @@ package struct Migrator: Sendable {
 
     /// Applies what is pending; returns the files finished by this call.
     ///
-    /// - Parameter instant: recorded as `applied_at`, UTC milliseconds.
+    /// - Parameter instant: The instant that is recorded as `applied_at`, in UTC milliseconds.
     @discardableResult
     package func migrate(
         _ connection: PostgresConnection, at instant: Int64
     ) async throws(MigrationError) -> [Migration] {
         do {
-            // Editing is found out before anything is applied.
+            // An edited file is found before anything is applied.
             let pending = try await inspect(connection).pending
             guard !pending.isEmpty else { return [] }
             try await checkRights(connection, makingRoles: pending.count == migrations.count)
@@ -134,7 +134,8 @@ package struct Migrator: Sendable {
         try connection.query(SchemaQueries.checksum(of: migration.text)).one().text("checksum")
     }
 
-    /// All that is missing at once: the files would fail at the first, or warn and leave the database open to everybody.
+    /// Throws with every right that is missing. Otherwise the files would fail at the first one, or warn and leave
+    /// the database open to everybody.
     private func checkRights(
         _ connection: PostgresConnection, makingRoles: Bool
     ) async throws {
@@ -146,21 +147,21 @@ package struct Migrator: Sendable {
         guard missing.isEmpty else { throw MigrationError.lacksRights(missing) }
     }
 
-    /// The tables that record migrations; they cannot come from a migration themselves.
+    /// Creates the tables that record migrations, because no migration can create them.
     private func prepare(_ connection: PostgresConnection) async throws {
         for attempt in 1... {
             do {
                 return try await connection.transaction { connection in
                     let presence = try connection.query(SchemaQueries.tablePresence).one()
-                    // Asked first, because CREATE SCHEMA IF NOT EXISTS needs rights on the database even
-                    // when there is nothing to create.
+                    // It asks first, because CREATE SCHEMA IF NOT EXISTS needs rights on the database even where
+                    // there is nothing to create.
                     guard try !presence.bool("is_present") else { return }
                     try connection.script(SchemaQueries.createTable)
                 }
             } catch let error as PostgresError
                 where error.sqlState?.isIntegrityConstraintViolation == true && attempt < 10
             {
-                // Another migrator makes them at this moment.
+                // Another migrator is creating them at this moment.
             }
         }
     }

@@ -5,27 +5,29 @@ import Pricing
 enum MoneyQueries {
     fileprivate typealias Line = (id: String, entry: MoneyEntry)
 
-    /// What the folds tell of money, to be sent in this order. The subscriptions' locks are held.
+    /// The statements that write what the folds tell of money, in this order. The caller holds the locks of the
+    /// subscriptions.
     static func save(_ folds: [SubscriptionFold]) -> [SQL] {
         let lines = folds.flatMap { fold in
             fold.state.money.map { (fold.state.facts.originalTransactionID, $0) }
         }
         let begun = folds.filter(\.isAnew)
         let anew = begun.map(\.state.facts.originalTransactionID)
-        // Charges of before are settled: no statement that is still kept tells them.
+        // Charges from before the checkpoint are settled, because no statement that is still kept tells of them.
         let since = begun.map { $0.checkpoint?.moneySince.milliseconds }
         guard !lines.isEmpty || !anew.isEmpty else { return [] }
         let charges = lines.filter { $0.1.terms != nil }
         var statements = [record(lines, anew: anew, since: since)]
         if !charges.isEmpty { statements.append(saveCharges(charges)) }
-        // Who has no refund needs no sum of them.
+        // A subscription without a refund needs no sum of refunds.
         let given = Set(lines.lazy.filter { $0.1.terms == nil }.map(\.0)).union(anew).sorted()
         if !given.isEmpty { statements.append(sumRefunds(given)) }
         return statements
     }
 
-    /// Adds what is not in the ledger yet: a line, or by how much a later statement makes it another. Of a charge and of
-    /// a fold from the beginning all lines are told; what the ledger has beside them is taken out by a line of its own.
+    /// Adds what the ledger does not have yet: a line, or the difference by which a later statement changes one. A
+    /// fold from the beginning, and a fold of a charge, tell all lines. Whatever the ledger has besides is taken out
+    /// by a correcting line.
     private static func record(_ lines: [Line], anew: [String], since: [Int64?]) -> SQL {
         let ids = Set(lines.map(\.id)).union(anew).sorted()
         return """
@@ -143,7 +145,7 @@ enum MoneyQueries {
         """
     }
 
-    /// The charge `c` is the one of the sum `s`, and bears another one.
+    /// The condition that the charge `c` is that of the sum `s`, and bears another sum.
     private static func isSummed(_ ids: [String]) -> SQL {
         """
         c.original_transaction_id = s.original_transaction_id AND c.bucket = s.bucket

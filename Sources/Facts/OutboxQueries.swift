@@ -1,13 +1,14 @@
 package import Postgres
 
 /// Events for other programs: rows of `repricer.outbox` in the shape that Debezium's outbox router reads, and how far
-/// each came as a webhook.
+/// each webhook has come.
 package enum OutboxQueries {
-    /// What `aggregatetype` says: the events of one subscription are in order.
+    /// The value of `aggregatetype`: the events of one subscription are in order.
     static let aggregateType = "subscription"
 
-    /// The end of a statement whose CTE `moved` returns rows of `dependent_cancellations`: an event for each, named
-    /// after the state that it reached. The writer holds the locks of their subscriptions, so positions never cross.
+    /// The end of a statement whose CTE `moved` returns rows of `dependent_cancellations`. It writes an event for
+    /// each, named after the state that it reached. The writer holds the locks of their subscriptions, so positions
+    /// never cross.
     package static func tellDependents(of ids: [String]) -> SQL {
         """
         , told AS (

@@ -1,7 +1,7 @@
 package import Postgres
 
-/// Queries and what their rows mean. Questions that do not depend on one another's answers are asked together, in one
-/// round trip.
+/// Queries and the meaning of their rows. Questions that do not depend on one another's answers are asked together,
+/// in one round trip.
 package struct Question<Answer> {
     private let statements: [SQL]
     private let read: (ArraySlice<Rows>) throws -> Answer
@@ -14,19 +14,19 @@ package struct Question<Answer> {
         }
     }
 
-    /// Several queries in this order; `read` gets as many answers.
+    /// Several queries, asked in this order; `read` gets their answers in the same order.
     package init(_ statements: [SQL], _ read: @escaping ([Rows]) throws -> Answer) {
         self.statements = statements
         self.read = { try read(Array($0)) }
     }
 
-    /// What follows from the answer.
+    /// A question whose answer is made from this one's.
     package func map<Other>(_ body: @escaping (Answer) throws -> Other) -> Question<Other> {
         let read = read
         return Question<Other>(statements) { try body(read($0[...])) }
     }
 
-    /// Nothing is asked.
+    /// A question that asks nothing, because its answer is known.
     package static func answered(_ answer: Answer) -> Question {
         Question([]) { _ in answer }
     }
@@ -45,7 +45,8 @@ package struct Question<Answer> {
 }
 
 extension PostgresConnection {
-    /// Asks all in this order, in one pipeline: outside a transaction they are one together, all or none.
+    /// Asks all questions in this order and in one pipeline. Outside a transaction they share one, so that all
+    /// succeed or none.
     package func ask<each Answer>(
         _ question: repeat Question<each Answer>
     ) throws -> (repeat each Answer) {

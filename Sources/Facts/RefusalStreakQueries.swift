@@ -1,19 +1,19 @@
 package import Postgres
 
-/// Refusals in a row, as all replicas have met them.
+/// A streak of refusals without a success between them, over all replicas.
 package struct StoredStreak: Hashable, Sendable {
-    /// nil: of everybody.
+    /// The batch; nil in the streak of everybody.
     package var batchID: String?
     package var storefront: String?
     package var code: Int
-    /// Subscriptions refused with this code, and with whatever code; sorted.
+    /// The subscriptions that were refused with this code, and those that were refused with any code; sorted.
     package var alike: [String] = []
     package var refused: [String] = []
-    /// Of everybody's: some subscriptions of each batch; sorted.
+    /// In the streak of everybody, some subscriptions of each batch; sorted.
     package var batches: [Pair] = []
-    /// UTC milliseconds of the business clock.
+    /// When it began, in UTC milliseconds of the business clock.
     package var since: Int64
-    /// Real time, UTC milliseconds: they halted something.
+    /// When it halted something, in UTC milliseconds of real time.
     package var haltedAt: Int64?
     package var isAboutKey = false
 
@@ -35,13 +35,14 @@ package struct StoredStreak: Hashable, Sendable {
     }
 }
 
-/// Who judges refusals locks them first, so that replicas judge one after another.
+/// The stored streaks. Who judges refusals locks them first, so that replicas judge one after another.
 package enum RefusalStreakQueries {
-    /// The streaks of a kind, none of which is empty. Nobody else judges calls of the kind until the transaction ends.
+    /// The streaks of a kind, none of which is empty. Nobody else judges calls of that kind until the transaction
+    /// ends.
     package static func lock(
         _ kind: StoreCall.Kind, on connection: isolated PostgresConnection
     ) throws -> [StoredStreak] {
-        // By itself: what others have added while this waits is seen only by the next statement.
+        // The lock is a statement of its own: only the next statement sees what others added while this one waited.
         _ = try connection.query(
             """
             -- name: lockStreaks
@@ -51,7 +52,7 @@ package enum RefusalStreakQueries {
         return try read(kind, on: connection)
     }
 
-    /// The same without the lock.
+    /// Reads them without the lock.
     package static func read(
         _ kind: StoreCall.Kind, on connection: isolated PostgresConnection
     ) throws -> [StoredStreak] {
@@ -75,7 +76,8 @@ package enum RefusalStreakQueries {
         }
     }
 
-    /// Writes what has become of `former`, in the transaction that locked it: nothing where nothing has.
+    /// Writes what changed since `former`, in the transaction that locked it. Returns no statement where nothing
+    /// changed.
     package static func write(
         _ kind: StoreCall.Kind, _ streaks: [StoredStreak], former: [StoredStreak]
     ) -> [SQL] {

@@ -1,7 +1,7 @@
 import Postgres
 
-/// The statements of the migrator. Only its owner writes this table; everybody who may use the
-/// schema may read it, since every program compares the version at start.
+/// The statements of the migrator. Only the owner writes its tables. Everybody who may use the schema may read them,
+/// since every program compares the version at its start.
 enum SchemaQueries {
     static let tablePresence: SQL = """
         -- name: migrationTablePresence
@@ -41,8 +41,8 @@ enum SchemaQueries {
             WHERE nspname = 'report'), false) AS are_open
         """
 
-    /// What `migrate` needs beside the files: each right that is missing, and the statement by which a superuser gives it.
-    /// The roles are made from the first file on; what comes later needs no right to.
+    /// What `migrate` needs besides the files: each missing right, and the statement by which a superuser grants it.
+    /// The first file makes the roles; later files need no right for that.
     static func missingRights(makingRoles: Bool) -> SQL {
         """
         -- name: missingMigrationRights
@@ -64,7 +64,8 @@ enum SchemaQueries {
         """
     }
 
-    /// Held until the transaction ends. Who may only read the table can take no lock that is in its way.
+    /// Locks the record until the transaction ends. A user who may only read the table can take no lock that is in
+    /// its way.
     static let lock: SQL = """
         -- name: lockMigrations
         LOCK TABLE repricer.schema_migrations IN SHARE ROW EXCLUSIVE MODE
@@ -129,7 +130,7 @@ enum SchemaQueries {
         """
     }
 
-    /// What a breaking one has announced and not begun.
+    /// Takes back the announcement of a breaking migration that has not begun.
     static func withdraw(_ migration: Migration) -> SQL {
         """
         -- name: withdrawMigration
@@ -139,7 +140,7 @@ enum SchemaQueries {
         """
     }
 
-    /// Where calls are asked for, so that a claim needs no other table.
+    /// Notes the lowest program where calls are asked for, so that a claim reads no other table.
     static let noteLowestProgram: SQL = """
         -- name: noteLowestProgram
         UPDATE repricer.service_controls
@@ -172,7 +173,7 @@ enum SchemaQueries {
         """
     }
 
-    /// Left by a build that was interrupted; not one that another session is at.
+    /// Indexes that an interrupted build left behind, without those that another session is building.
     static let brokenIndexes: SQL = """
         -- name: brokenIndexes
         SELECT format('%I.%I', n.nspname, c.relname) AS name
@@ -185,7 +186,7 @@ enum SchemaQueries {
 
     static func analyze(_ table: String) -> String { "ANALYZE \(table)" }
 
-    /// Sessions with locks on our tables, the longest first as far as this user may see.
+    /// Sessions with locks on our tables. The oldest transaction comes first, as far as this user may see the ages.
     static let lockHolders: SQL = """
         -- name: lockHolders
         SELECT a.pid, coalesce(a.usename, '') AS usename, coalesce(a.application_name, '') AS application
@@ -198,7 +199,7 @@ enum SchemaQueries {
         ORDER BY a.xact_start, a.pid LIMIT 5
         """
 
-    /// Transactions of who may deliver, as identifiers that no later one has; and their sessions.
+    /// The transactions of users who may deliver, by identifiers that no later transaction has, and their sessions.
     static let programTransactions: SQL = """
         -- name: programTransactions
         SELECT l.virtualtransaction AS id, a.pid, coalesce(a.usename, '') AS usename,
@@ -208,7 +209,7 @@ enum SchemaQueries {
             AND pg_has_role(a.usesysid, 'repricer_service', 'MEMBER')
         """
 
-    /// Connections of `serve`, and calls whose answers it waits for.
+    /// How many connections programs that may call have, and how many calls still await their answers.
     static let programsAtWork: SQL = """
         -- name: programsAtWork
         SELECT (SELECT count(*) FROM pg_stat_activity a WHERE a.datname = current_database()

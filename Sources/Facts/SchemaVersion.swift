@@ -2,15 +2,15 @@ package import Postgres
 
 /// The schema that this program was written for: the highest number in `Migrations/`.
 ///
-/// A newer one will do where none of its further migrations is breaking.
+/// The program also runs on a newer schema, if none of the further migrations is breaking.
 package let expectedSchemaVersion = 10
 
-/// What schema a database has, and who may use it.
+/// The schema of a database, and who may use it.
 package struct SchemaState: Sendable, Equatable {
-    /// The highest migration that is done; 0: none is.
+    /// The highest finished migration; 0 where there is none.
     package var version: Int
-    /// The schema of the oldest program that may run: that of the newest breaking migration, from the moment that it is
-    /// announced.
+    /// The schema of the oldest program that may run: that of the newest breaking migration, from its announcement
+    /// on.
     package var lowestProgram: Int
 
     package init(version: Int, lowestProgram: Int = 0) {
@@ -20,13 +20,13 @@ package struct SchemaState: Sendable, Equatable {
 
     package enum Misfit: Sendable, Equatable {
         case notMigrated
-        /// The program is newer.
+        /// The database lacks migrations that the program needs.
         case isBehind
         /// A breaking migration that the program does not know was applied or is about to be.
         case isPastUs
     }
 
-    /// Why a program of that schema can't use it; nil: it can.
+    /// Why a program of that schema cannot use it; nil where it can.
     package func misfit(of program: Int = expectedSchemaVersion) -> Misfit? {
         if version == 0 { return .notMigrated }
         if lowestProgram > program { return .isPastUs }
@@ -56,15 +56,14 @@ package func schemaState(
         version: try row.int("version"), lowestProgram: try row.int("lowest_program"))
 }
 
-/// A table that the service writes and this database user may not; nil for a member of
-/// `repricer_service`.
+/// A table that the service writes and this database user may not write; nil for a member of `repricer_service`.
 package func tableClosedToService(
     _ connection: PostgresConnection
 ) async throws(PostgresError) -> String? {
     try await connection.query(SchemaQueries.closedTable).first?.text("name")
 }
 
-/// Whether the database takes no writes: a standby, or one that was set so.
+/// Whether the database takes no writes, because it is a standby or was set so.
 package func isReadOnly(
     _ connection: PostgresConnection
 ) async throws(PostgresError) -> Bool {

@@ -1,68 +1,72 @@
 package import Postgres
 
-/// The switch that holds everything back, and the halt of the whole service.
+/// What holds calls back: a pause of everything, a halt of the service or of a kind, and a catch-up after a restore.
 package enum ServiceControlQueries {
-    /// The switch for everything; instants are UTC milliseconds.
+    /// The controls that concern every call. Instants are UTC milliseconds.
     package struct Everything: Sendable, Equatable {
         package var isPaused: Bool
         package var pausedBy: String?
         package var pausedAt: Int64?
         package var pausedReason: String?
-        /// Since when the service itself has stopped: calls are refused alike; one a minute asks whether they still are.
+        /// Since when the service has halted itself, because calls are refused alike. One call a minute asks whether
+        /// they still are.
         package var haltedAt: Int64?
         package var haltedReason: String?
-        /// What the latest probe was refused with.
+        /// The answer with which the latest probe was refused.
         package var haltedAnswer: String?
-        /// Kinds of call that have stopped, since they are refused alike, in the order of their names.
+        /// The kinds of call that are halted, because they are refused alike, in the order of their names.
         package var haltedKinds: [KindHalt] = []
-        /// Kinds whose calls are few, since the App Store gives no answers, in the order of their names.
+        /// The kinds with few calls, because the App Store gives no answers, in the order of their names.
         package var throttledKinds: [KindThrottle] = []
-        /// Kinds of which some call was refused since one that fares alike succeeded.
+        /// The kinds of which some call was refused since the last one that succeeded.
         package var refusedKinds: [String] = []
-        /// No call leaves until what the App Store says since then is read.
+        /// No call leaves until everything that the App Store has said since then is read.
         package var catchUpSince: Int64?
-        /// Real time: reading begins then.
+        /// When reading begins, in real time.
         package var catchUpFrom: Int64?
-        /// The person who recovers; nil: the service reads by itself.
+        /// The person who recovers the database; nil where the service reads by itself.
         package var catchUpBy: String?
-        /// Whoever is asked for it: a person's pause, or a catching up.
+        /// Whether no call may leave, whatever the cause: a person's pause, a catch-up, or a database of newer
+        /// programs.
         package var isHeld: Bool
-        /// Real time, UTC milliseconds: since when rows are held that calls wait for, and who holds them.
+        /// Since when another session holds rows that calls wait for, in UTC milliseconds of real time.
         package var heldSince: Int64?
         package var heldBy: String?
-        /// Changes are due and none can be claimed; else others go on.
+        /// Whether changes are due and none can be claimed. Otherwise some go on.
         package var heldIsAll = false
 
         package var isHalted: Bool { haltedAt != nil }
 
-        /// Whether one call of the kind asks for all.
+        /// Whether one call of the kind probes for all.
         package func isHalted(_ kind: StoreCall.Kind) -> Bool {
             isHalted || haltedKinds.contains { $0.kind == kind.rawValue }
         }
     }
 
-    /// Calls of one kind are refused alike; one a minute asks whether they still are.
+    /// A kind of call that is halted, because its calls are refused alike. One call a minute asks whether they still
+    /// are.
     package struct KindHalt: Sendable, Equatable {
         package var kind: String
-        /// UTC milliseconds.
+        /// When it began, in UTC milliseconds.
         package var at: Int64
         package var reason: String
-        /// What the latest probe was refused with.
+        /// The answer with which the latest probe was refused.
         package var answer: String?
     }
 
-    /// Calls of one kind get no answers.
+    /// A kind of call whose calls get no answers.
     package struct KindThrottle: Sendable, Equatable {
         package var kind: String
-        /// UTC milliseconds, as `until`: the next call leaves then.
+        /// When it began; the next call leaves at `until`. Both are UTC milliseconds.
         package var since: Int64
         package var until: Int64
-        /// The latest one.
+        /// The latest answer.
         package var answer: String
     }
 
-    /// Whether no call may leave: paused, catching up, in a database that the service does not know yet, or in one that
-    /// belongs to newer programs. Each claim asks, so that none is made once a breaking migration is announced.
+    /// Whether no call may leave: delivery is paused, or catching up, or the service does not know this database yet,
+    /// or the database belongs to newer programs. Each claim asks, so that none is made once a breaking migration is
+    /// announced.
     package static let isHeld: SQL = """
         (SELECT is_paused OR catch_up_since IS NOT NULL OR lowest_program > \(expectedSchemaVersion)
             OR coalesce(database_identity <> repricer.database_identity(), false)
@@ -143,8 +147,8 @@ package enum ServiceControlQueries {
             answer: try row.textOrNil("kind_answer") ?? "")
     }
 
-    /// Notices a database that is another one than before, or whose history was last read before `oldest`, and holds
-    /// calls back where it is. `from`: real time.
+    /// Notices that the database is another one than before, or that its history was last read before `oldest`, and
+    /// holds calls back in that case. `from` is real time.
     package static func noteDatabase(at: Int64, from: Int64, oldest: Int64?) -> SQL {
         """
         -- name: noteDatabase
@@ -152,8 +156,9 @@ package enum ServiceControlQueries {
         """
     }
 
-    /// Holds calls back until what the App Store says since then is read; returns how many changes may have been called
-    /// unknown to this database. `from`: real time. `byPerson`: until that person ends it; else the service does.
+    /// Holds calls back until what the App Store has said since then is read. Returns how many changes may have been
+    /// called without this database knowing. `from` is real time. With `byPerson`, that person ends it; otherwise the
+    /// service does.
     package static func beginCatchUp(
         since: Int64, from: Int64, at: Int64, byPerson: Bool,
         on connection: isolated PostgresConnection
@@ -167,8 +172,8 @@ package enum ServiceControlQueries {
         ).one().int("changes")
     }
 
-    /// Lets calls go on. `restoredAt` (UTC milliseconds of the business clock): no call of a lost database can be on its way
-    /// later, and no status was read since; nil where the statuses were read.
+    /// Lets calls go on. `restoredAt` (UTC milliseconds of the business clock) is the latest instant at which a call
+    /// of the lost database can be on its way, where no status was read since; nil where the statuses were read.
     package static func endCatchUp(restoredAt: Int64?) -> SQL {
         """
         -- name: endCatchUp
@@ -176,8 +181,8 @@ package enum ServiceControlQueries {
         """
     }
 
-    /// Rows are held since that instant of real time, `isAll`: and no change that is due can be claimed; nil: none are any
-    /// more.
+    /// Notes since when, in real time, other sessions hold rows. `isAll` says that no due change can be claimed.
+    /// `since: nil` says that nobody holds any.
     package static func noteUnclaimed(since: Int64?, sessions: String?, isAll: Bool) -> SQL {
         """
         -- name: noteUnclaimed
@@ -185,8 +190,8 @@ package enum ServiceControlQueries {
         """
     }
 
-    /// Stops the service; false where it has stopped already. `since` is the first of the refusals of calls of this kind, UTC
-    /// milliseconds of the business clock: what ended by them is put back.
+    /// Halts the service. Returns false where it is halted already. `since` is the first of the refusals of this
+    /// kind, in UTC milliseconds of the business clock: what ended by them is put back.
     package static func haltService(
         reason: String, at: Int64, by kind: StoreCall.Kind, since: Int64?,
         on connection: isolated PostgresConnection
@@ -200,7 +205,7 @@ package enum ServiceControlQueries {
         ).one().bool("is_new")
     }
 
-    /// A call was answered again; false where the service had not stopped.
+    /// Ends the halt of the service after an answered call. Returns false where it was not halted.
     package static func recoverService(
         at: Int64, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -214,7 +219,7 @@ package enum ServiceControlQueries {
 
     // MARK: Kinds of call
 
-    /// Stops one kind of call; false where it has stopped already. `since` as above.
+    /// Halts one kind of call. Returns false where it is halted already. `since` is as in `haltService`.
     package static func halt(
         _ kind: StoreCall.Kind, reason: String, at: Int64, since: Int64?,
         on connection: isolated PostgresConnection
@@ -228,7 +233,7 @@ package enum ServiceControlQueries {
         ).one().bool("is_new")
     }
 
-    /// A call of the kind was answered; false where it had not stopped.
+    /// Ends the halt of a kind after an answered call. Returns false where it was not halted.
     package static func recover(
         _ kind: StoreCall.Kind, at: Int64, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -240,7 +245,7 @@ package enum ServiceControlQueries {
         ).one().bool("is_new")
     }
 
-    /// What the latest probe was refused with: of the service, or of one kind of call.
+    /// Notes the answer with which the latest probe was refused: that of the service, or that of a kind.
     package static func noteHaltAnswer(_ kind: StoreCall.Kind?, _ answer: String) -> SQL {
         """
         -- name: noteHaltAnswer
@@ -248,7 +253,7 @@ package enum ServiceControlQueries {
         """
     }
 
-    /// Calls of the kind are few: the next one leaves at `until`.
+    /// Throttles a kind of call: the next one leaves at `until`.
     package static func throttle(
         _ kind: StoreCall.Kind, until: Int64, answer: String, at: Int64
     ) -> SQL {
@@ -259,7 +264,7 @@ package enum ServiceControlQueries {
         """
     }
 
-    /// The App Store answers again; false where calls of the kind were not few.
+    /// Ends the throttle, because the App Store answers again. Returns false where the kind was not throttled.
     package static func endThrottle(
         _ kind: StoreCall.Kind, on connection: isolated PostgresConnection
     ) throws -> Bool {

@@ -2,8 +2,8 @@ package import Postgres
 import ServiceKit
 import Synchronization
 
-/// The database's clock, carried on by this machine's monotonic one: leases are compared between replicas, and a
-/// replica whose own clock is wrong must not take a living one's calls for abandoned.
+/// The database's clock, carried on by this machine's monotonic one. Replicas compare leases with one another, and a
+/// replica whose own clock is wrong must not take the calls of a living one for abandoned.
 package final class SharedClock: WallClock {
     private let told = Mutex<(milliseconds: Int64, at: ContinuousClock.Instant)?>(nil)
 
@@ -16,12 +16,13 @@ package final class SharedClock: WallClock {
 
     package var isKnown: Bool { told.withLock { $0 } != nil }
 
-    /// Asks the database. Instants told before stay as they are: a lease is only ever compared with a later answer.
+    /// Asks the database. Instants that were told before stay as they are, because a lease is only ever compared with
+    /// a later answer.
     package func follow(_ connection: isolated PostgresConnection) throws {
         try connection.ask(following)
     }
 
-    /// To be asked last of several, so that nothing lies between the clock and its answer.
+    /// The question for the clock. It comes last of several, so that nothing lies between the clock and its answer.
     package var following: Question<Void> {
         RateQueries.clockMicros.map { micros in
             let now = ContinuousClock.now

@@ -2,9 +2,9 @@ import JSON
 import Postgres
 import Pricing
 
-/// What `subscription_events.statement`, `subscriptions.items` and `.increases` keep, as JSON. By hand: a fold writes
-/// thousands a second, a late statement reads all of a subscription's and a plan half a million of them; a general
-/// coder takes ten times as long.
+/// The JSON of `subscription_events.statement`, `subscriptions.items` and `.increases`. It is written by hand because
+/// of speed: a fold writes thousands a second, a late statement reads all of a subscription's, and a plan reads half
+/// a million. A general coder takes ten times as long.
 enum StatementText {
     static func text(_ event: SubscriptionEvent) -> String {
         JSONWriter.object {
@@ -166,7 +166,7 @@ enum StatementText {
         }
     }
 
-    /// What `subscriptions.signed_details` keeps; nil: nothing.
+    /// The JSON of `subscriptions.signed_details`; nil where there is nothing to keep.
     static func details(_ facts: SubscriptionFacts) -> String? {
         guard !facts.transactionDetails.isEmpty || !facts.renewalDetails.isEmpty else { return nil }
         return JSONWriter.object {
@@ -179,7 +179,7 @@ enum StatementText {
         }
     }
 
-    /// Of the running period's transaction and of the newest renewal info.
+    /// The details of the running period's transaction and of the newest renewal info.
     static func details(
         _ node: JSONNode
     ) throws(JSONRecord.Fault) -> (transaction: SignedDetails, renewal: SignedDetails) {
@@ -295,7 +295,7 @@ enum StatementText {
         return SignedDetails(node, fields)
     }
 
-    /// What a transaction and a renewal info both say of an item.
+    /// The part of an item that a transaction and a renewal info share.
     private static func item(_ record: JSONRecord) throws(JSONRecord.Fault) -> StatementItem {
         var item = StatementItem(sku: try record.text("sku"))
         item.price = try record.int64OrNil("price")
@@ -357,7 +357,7 @@ extension JSONRecord {
 }
 
 extension Row {
-    /// What this program wrote to a JSON column.
+    /// Reads what this program wrote to a JSON column.
     func stored<Value>(
         _ column: String, _ read: (JSONNode) throws(JSONRecord.Fault) -> Value
     ) throws -> Value {

@@ -1,11 +1,11 @@
-/// A call to the App Store that changes something, as it stands in `repricer.store_calls`: written before it is made,
-/// fenced by its lease, settled once. All kinds of call share it.
+/// A call to the App Store that changes something, as a row of `repricer.store_calls`: it is written before it is
+/// made, fenced by its lease and settled once. All kinds of call share it.
 package struct StoreCall: Sendable, Hashable {
     /// What an open call waits for.
     package enum Step: String, Sendable {
-        /// The same call with the same id.
+        /// The same call is sent again with the same id.
         case send
-        /// The status of what it changes.
+        /// The status of what it changes is read.
         case check
     }
 
@@ -17,29 +17,31 @@ package struct StoreCall: Sendable, Hashable {
     }
 
     package var kind: Kind
-    /// The subscription that it changes, by its original transaction id; of a mass extension `product:` and the product.
-    /// One call of a subject is in flight at a time, whatever its kind.
+    /// The subscription that it changes, by its original transaction id; for a mass extension `product:` and the
+    /// product. One call of a subject is in flight at a time, whatever its kind.
     package var subject: String
-    /// Of a price change and a cancellation the `requestReferenceId` that Apple is told.
+    /// The id of the call. For a price change and a cancellation it is the `requestReferenceId` that Apple is told.
     package var callID: String
     package var bucket: Int
-    /// What waits for its outcome: price changes, or the request of an extension.
+    /// The ids of what waits for its outcome: price changes, or the request of an extension.
     package var carries: [String]
-    /// The subscriptions whose declined changes it cancels dependents of, sorted.
+    /// The subscriptions with declined changes whose dependents it cancels, sorted.
     package var parents: [String]
-    /// The call as JSON, the very one of the first attempt.
+    /// The call as JSON, the same for every attempt.
     package var intent: String
     package var fence: Int64
     package var attempts: Int
     package var checks: Int
     package var step: Step
-    /// What an earlier attempt was refused with, while checks are to tell what that means.
+    /// The code with which an earlier attempt was refused, while checks find out what that means.
     package var errorCode: Int64?
-    /// It may be checked and is never sent again.
+    /// Whether it is never sent again. It may still be checked.
     package var isOver: Bool
-    /// When this process took it, a call of it could still be on its way: what a check does not show may come.
+    /// Whether a call of it could still be on its way when this process took it. What a check does not show may then
+    /// still come.
     package var isInFlight: Bool
-    /// Real time, UTC milliseconds: later none of its attempts can be on its way; nil where it was just written.
+    /// After this instant (real time, UTC milliseconds) none of its attempts can be on its way; nil where it was just
+    /// written.
     package var inFlightUntil: Int64?
 
     package init(
@@ -68,19 +70,19 @@ package struct StoreCall: Sendable, Hashable {
     /// Whether no earlier attempt with this id can have been applied.
     package var isFirstAttempt: Bool { attempts == 1 && checks == 0 }
 
-    /// Of a mass extension, whose subject is no subscription.
+    /// The subject of a mass extension, which is no subscription.
     package static func subject(ofProduct productID: String) -> String { "product:\(productID)" }
 }
 
 /// How an attempt of a call ended, as it is stored.
 package struct CallEnding: Sendable {
     package enum Fate: Sendable {
-        /// Apple has it.
+        /// Apple has applied it.
         case answered
-        /// Apple has it not. `isDoubtful`: no check showed it, and nobody knows for sure.
+        /// Apple has not applied it. `isDoubtful`: no check showed it, and nobody knows for sure.
         case refused(isDoubtful: Bool)
-        /// Nobody knows yet: released for its next step at an instant in real time, UTC milliseconds. `isUncounted`:
-        /// nothing of this attempt has left, so it counts as not made.
+        /// Nobody knows yet, so it is released for its next step at an instant in real time (UTC milliseconds).
+        /// `isUncounted`: nothing of this attempt has left, so it does not count.
         case open(StoreCall.Step, nextAttemptAt: Int64, isUncounted: Bool)
     }
 

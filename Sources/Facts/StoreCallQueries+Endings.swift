@@ -1,8 +1,8 @@
 package import Postgres
 
 extension StoreCallQueries {
-    /// How attempts of one bucket ended: three statements, however many they are. To be sent by the holder of the leases,
-    /// before what the kind of call writes.
+    /// Stores how attempts of one bucket ended, in three statements however many they are. The holder of the leases
+    /// sends them before what the kind of call writes.
     package static func settle(_ endings: [CallEnding], at: Int64) -> [SQL] {
         let closed = endings.filter { !$0.isOpen }
         let open = endings.filter(\.isOpen)
@@ -35,7 +35,7 @@ extension StoreCallQueries {
         """
     }
 
-    /// Released for the next step. The checks that follow a call are counted from that call.
+    /// Releases calls for their next step. The checks that follow a call are counted from that call.
     private static func leaveOpen(_ endings: [CallEnding]) -> SQL {
         """
         -- name: leaveCallsOpen
@@ -62,8 +62,8 @@ extension StoreCallQueries {
         """
     }
 
-    /// How much longer than the first time work waits that was parked before: twice as long each time, an hour at most. It is
-    /// counted by the refused calls of the same kind and subject, whatever their ids; `call` itself is closed already.
+    /// The further wait of work that was parked before: twice as long each time, an hour at most. It counts the
+    /// refused calls of the same kind and subject, whatever their ids; `call` itself is closed already.
     package static func furtherWait(after call: StoreCall) -> SQL {
         """
         (SELECT least(interval '2 minutes' * power(2, least(count(*), 5)), interval '1 hour') - interval '2 minutes'
@@ -73,11 +73,11 @@ extension StoreCallQueries {
         """
     }
 
-    /// Opens again, one a subscription, the closed calls of changes of unknown outcome: the statement that had settled
+    /// Opens closed calls of changes of unknown outcome again, one a subscription. The statement that had settled
     /// them was about another call, as a later one shows, and nobody would ask about them any more. They are checked,
-    /// and never sent again. Where a subscription has a call in flight, this waits for the settlement of that one.
+    /// and never sent again. Where a subscription has a call in flight, this waits until that one is settled.
     ///
-    /// After the statements that close calls or move changes, under the subscriptions' locks.
+    /// It is sent after the statements that close calls or move changes, under the locks of the subscriptions.
     package static func reopen(_ ids: [String]) -> SQL {
         """
         -- name: reopenCalls
@@ -101,8 +101,9 @@ extension StoreCallQueries {
         """
     }
 
-    /// A price change's call of unknown outcome whose changes a notification has settled needs no further attempt. One
-    /// with a call on its way has no next attempt, and stays: it is the one call in flight of its subscription.
+    /// Closes a price change's call of unknown outcome whose changes a notification has settled, because it needs no
+    /// further attempt. A call that is on its way has no next attempt and stays, since it is the one call in flight
+    /// of its subscription.
     static func closeSettled(_ touched: [(id: String, at: Int64?)]) -> SQL {
         let ids = touched.map(\.id)
         return """

@@ -5,9 +5,9 @@ package import Postgres
 /// "One call in flight a subscription" is its unique index `store_calls_one_in_flight`: who would begin another, of
 /// whatever kind, finds the first. Every statement but `waiting` names one bucket.
 package enum StoreCallQueries {
-    /// Whether the subject `id` has a call that is out, or whose outcome is not known.
+    /// The condition that the subject `id` has a call that is out, or whose outcome is not known.
     package static func isInFlight(_ id: SQL, bucket: SQL) -> SQL {
-        // OFFSET 0: asked for each subject by itself, never of all at once.
+        // OFFSET 0 makes PostgreSQL ask for each subject by itself, never for all at once.
         """
         EXISTS (
             SELECT 1 FROM repricer.store_calls o
@@ -16,9 +16,9 @@ package enum StoreCallQueries {
         """
     }
 
-    /// Writes the intents of one claim; all or none.
+    /// Writes the intents of one claim, all or none.
     ///
-    /// - Parameter flightTime: In milliseconds: so long after its lease a call may still be on its way.
+    /// - Parameter flightTime: How long after its lease a call may still be on its way, in milliseconds.
     package static func insert(
         _ calls: [StoreCall], owner: String, leaseUntil: Int64, flightTime: Int64, now: Int64
     ) -> SQL {
@@ -40,15 +40,16 @@ package enum StoreCallQueries {
 
     /// What open calls of a kind wait for.
     package struct Waiting: Sendable {
-        /// The buckets with calls that are to be sent once more.
+        /// The buckets with calls that wait to be sent once more.
         package var sends: [Int] = []
-        /// The buckets with calls whose status is to be checked.
+        /// The buckets with calls that wait for a status check.
         package var checks: [Int] = []
-        /// UTC milliseconds: no lease of an open call ends earlier; nil when none is open.
+        /// The earliest end of a lease of an open call, in UTC milliseconds; nil where no call is open.
         package var firstLease: Int64?
     }
 
-    /// The buckets in which open calls wait for a step, that of the one which waits longest first. `floor` (UTC milliseconds): no open call's lease ends before it.
+    /// The buckets in which open calls wait for a step. The bucket that has waited longest comes first. `floor` (UTC
+    /// milliseconds) is a known lower bound of the ends of their leases.
     package static func waiting(
         _ gate: CallGate, from floor: Int64?, realNow: Int64
     ) -> Question<Waiting> {
@@ -88,16 +89,18 @@ package enum StoreCallQueries {
         }
     }
 
-    /// A silence of its endpoint, in milliseconds of the business clock, that other work of the subject does not wait for.
+    /// The longest silence of an endpoint, in milliseconds of the business clock, for which other work of the subject
+    /// waits.
     private static let silenceMax: Int64 = 120_000
-    /// Attempts in vain that other work of the subject waits for.
+    /// How many attempts in vain other work of the subject waits for.
     private static let attemptsMax = 8
 
     /// Open calls whose holder is gone, or whose next step is due, with what may be done about them.
     ///
-    /// One that is over, or was opened again, is only checked. One that is held back waits, for the same id is the safest
-    /// thing to send; but where other work of its subject waits for it, it is checked until it was seen applied or can't be
-    /// any more, and so is one whose endpoint is silent, or that was sent in vain again and again. Checks wait for nobody.
+    /// A call that is over, or was opened again, is only checked. A call that is held back waits, because the same id
+    /// is the safest thing to send. Where other work of its subject waits for it, it is checked until it was seen
+    /// applied or cannot be applied any more. The same holds for a call whose endpoint is silent, or that was sent in
+    /// vain again and again. A check waits for nobody.
     private static func due(_ gate: CallGate, realNow: Int64) -> SQL {
         """
         SELECT r.subject, r.call_id, r.bucket, r.lease_until,
@@ -157,7 +160,8 @@ package enum StoreCallQueries {
         ).map { try call($0) }
     }
 
-    /// The buckets with calls of a kind of unknown outcome that nobody is busy with, whether their next step is due or not.
+    /// The buckets with calls of unknown outcome of a kind that no process holds, whether their next step is due or
+    /// not.
     package static func unknownBuckets(
         _ kind: StoreCall.Kind, realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> [Int] {
@@ -170,8 +174,8 @@ package enum StoreCallQueries {
         ).map { try $0.int("bucket") }
     }
 
-    /// Takes over calls of unknown outcome of one bucket to check them, whether their next step is due or not; those of the
-    /// ids `seen` are passed over.
+    /// Takes over calls of unknown outcome of one bucket to check them, whether their next step is due or not. It
+    /// passes over the ids in `seen`.
     package static func takeOverUnknown(
         _ gate: CallGate, bucket: Int, owner: String, leaseUntil: Int64, realNow: Int64, limit: Int,
         besides seen: [String], on connection: isolated PostgresConnection
@@ -197,7 +201,8 @@ package enum StoreCallQueries {
         ).map { try call($0) }
     }
 
-    /// Its holder is gone, or it waits for its next step. One whose call is on its way has no next attempt.
+    /// The condition that no process holds the call: its lease is over, or it waits for its next step. A call that is
+    /// on its way has no next attempt.
     private static func isFree(realNow: Int64) -> SQL {
         """
         r.settled_at IS NULL AND (r.lease_until <= \(timestamp: realNow)
@@ -221,9 +226,9 @@ package enum StoreCallQueries {
 
     // MARK: Leases
 
-    /// Prolongs the leases of calls that are still out. One that was taken over has another fence and is left
-    /// alone; so is one that somebody is just writing, since waiting for several could lock up with who settles
-    /// several.
+    /// Prolongs the leases of calls that are still out. A call that was taken over has another fence and is left
+    /// alone. So is a call that somebody is just writing: waiting for several rows could end in a deadlock with who
+    /// settles several.
     package static func renew(_ calls: [StoreCall], until: Int64) -> SQL {
         """
         -- name: renewLeases
@@ -243,8 +248,8 @@ package enum StoreCallQueries {
         """
     }
 
-    /// Which of these calls this process still holds, by their ids; taken with the locks of what they change, before any
-    /// result is written. A holder whose lease was taken over writes nothing.
+    /// The ids of those calls that this process still holds. It is asked with the locks of what the calls change,
+    /// before any result is written. A holder whose lease was taken over writes nothing.
     package static func holding(_ calls: [StoreCall]) -> Question<Set<String>> {
         Question(
             """
@@ -267,8 +272,9 @@ package enum StoreCallQueries {
         """
     }
 
-    /// The call `r` is open, and its lease is `t`'s. Asked for each `t` by itself, so that it is found by its key: how many
-    /// are open changes faster than statistics, and a plan that starts from them reads all that ended since the last vacuum.
+    /// The condition that the call `r` is open, and that its lease is the one of `t`. It is asked for each `t` by
+    /// itself, so that the key finds the row. How many calls are open changes faster than statistics, and a plan that
+    /// starts from the open ones reads all that ended since the last vacuum.
     private static func isHeld(_ calls: [StoreCall]) -> SQL {
         """
         r.subject = t.subject AND r.call_id = t.call AND r.fence = t.fence
@@ -276,7 +282,7 @@ package enum StoreCallQueries {
         """
     }
 
-    /// Calls that are held together are of one bucket.
+    /// Calls that one statement holds together are of one bucket.
     package static func isInBucket(of calls: [StoreCall]) -> SQL {
         "r.bucket = \(calls.first?.bucket ?? -1)::smallint"
     }
@@ -285,14 +291,14 @@ package enum StoreCallQueries {
 /// What a kind of call says of its open calls, in SQL, so that the engine asks for all kinds alike.
 package struct CallGate: Sendable {
     package var kind: StoreCall.Kind
-    /// The endpoint that its calls are sent to, as `rate_limits` names it.
+    /// The endpoint to which its calls are sent, as `rate_limits` names it.
     package var endpoint: String
-    /// The business clock, UTC milliseconds.
+    /// The business clock, in UTC milliseconds.
     package var now: Int64
-    /// One row about the call `r`: `is_over` (it may be checked and is never sent again; null: it is not) and `is_held`
-    /// (it is not sent now).
+    /// One row about the call `r`: `is_over` (it is never sent again, but may be checked; null counts as false) and
+    /// `is_held` (it is not sent now).
     package var state: SQL
-    /// Whether other work of the subject of `r` waits for its outcome.
+    /// The condition that other work of the subject of `r` waits for its outcome.
     package var othersWait: SQL
 
     package init(

@@ -1,7 +1,8 @@
 package import Postgres
 package import Pricing
 
-/// Items by the JSON that they were read from lately: most subscriptions carry what many others do, at the same prices.
+/// Items by the JSON from which they were read lately: most subscriptions carry the same items at the same prices as
+/// many others.
 package struct RecentItems {
     private static let countMax = 32
     private var texts: [[UInt8]] = []
@@ -10,7 +11,7 @@ package struct RecentItems {
 
     package init() {}
 
-    /// As `storedItems`.
+    /// Reads what `storedItems` reads.
     package mutating func items(of row: Row) throws -> [SubscriptionFacts.Item] {
         if let place = try row.place(of: "items", among: texts) { return read[place] }
         let items = try row.storedItems()
@@ -33,22 +34,22 @@ extension Row {
     }
 
     func storedDetails(into facts: inout SubscriptionFacts) throws {
-        // Most have none.
+        // Most subscriptions have none.
         guard try decoded("signed_details", { _ in true }) != nil else { return }
         (facts.transactionDetails, facts.renewalDetails) = try stored(
             "signed_details", StatementText.details)
     }
 
     package func storedIncreases() throws -> [RecordedIncrease] {
-        // Most have none, and a plan reads a million.
+        // Most subscriptions have none, and a plan reads a million of them.
         if try decoded("increases", { $0.elementsEqual("[]".utf8) }) == true { return [] }
         return try stored("increases", StatementText.increases)
     }
 }
 
 extension [RecordedIncrease] {
-    /// Those that took effect, which is what the 12 months are counted from (an inference: Apple names no anchor). The
-    /// conversion of an offer is no increase.
+    /// The increases that took effect: the 12 months are counted from that instant (an inference, since Apple names
+    /// no anchor). The conversion of an offer is no increase.
     package var past: [PastIncrease] {
         compactMap { increase in
             guard increase.origin != .offerConversion else { return nil }
@@ -56,7 +57,8 @@ extension [RecordedIncrease] {
         }
     }
 
-    /// Those that nobody was asked about and that have not taken effect: when the subscriber was told, by item.
+    /// When the subscriber was told of each item's increase that nobody was asked about and that has not taken
+    /// effect.
     package var announcedAt: [String: Instant] {
         var told: [String: Instant] = [:]
         for increase in self

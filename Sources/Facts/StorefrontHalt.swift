@@ -1,8 +1,9 @@
 package import Postgres
 
-/// A storefront of a batch that a code has halted.
+/// The halt of a batch's storefront after refusals with one code.
 package enum StorefrontHalt {
-    /// Whether the change `change` of the batch `b` waits for its storefront: all do but the one that asks for them.
+    /// The condition that the change `change` of the batch `b` waits for its storefront. All changes of a halted
+    /// storefront do, except the probe.
     package static func holds(_ change: SQL) -> SQL {
         """
         (b.halted_storefronts ? \(fragment: change).storefront

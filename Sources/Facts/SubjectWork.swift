@@ -1,9 +1,9 @@
 package import Postgres
 
-/// What waits for a call of a subscription to be resolved, whatever kind of call it is.
+/// The work that waits for a call of a subscription to be resolved, whatever kind of call it is.
 package enum SubjectWork {
-    /// Other work of the subject of the call `r` could go on if that call were resolved: a change that may be sent now or
-    /// another call of unknown outcome, a dependent to be cancelled, a requested extension.
+    /// The condition that other work of the subject of the call `r` could go on if that call were resolved: a change
+    /// that may be sent now, another call of unknown outcome, a dependent to be cancelled, or a requested extension.
     package static let waits: SQL = """
         EXISTS (
             SELECT 1 FROM repricer.price_changes q JOIN repricer.batches w ON w.batch_id = q.batch_id

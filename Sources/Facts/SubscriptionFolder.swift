@@ -3,18 +3,19 @@ package import Pricing
 /// Folds new statements into stored subscriptions, inside the caller's transaction. The caller holds the
 /// subscriptions' locks.
 package enum SubscriptionFolder {
-    /// Keeps the statements, folds them and writes what changed, at the latest when the transaction commits. Statements older than what is folded already make
-    /// their subscription fold again from the beginning, once for all of them: any order of arrival ends the same.
-    /// One kept before changes nothing.
+    /// Keeps the statements, folds them and writes what changed, at the latest when the transaction commits. A
+    /// statement older than what is folded already makes its subscription fold again from the beginning, once for all
+    /// such statements. So any order of arrival ends the same. A statement that was kept before changes nothing.
     ///
-    /// Returns the changes that were ever sent of the subscriptions that it folded, by subscription, as they are now.
-    /// Throws `FactsError` where a statement names no moment or no subscription that can be stored.
+    /// Returns those changes of the folded subscriptions that were ever sent, by subscription, as they are now.
+    /// Throws `FactsError` where a statement names no moment, or no subscription that can be stored.
     ///
     /// - Parameters:
     ///   - areNew: Each statement is told for the first time, by an answer that only the caller has.
-    ///   - stored: The subscriptions as they were read under the lock; nil: they are read here.
-    ///   - changes: Of some of them those that were ever sent, as under the lock; the others are read here.
-    ///   - holdsCalls: Each subscription's one call in flight is the caller's, who settles it.
+    ///   - stored: The subscriptions as they were read under the lock; nil has them read here.
+    ///   - changes: The changes of some subscriptions that were ever sent, as they were read under the lock. Those
+    ///     of the others are read here.
+    ///   - holdsCalls: The caller holds, and settles, the one call in flight of each subscription.
     @discardableResult
     package static func fold(
         _ told: [SubscriptionEvent], areNew: Bool = false,
@@ -33,9 +34,9 @@ package enum SubscriptionFolder {
             stored.map { .answered(($0, [:])) } ?? SubscriptionQueries.loading(named))
         guard !arrived.isEmpty else { return [:] }
         var byID = Dictionary(grouping: arrived, by: \.originalTransactionID)
-        try setAsideOverdue(&byID, loaded.stored, on: connection)
+        try noteOverdue(&byID, loaded.stored, on: connection)
         guard !byID.isEmpty else { return [:] }
-        // One that can't be read stops only what it must take in.
+        // A subscription that cannot be read stops only what it must take in.
         let stored = try SubscriptionQueries.whole(
             (loaded.stored, loaded.unreadable.filter { byID[$0.key] != nil }))
         let late = byID.keys.sorted().filter { id in
@@ -48,9 +49,10 @@ package enum SubscriptionFolder {
             known, holdsCalls: holdsCalls, on: connection)
     }
 
-    /// Takes out what was signed before the checkpoint of its subscription: it is noted, and goes with its time. One that reprocess wants folded anew is, even
-    /// where nothing of what came counts.
-    private static func setAsideOverdue(
+    /// Takes out the statements that were signed before the checkpoint of their subscription. They are noted, and
+    /// dropped with their time. A subscription that reprocess wants folded anew is folded, even where nothing of what
+    /// arrived counts.
+    private static func noteOverdue(
         _ byID: inout [String: [SubscriptionEvent]],
         _ stored: [String: SubscriptionQueries.Stored], on connection: isolated DatabaseConnection
     ) throws {
@@ -65,13 +67,14 @@ package enum SubscriptionFolder {
                 (stored[id]?.foldedThrough?.signedAt).map { $0 > Self.lastDay } ?? false
             byID[id] = rest.isEmpty && !isUnfolded ? nil : rest
         }
-        if !overdue.isEmpty { _ = try connection.pipeline(EventQueries.settingAside(overdue)) }
+        if !overdue.isEmpty { _ = try connection.pipeline(EventQueries.notingOverdue(overdue)) }
     }
 
-    /// Reprocess has a subscription count as folded to the end of the year 9999.
+    /// Reprocess marks a subscription as folded up to the end of the year 9999.
     private static let lastDay = Instant(milliseconds: 253_370_764_800_000)
 
-    /// Folds all statements of these subscriptions once more, for changes that none was about before.
+    /// Folds all statements of these subscriptions once more, because changes were added that no statement was about
+    /// before.
     @discardableResult
     package static func foldAnew(
         _ ids: [String], on connection: isolated DatabaseConnection
@@ -85,7 +88,7 @@ package enum SubscriptionFolder {
             holdsCalls: false, on: connection)
     }
 
-    /// By subscription: what arrived, and all of it where it is to be folded from the beginning.
+    /// By subscription: the statements that arrived, and every statement where it must be folded from the beginning.
     private static func write(
         _ arrived: [String: [SubscriptionEvent]], all: [String: [SubscriptionEvent]],
         into stored: [String: SubscriptionQueries.Stored], _ known: FoldQueries.Known,

@@ -1,8 +1,8 @@
 package import Postgres
 package import Pricing
 
-/// Facts of subscriptions. Every writer of a subscription, its changes or its requests locks its row first: one lock a
-/// subscription, taken bucket by bucket in the order of ids, so that no two transactions wait for each other.
+/// Facts of subscriptions. Every writer of a subscription, of its changes or of its requests locks its row first.
+/// That one lock is taken bucket by bucket in the order of ids, so that no two transactions wait for each other.
 package enum SubscriptionQueries {
     /// A subscription as the last fold left it.
     package struct Stored: Sendable {
@@ -10,15 +10,15 @@ package enum SubscriptionQueries {
         package var increases: [RecordedIncrease]
         package var seenSKUs: [String]
         package var foldedThrough: SubscriptionEvent.Key?
-        /// Statements signed before it are not kept any more, and their checkpoint stands for them.
+        /// Statements that were signed before this instant are not kept any more; their checkpoint replaces them.
         package var checkpointAt: Instant?
     }
 
-    /// The transaction that wrote a row last: the same one, and the row is the same.
+    /// The transaction that wrote a row last. While it is the same, the row is the same.
     package typealias Version = String
 
-    /// Creates the rows of subscriptions never seen before, in the order of locking: two that create the same
-    /// ones wait for each other, never in a circle.
+    /// Creates the rows of subscriptions that were never seen before, in the order of locking. Two transactions that
+    /// create the same rows wait for each other, never in a circle.
     package static func create(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws {
@@ -31,7 +31,7 @@ package enum SubscriptionQueries {
             """)
     }
 
-    /// Locks those that nobody else holds, and returns their ids.
+    /// Locks those subscriptions that nobody else holds, and returns their ids.
     package static func lockFree(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> [String] {
@@ -46,7 +46,7 @@ package enum SubscriptionQueries {
         ).map { try $0.text("original_transaction_id") }
     }
 
-    /// Locks them all, waiting for whoever holds them.
+    /// Locks all of these subscriptions, and waits for whoever holds them.
     package static func lock(_ ids: [String], on connection: isolated PostgresConnection) throws {
         _ = try connection.pipeline(
             Bucket.groups(ids, of: \.self).map { ids in
@@ -60,10 +60,11 @@ package enum SubscriptionQueries {
             })
     }
 
-    /// Those that can be read, and by id why others can't be: one must not stop the others.
+    /// The subscriptions that can be read, and for the others, by id, why not. One unreadable row must not stop the
+    /// others.
     package typealias Readable = (stored: [String: Stored], unreadable: [String: String])
 
-    /// Locks them all, waiting for whoever holds them, and reads them as `loadReadable` does.
+    /// Locks all of these subscriptions, waits for whoever holds them, and reads them as `loadReadable` does.
     package static func lockingAndLoading(_ ids: [String]) -> Question<Readable> {
         Question(
             """
@@ -75,7 +76,8 @@ package enum SubscriptionQueries {
             """, readable)
     }
 
-    /// Locks them all as `lockingAndLoading` does, and tells whether they are what was read of them before.
+    /// Locks all of them as `lockingAndLoading` does, and returns their versions, which tell whether they changed
+    /// since they were read.
     package static func lockingVersions(_ ids: [String]) -> Question<[String: Version]> {
         Question(
             """
@@ -101,7 +103,7 @@ package enum SubscriptionQueries {
         try whole(loadReadable(ids, on: connection))
     }
 
-    /// Throws where one can't be read.
+    /// The subscriptions; throws where one cannot be read.
     package static func whole(_ loaded: Readable) throws -> [String: Stored] {
         if let first = loaded.unreadable.first {
             throw FactsError.unreadable("subscription \(first.key): \(first.value)")
@@ -109,7 +111,8 @@ package enum SubscriptionQueries {
         return loaded.stored
     }
 
-    /// As `load`, and by id why a row can't be read: one must not stop the others.
+    /// Reads the subscriptions, and says of unreadable rows, by id, why they cannot be read: one must not stop the
+    /// others.
     package static func loadReadable(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> Readable {
@@ -143,9 +146,9 @@ package enum SubscriptionQueries {
         return (stored, unreadable)
     }
 
-    /// The SKUs set to renew on any subscription of the same customers, by customer token; each also as
-    /// `SUBSCRIPTION/SKU`. A subscription that ended, or whose renewal is off, still lists its items: none of them
-    /// will renew.
+    /// The SKUs that will renew on any subscription of the same customers, by customer token, each also as
+    /// `SUBSCRIPTION/SKU`. Where a subscription has ended, or its renewal is off, it still lists its items, but none
+    /// of them will renew.
     package static func renewingSKUs(
         ofCustomers tokens: [String], on connection: isolated PostgresConnection
     ) throws -> [String: Set<String>] {
@@ -177,7 +180,7 @@ package enum SubscriptionQueries {
         }
     }
 
-    /// Whose these subscriptions are; without those that nothing is known of.
+    /// The customer tokens of these subscriptions, without the subscriptions of which nothing is known.
     package static func customers(
         of ids: [String], on connection: isolated PostgresConnection
     ) throws -> [String: String] {
@@ -199,16 +202,16 @@ package enum SubscriptionQueries {
     package struct Sibling: Sendable {
         package var originalTransactionID: String
         package var carried: Set<String>
-        /// Set to renew; none where the subscription ended or its renewal is off.
+        /// The SKUs that will renew; empty where the subscription has ended or its renewal is off.
         package var renewing: Set<String>
 
-        /// Whether a row of this subscription that names the SKU alone means an item of it.
+        /// Whether a row of this subscription that names only the SKU means one of its items.
         package func hasOwn(_ sku: String) -> Bool {
             (renewing.isEmpty ? carried : renewing).contains(sku)
         }
     }
 
-    /// The subscriptions of customers who have several, by customer token; others are left out.
+    /// The subscriptions of customers who have several, by customer token. Other customers are left out.
     package static func siblings(
         ofCustomers tokens: [String], on connection: isolated PostgresConnection
     ) throws -> [String: [Sibling]] {
@@ -241,13 +244,13 @@ package enum SubscriptionQueries {
         return siblings
     }
 
-    /// What subscriptions that rows name as `SUBSCRIPTION/SKU` say of these items.
+    /// What is known of items on another subscription, which rows name as `SUBSCRIPTION/SKU`.
     package struct Carrier: Sendable {
         package var customer: String?
         package var renewing: Set<String>
-        /// The parts that its items play in open changes of it.
+        /// The parts that its items play in open changes of that subscription.
         package var roles: [String: DependentObstacle]
-        /// What the running period was charged for its items.
+        /// What was charged for its items in the running period.
         package var charges: [String: ItemCharge]
     }
 
@@ -330,7 +333,7 @@ package enum SubscriptionQueries {
             checkpointAt: try row.instant("checkpoint_at"))
     }
 
-    /// Writes back what a fold made of subscriptions.
+    /// Writes what a fold made of subscriptions.
     package static func save(_ states: [SubscriptionState]) -> SQL {
         """
         -- name: saveSubscriptions
@@ -338,7 +341,7 @@ package enum SubscriptionQueries {
         """
     }
 
-    /// What `SET` and `FROM` say of the row `s` of subscriptions, or of another table with their columns.
+    /// The `SET` and `FROM` of an update of `s`, a row of `subscriptions` or of another table with the same columns.
     static func setting(_ states: [SubscriptionState]) -> SQL {
         """
         SET

@@ -1,17 +1,17 @@
 package import Postgres
 
-/// What a statement does before it replaces what reports of the past read, and what it may alter of the figures that reports
-/// keep: the CTEs that it begins with. All parts of a statement see one state of the database, so what these read is what
-/// the statement replaces. The caller holds the locks of the subscriptions.
+/// The CTEs with which a statement begins that replaces what reports of the past read, or alters what kept figures
+/// count. They keep the former versions and mark the figures. All parts of a statement see one state of the database,
+/// so they read what the statement replaces. The caller holds the locks of the subscriptions.
 package enum VersionQueries {
-    /// When all of a statement is recorded.
+    /// The instant at which a whole statement is recorded.
     package static let instant: SQL =
         "instant AS MATERIALIZED (SELECT repricer.recording_instant() AS at)"
 
-    /// What the rows bear that the statement writes, as their `recorded_at`.
+    /// The `recorded_at` of the rows that the statement writes.
     package static let now: SQL = "(SELECT at FROM instant)"
 
-    /// Keeps the changes `c` of `source`, which is what stands after FROM. With `instant`.
+    /// Keeps the changes `c` of `source`, which is the text after FROM. It needs the CTE `instant`.
     package static func ofChanges(_ source: SQL) -> SQL {
         """
         \(fragment: instant), former AS (
@@ -26,13 +26,13 @@ package enum VersionQueries {
                 c.state_since, c.reason, c.doubtful_since, c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.acceptance,
                 c.effective_at, c.ended_at, c.is_leaving
             FROM \(fragment: source)
-            -- Twice within a microsecond: nobody saw what it was between.
+            -- It was replaced twice within a microsecond, and nobody saw what it was in between.
             ON CONFLICT DO NOTHING
         )
         """
     }
 
-    /// The same of these changes, by subscription and id.
+    /// Keeps these changes, by subscription and id.
     package static func ofChanges(_ changes: [(id: String, changeID: String)]) -> SQL {
         guard !changes.isEmpty else { return instant }
         return ofChanges(
@@ -43,7 +43,7 @@ package enum VersionQueries {
             """)
     }
 
-    /// Keeps the dependents' cancellations `d` of `source`, whole. With `instant`.
+    /// Keeps the dependents' cancellations `d` of `source` as whole rows. It needs the CTE `instant`.
     package static func ofDependents(_ source: SQL) -> SQL {
         """
         \(fragment: instant), former AS (
@@ -62,7 +62,7 @@ package enum VersionQueries {
         )
         """
 
-    /// A statement of its own, in the transaction of what it marks for.
+    /// Marks these subscriptions in a statement of its own, in the transaction that changes their figures.
     static func mark(_ ids: [String]) -> SQL {
         """
         -- name: markFigures

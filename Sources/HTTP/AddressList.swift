@@ -6,7 +6,7 @@ struct AddressList {
         let family: Int32
         let bytes: [UInt8]
 
-        /// A stream socket of this family; negative with `errno` on failure.
+        /// Opens a stream socket of this family. The result is negative with `errno` on failure.
         func openSocket() -> Int32 {
             socket(family, Int32(SOCK_STREAM.rawValue), 0)
         }
@@ -31,10 +31,10 @@ struct AddressList {
     }
 
     let entries: [Address]
-    /// Why there are none.
+    /// Why there are no addresses.
     let failure: String?
 
-    /// Resolves; this blocks as long as the system's resolver does.
+    /// Resolves the host. This blocks as long as the system's resolver does.
     init(host: String, port: Int, isPassive: Bool) {
         var hints = addrinfo()
         hints.ai_family = AF_UNSPEC

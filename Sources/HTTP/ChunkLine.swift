@@ -1,11 +1,11 @@
 import ServiceKit
 
-/// The line before a chunk: its size and extensions, RFC 9112, section 7.1.
+/// The line before a chunk: its size and extensions (RFC 9112, section 7.1).
 enum ChunkLine {
     /// The size, and how many bytes the extensions took; nil when it is not exactly such a line.
     ///
-    /// Readers who skip what they do not know stop at different bytes; so the grammar is checked
-    /// although no extension means anything to us.
+    /// Readers who skip what they do not know stop at different bytes. So the grammar is checked, although no
+    /// extension has a meaning here.
     static func parse(_ line: ArraySlice<UInt8>) -> (size: Int, extensionBytes: Int)? {
         let digits = line.prefix { Hex.value(of: $0) != nil }
         guard let size = MessageHead.hexadecimal(digits) else { return nil }

@@ -29,12 +29,13 @@ actor ClientConnection {
     ) -> Result<HTTPResponse, HTTPClientError> {
         interrupter.begin()
         defer { interrupter.end() }
-        // A cancellation from before `begin` was forgotten by it, but not by the task.
+        // A cancellation before `begin` was forgotten by it, but not by the task.
         if Task.isCancelled { return .failure(Self.cancelled(mayHaveArrived: false)) }
         var mayHaveArrived = false
         do throws(HTTPClientError) {
             let stream = try usableStream(until: deadline)
-            // Asked as late as can be: this thread, or the whole process, may have stood still meanwhile.
+            // It is asked as late as possible, because this thread, or the whole process, may have stood still
+            // meanwhile.
             if let leavingBefore, .now >= leavingBefore {
                 throw HTTPClientError(.notSent, "the request's time to leave is over")
             }
@@ -124,7 +125,7 @@ actor ClientConnection {
         _ bytes: [UInt8], toHead: Bool, on stream: SocketStream, until deadline: Deadline,
         _ mayHaveArrived: inout Bool
     ) throws(HTTPClientError) -> HTTPResponse {
-        // A turn that came too late must not still send something.
+        // A turn that came too late must not send anything.
         guard .now < deadline else {
             throw HTTPClientError(.timedOut, "the deadline passed before the request was sent")
         }
@@ -134,7 +135,7 @@ actor ClientConnection {
         } catch {
             writeFailure = error
         }
-        // A server may answer (413, say) and close before it has read everything.
+        // A server may answer (with 413, for example) and close before it has read everything.
         if let writeFailure, !mayHaveArrived {
             throw Self.failure(writeFailure, false)
         }
@@ -148,7 +149,7 @@ actor ClientConnection {
         while true {
             let bytes: [UInt8]
             do throws(StreamError) {
-                // Who always has a byte ready never lets a read wait.
+                // A server that always has a byte ready never lets a read wait.
                 guard .now < deadline else { throw StreamError.timedOut }
                 bytes = try stream.read(until: deadline)
             } catch {
@@ -213,7 +214,7 @@ actor ClientConnection {
     }
 }
 
-/// Lets another thread break off what a connection is waiting for.
+/// Lets another thread interrupt what a connection is waiting for.
 final class Interrupter: Sendable {
     private struct State {
         var socket: SocketDescriptor?

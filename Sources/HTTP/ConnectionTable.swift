@@ -1,10 +1,10 @@
 import Glibc
 import Synchronization
 
-/// Who is being served, and who must make room when a newcomer finds every place taken.
+/// The served connections, and which of them must make room when a newcomer finds every place taken.
 ///
-/// A connection whose handler runs never has to leave. The others leave in the order of how little
-/// they are worth to an honest sender: see `ConnectionSlot.Stage`.
+/// A connection whose handler runs never has to leave. The others leave in the order of how little they are worth to
+/// an honest sender (`ConnectionSlot.Stage`).
 ///
 /// Lock order: the table, then a slot.
 final class ConnectionTable: Sendable {
@@ -13,7 +13,7 @@ final class ConnectionTable: Sendable {
         /// How many of them each address holds.
         var held: [PeerAddress: Int] = [:]
         var nextID: UInt64 = 0
-        /// Told to go and still here for a moment.
+        /// How many were told to go and are still here for a moment.
         var leaving = 0
         var rejecting = 0
         var isEnding = false
@@ -21,7 +21,7 @@ final class ConnectionTable: Sendable {
 
     private static let leavingMax = 64
     private static let rejectsMax = 32
-    /// Of how many candidates the socket is looked at before a newcomer is refused.
+    /// For how many candidates the socket is examined before a newcomer is refused.
     private static let triesMax = 16
 
     private let state = Mutex(State())
@@ -36,8 +36,8 @@ final class ConnectionTable: Sendable {
         case overShare
     }
 
-    /// A place for the connection, made free by sending another away if need be. Who holds its share already
-    /// can only take the place of a connection of its own; `holder` is nil for who has no limit of its own.
+    /// Gives the connection a place, and sends another away for it if necessary. A holder with its full share can
+    /// only take the place of one of its own connections. `holder` is nil for who has no limit of its own.
     func admit(
         _ socket: SocketDescriptor, of holder: PeerAddress? = nil, share: Int = .max, max: Int,
         freshFor: Duration
@@ -59,8 +59,8 @@ final class ConnectionTable: Sendable {
         }
     }
 
-    /// Whether a place may become free by waiting for no more than `freshFor`: somebody holds one who has not
-    /// yet had the time of an honest sender, or is about to leave.
+    /// Whether a place may become free within `freshFor`: somebody holds one who has not had the time of an honest
+    /// sender yet, or is about to leave.
     var isWorthWaiting: Bool {
         state.withLock { state in
             state.slots.values.contains { $0.mustLeave || $0.isOnTheWay }
@@ -77,7 +77,7 @@ final class ConnectionTable: Sendable {
         }
     }
 
-    /// The time to finish is over: whoever still waits for its peer must go.
+    /// Makes everybody go who still waits for its peer, because the time to finish is over.
     func endAll() {
         state.withLock { state in
             state.isEnding = true
@@ -115,26 +115,26 @@ final class ConnectionTable: Sendable {
 
 /// One served connection: what it is doing, and whether it has been told to go.
 final class ConnectionSlot: Sendable {
-    /// In the order in which they make room, the oldest of each first.
+    /// The stages in the order in which they make room, the oldest of each first.
     enum Stage: Int, Sendable {
-        /// Answered for the last time.
+        /// It was answered for the last time.
         case closing
-        /// Open, and has never asked for anything.
+        /// It is open, and has never asked for anything.
         case silent
-        /// Inside a request or a TLS handshake, for longer than an honest one needs.
+        /// It has been inside a request or a TLS handshake for longer than an honest one needs.
         case receiving
         /// The peer does not take its answer.
         case answering
-        /// Kept alive after an answer.
+        /// It is kept alive after an answer.
         case kept
-        /// Its handler runs; it never has to go.
+        /// Its handler runs, and it never has to go.
         case handling
     }
 
     struct Rank: Comparable {
         let stage: Int
         let since: Deadline
-        /// Of two that began in the same tick of the clock the earlier comer goes first.
+        /// Of two that began in the same tick of the clock, the earlier comer goes first.
         let id: UInt64
 
         static func < (left: Rank, right: Rank) -> Bool {
@@ -150,7 +150,7 @@ final class ConnectionSlot: Sendable {
 
     let id: UInt64
     let socket: SocketDescriptor
-    /// Whose share it counts against; nil: nobody's.
+    /// The address whose share it counts against; nil for nobody's.
     let holder: PeerAddress?
     private let state = Mutex(State())
 
@@ -162,7 +162,7 @@ final class ConnectionSlot: Sendable {
 
     var mustLeave: Bool { state.withLock { $0.mustLeave } }
 
-    /// Its peer has yet to send or to take something.
+    /// Whether its peer has yet to send or to take something.
     var isOnTheWay: Bool {
         state.withLock { state in
             switch state.stage {
@@ -172,7 +172,7 @@ final class ConnectionSlot: Sendable {
         }
     }
 
-    /// Says what the connection does from now on; false when it must go instead.
+    /// Notes what the connection does from now on. Returns false when it must go instead.
     func enter(_ stage: Stage) -> Bool {
         state.withLock { state in
             state.stage = stage
@@ -211,7 +211,7 @@ final class ConnectionSlot: Sendable {
         }
     }
 
-    /// Makes the connection go as soon as no handler runs; false when it was told before.
+    /// Makes the connection go as soon as no handler runs. Returns false when it was told before.
     @discardableResult
     func leave() -> Bool {
         state.withLock { state in
@@ -224,7 +224,7 @@ final class ConnectionSlot: Sendable {
     private static func leave(_ state: inout State, _ socket: SocketDescriptor) {
         state.mustLeave = true
         switch state.stage {
-        // Only its input ends: there is still an answer to write, be it 408.
+        // Only its input ends, because an answer must still be written, even if it is 408.
         case .receiving, .handling: socket.endInput()
         case .closing, .silent, .kept, .answering: socket.breakOff()
         }

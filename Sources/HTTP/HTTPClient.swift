@@ -4,15 +4,15 @@ import ServiceKit
 package struct HTTPClientLimits: Sendable {
     /// Connections at once, each with a thread; further requests wait for one.
     package var connectionsMax = 64
-    /// Requests that may wait for a connection; beyond it they fail as `overloaded`.
+    /// The most requests that wait for a connection. Further ones fail as `overloaded`.
     package var waitersMax = 10_000
-    /// For connecting and the TLS handshake, within the request's deadline.
+    /// The limit for connecting and the TLS handshake, within the request's deadline.
     package var connectTimeout = Duration.seconds(10)
-    /// From the call of `send` to the last byte of the response.
+    /// The limit from the call of `send` to the last byte of the response.
     package var requestDeadline = Duration.seconds(30)
     package var responseHeadBytesMax = 32 * 1024
     package var responseBytesMax = 4 << 20
-    /// A connection unused for longer is not used again.
+    /// How long a connection may lie unused before it is not used again.
     package var idleTimeout = Duration.seconds(50)
 
     package init() {}
@@ -59,10 +59,10 @@ package final class HTTPClient: Sendable {
         pool.close()
     }
 
-    /// Sends and waits for the whole response, whatever its status; never beyond the deadline.
+    /// Sends a request and waits for the whole response, whatever its status, and never beyond the deadline.
     ///
-    /// - Parameter leavingBefore: Once it has passed, no byte leaves any more: looked at last, when a connection is
-    ///   open. It fails as `notSent` then.
+    /// - Parameter leavingBefore: No byte leaves after this instant, which is asked last, when a connection is open.
+    ///   The request then fails as `notSent`.
     package func send(
         _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant? = nil
     ) async throws(HTTPClientError) -> HTTPResponse {
@@ -95,9 +95,10 @@ package final class HTTPClient: Sendable {
         }
     }
 
-    /// Opens connections until so many lie ready, so that requests that must leave at their instant need no handshake.
+    /// Opens connections until so many are ready, so that requests that must leave at their instant need no
+    /// handshake.
     ///
-    /// Takes only what nobody uses, and tells of no failure: the requests will.
+    /// It takes only places that nobody uses, and reports no failure: the requests will.
     package func prepare(_ count: Int) async {
         let deadline = Deadline.now + min(limits.connectTimeout, Self.preparationMax)
         let free = (0..<max(0, count)).compactMap { _ in pool.acquireFree().map(connection) }

@@ -6,7 +6,7 @@ package struct HTTPClientError: Error, Equatable, CustomStringConvertible {
         /// The method, target or a header field cannot be written.
         case badRequest
         case cannotConnect
-        /// No TLS session: a certificate that is not trusted or not for this host, mostly.
+        /// There is no TLS session, mostly because a certificate is not trusted or not for this host.
         case tlsFailed
         /// The connection broke before a byte of the request left.
         case notSent

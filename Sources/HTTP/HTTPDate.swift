@@ -21,7 +21,7 @@ enum HTTPDate {
     }
 }
 
-/// Writes the date once a second and not once an answer.
+/// Makes the date once a second and not once an answer.
 final class HTTPDateCache: Sendable {
     private let clock: any WallClock
     private let last = Mutex((second: Int64.min, text: ""))

@@ -57,7 +57,7 @@ enum HTTPCharacters {
         }
     }
 
-    /// Visible characters, blanks and bytes above ASCII: never a line end or a zero byte.
+    /// Whether the byte is a visible character, a blank or above ASCII, and so neither a line end nor a zero byte.
     static func isFieldValue(_ byte: UInt8) -> Bool {
         byte == 0x09 || (byte >= 0x20 && byte != 0x7F)
     }
@@ -66,7 +66,7 @@ enum HTTPCharacters {
         (0x21...0x7E).contains(byte)
     }
 
-    /// The "unreserved" and "sub-delims" of RFC 3986.
+    /// Whether the byte is among the "unreserved" and "sub-delims" of RFC 3986.
     static func isUnreservedOrDelimiter(_ byte: UInt8) -> Bool {
         switch byte {
         case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F, 0x7E: true

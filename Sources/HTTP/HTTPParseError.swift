@@ -6,8 +6,8 @@ package struct HTTPParseError: Error, Equatable, CustomStringConvertible {
         /// The input ended inside a message.
         case truncated
 
-        /// The status that a server answers with. Never a 5xx: a fault of the sender's is none of ours, and one
-        /// who comes again after a 5xx would come in vain. Hence no 501 and no 505, which RFC 9110 allows.
+        /// The status that a server answers with. It is never a 5xx: the fault is the sender's, and a sender who
+        /// comes again after a 5xx would come in vain. So it is never 501 or 505, which RFC 9110 allows.
         package var status: Int {
             switch self {
             case .malformed, .truncated: 400

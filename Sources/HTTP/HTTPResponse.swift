@@ -1,9 +1,9 @@
-/// A response, whole; the server adds Content-Length and Connection by itself.
+/// A whole response. The server adds Content-Length and Connection.
 package struct HTTPResponse: Sendable {
     package var status: Int
     package var headers: HTTPHeaders
     package var body: [UInt8]
-    /// No answer at all: the connection is reset instead. For simulations of a bad network.
+    /// Whether the connection is reset instead of answered. It simulates a bad network.
     package var isReset = false
 
     package init(status: Int, headers: HTTPHeaders = HTTPHeaders(), body: [UInt8] = []) {

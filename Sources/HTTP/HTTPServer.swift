@@ -2,11 +2,11 @@ import Glibc
 package import ServiceKit
 import Synchronization
 
-/// An HTTP/1.1 server, plain or TLS: a thread for each connection, bounded in every direction.
+/// An HTTP/1.1 server, plain or TLS. It has a thread for each connection, and bounds in every direction.
 package final class HTTPServer: Service {
     package typealias Handler = @Sendable (HTTPRequest) async -> HTTPResponse
 
-    /// Between two tries to find a place while all are taken.
+    /// The time between two tries to find a place while all are taken.
     private static let turnPause: Duration = .milliseconds(5)
 
     package let name: String
@@ -21,7 +21,7 @@ package final class HTTPServer: Service {
     private let dates: HTTPDateCache
     private let throttle = Throttle(perSecond: 10)
 
-    /// Port 0 takes any free one; throws when the identity cannot be used.
+    /// - Parameter port: 0 takes any free one. It throws when the identity cannot be used.
     package init(
         name: String = "http", host: String, port: Int, tls: ServerIdentity? = nil,
         limits: HTTPServerLimits = HTTPServerLimits(), clock: any WallClock = SystemClock(),
@@ -63,16 +63,16 @@ package final class HTTPServer: Service {
         return try result.get()
     }
 
-    /// Serves until cancelled; then finishes what it has accepted, and returns.
+    /// Serves until it is cancelled, then finishes what it has accepted, and returns.
     ///
-    /// Accepted is each request that runs, each that has arrived whole (pipelined ones too), and each
-    /// that is arriving and does so within `stopGrace`. The last answer says `Connection: close`.
+    /// Accepted is each request that runs, each that has arrived whole (pipelined ones too), and each that is
+    /// arriving and completes within `stopGrace`. The last answer says `Connection: close`.
     package func run() async throws {
         let listener = try boundListener()
         log.info("listening", ["host": host, "port": "\(listener.port)"])
         let executor = ThreadExecutor(name: "\(name)-accept")
-        // Detached from the caller's cancellation, which must not reach requests that are running:
-        // they end by themselves, and only then is the server done.
+        // It is detached from the caller's cancellation, which must not reach running requests: they end by
+        // themselves, and only then is the server done.
         let serving = Task(executorPreference: executor) { await self.acceptAll(listener) }
         await withTaskCancellationHandler {
             await serving.value
@@ -114,7 +114,7 @@ package final class HTTPServer: Service {
                 group.addTask(executorPreference: executor) {
                     await connection.run()
                     self.connections.leave(slot)
-                    // Named here so that the thread outlives every suspension of its connection.
+                    // It is named here so that the thread outlives every suspension of its connection.
                     executor.shutdown()
                 }
             }
@@ -129,15 +129,15 @@ package final class HTTPServer: Service {
         rejects.shutdown()
     }
 
-    /// A place for a newcomer. When all were taken a moment ago, by requests that may yet prove honest, it waits for
-    /// as long as that takes: a burst of slow requests must not cost the next sender its answer. Those who come
-    /// meanwhile wait in the queue of the system.
+    /// Finds a place for a newcomer. When all were taken a moment ago, by requests that may yet prove honest, it
+    /// waits for as long as that takes, because a burst of slow requests must not cost the next sender its answer.
+    /// Those who come meanwhile wait in the queue of the system.
     ///
-    /// Counted in tries, not in time: after a moment in which the whole process stood still, those who hold the places
-    /// have not had their chance yet. Even without patience there is a second try, since who was about to be sent away
-    /// may just have gone on to its next stage.
+    /// It counts tries and not time: after a moment in which the whole process stood still, the holders of the places
+    /// have not had their chance yet. Even without patience there is a second try, because whoever was about to be
+    /// sent away may just have gone on to its next stage.
     ///
-    /// Nobody waits for who holds its share already.
+    /// Nobody waits for a holder that has its full share.
     private func admit(
         _ socket: SocketDescriptor, _ peer: PeerAddress?
     ) async -> ConnectionTable.Admission {
@@ -150,7 +150,7 @@ package final class HTTPServer: Service {
             guard case .full = admission else { return admission }
             tries -= 1
             guard tries > 0, connections.isWorthWaiting else { return .full }
-            // Cancelled or not: the tries are bounded.
+            // Whether it is cancelled does not matter, because the tries are bounded.
             try? await Task.sleep(for: Self.turnPause)
         }
     }
@@ -167,7 +167,7 @@ package final class HTTPServer: Service {
         }
     }
 
-    /// Answers 503 on one shared thread; when even that queue is long, just closes.
+    /// Answers 503 on one shared thread. When even that queue is long, it only closes.
     private func reject(
         _ socket: SocketDescriptor, _ address: String, _ max: Int, _ listener: Listener,
         on executor: ThreadExecutor, in group: inout DiscardingTaskGroup
@@ -193,7 +193,7 @@ package final class HTTPServer: Service {
                 stop: listener.stopDescriptor)
             switch readiness {
             case .stopped:
-                // The system has accepted these for us already; their requests may have come.
+                // The system has accepted these already, and their requests may have come.
                 afterStop += 1
                 guard afterStop <= Listener.backlog else { return nil }
                 let descriptor = Glibc.accept(listener.descriptor, nil, nil)
@@ -206,7 +206,7 @@ package final class HTTPServer: Service {
             switch errno {
             case EAGAIN, EINTR, ECONNABORTED: continue
             default:
-                // Mostly EMFILE: pause, since the waiting connection would wake us at once again.
+                // It is mostly EMFILE. A pause is needed, because the waiting connection would wake us at once again.
                 log.error("cannot accept", ["reason": String(cString: strerror(errno))])
                 let pause = Deadline.now + .milliseconds(100)
                 let outcome = SocketStream.wait(

@@ -2,9 +2,9 @@ import Synchronization
 
 /// `/healthz` and `/readyz`, which each port of a process answers alike, and to everybody.
 package final class HealthRoutes: Sendable {
-    /// A probe must know soon: what asks a database that hangs would otherwise hang with it.
+    /// How soon a probe is answered. What asks a hanging database would otherwise hang with it.
     package static let answersWithin: Duration = .seconds(2)
-    /// Questions that were not answered yet: probes of a database that hangs must not pile up.
+    /// The most unanswered questions: probes of a hanging database must not pile up.
     private static let askedMax = 8
 
     private let obstacle: @Sendable () async -> String?
@@ -13,8 +13,8 @@ package final class HealthRoutes: Sendable {
     private let leaving = Atomic(false)
     private let draining = Atomic(false)
 
-    /// `obstacle` is nil when the process is ready, else why not, in words for a person. Where it takes longer than
-    /// the limit, the process is not ready.
+    /// `obstacle` is nil when the process is ready, and otherwise says why not, in words for a person. Where it takes
+    /// longer than the limit, the process is not ready.
     package init(
         within limit: Duration = answersWithin, obstacle: @escaping @Sendable () async -> String?
     ) {
@@ -22,8 +22,8 @@ package final class HealthRoutes: Sendable {
         self.obstacle = obstacle
     }
 
-    /// From now on `/readyz` says that the process is about to end, so that a proxy turns to another replica. What still
-    /// comes is served.
+    /// From now on `/readyz` says that the process is about to end, so that a proxy turns to another replica. What
+    /// still comes is served.
     package func leave() {
         leaving.store(true, ordering: .releasing)
     }
@@ -64,7 +64,7 @@ package final class HealthRoutes: Sendable {
             answer.yield(why)
         }
         let timer = Task {
-            // Cancelled where the answer came.
+            // It is cancelled when the answer has come.
             try? await Task.sleep(for: limit)
             answer.yield(late)
         }
@@ -75,11 +75,11 @@ package final class HealthRoutes: Sendable {
 }
 
 extension HTTPRequest {
-    /// The answer of a path that takes one method: 405 for any other, and what it takes for OPTIONS.
+    /// The answer of a path that takes one method: 405 for any other method, and the allowed ones for OPTIONS.
     package func only(
         _ method: String, _ answer: () async -> HTTPResponse
     ) async -> HTTPResponse {
-        // Where GET is answered, HEAD is too; the server leaves the body out.
+        // Where GET is answered, HEAD is too. The server leaves the body out.
         let isAllowed = self.method == method || (self.method == "HEAD" && method == "GET")
         if isAllowed { return await answer() }
         var response =

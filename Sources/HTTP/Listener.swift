@@ -6,7 +6,7 @@ import Synchronization
 /// The descriptors never change after `init` and are closed in `deinit`, when nobody uses them.
 final class Listener: Sendable {
     let descriptor: Int32
-    /// Readable from `stop()` on, for every waiter: the byte in it is never read.
+    /// It is readable from `stop()` on, for every waiter, because the byte in it is never read.
     let stopDescriptor: Int32
     private let stopInput: Int32
     let port: Int
@@ -35,7 +35,7 @@ final class Listener: Sendable {
         close(stopInput)
     }
 
-    /// Ends the accepting and every idle wait; may be called from any thread, and again.
+    /// Ends accepting and every idle wait. Any thread may call it, and call it again.
     func stop() {
         hasStopped.store(true, ordering: .releasing)
         var byte: UInt8 = 1
@@ -73,7 +73,7 @@ final class Listener: Sendable {
             let size = socklen_t(MemoryLayout<Int32>.size)
             setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, size)
             if address.bind(descriptor) == 0 && Glibc.listen(descriptor, backlog) == 0 {
-                // Non-blocking: a connection that is reset before it is accepted must not hold us.
+                // It is non-blocking, because a connection that is reset before it is accepted must not hold us.
                 _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
                 _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
                 return descriptor

@@ -45,7 +45,7 @@ extension MessageHead {
             guard codings.count == 1, minorVersion >= 1 else {
                 throw HTTPParseError(.malformed, "Transfer-Encoding is out of place")
             }
-            // A body that does not end with the chunked coding has no end, and no other is known here.
+            // A body that does not end with the chunked coding has no end, and no other coding is known here.
             guard HTTPHeaders.isSame(coding, "chunked") else {
                 throw HTTPParseError(.malformed, "only the chunked transfer coding is known")
             }

@@ -41,7 +41,7 @@ extension MessageHead {
     /// Their meaning is the body that they carry: without a length it cannot be told from none.
     static let methodsWithBody: Set<String> = ["POST", "PUT", "PATCH"]
 
-    /// Reads `METHOD target HTTP/1.1`. What a method means is for the routes to say: they know what to allow.
+    /// Reads `METHOD target HTTP/1.1`. The routes decide what a method means, because they know what to allow.
     static func requestLine(
         _ line: ArraySlice<UInt8>
     ) throws(HTTPParseError) -> (StartLine, minorVersion: Int) {
@@ -92,7 +92,7 @@ extension MessageHead {
             throw HTTPParseError(.malformed, "a header line has no colon")
         }
         let name = line[..<colon]
-        // A folded line or a blank before the colon is how requests are smuggled past a proxy.
+        // A folded line, or a blank before the colon, is how requests are smuggled past a proxy.
         guard !name.isEmpty, name.allSatisfy(HTTPCharacters.isToken) else {
             throw HTTPParseError(.malformed, "a header name is not a token")
         }
@@ -105,7 +105,7 @@ extension MessageHead {
         return (String(decoding: name, as: UTF8.self), String(decoding: value, as: UTF8.self))
     }
 
-    /// A number of digits alone; `Int.max` stands for all that no limit of ours lets through.
+    /// A number of digits alone. `Int.max` stands for every number beyond our limits.
     static func decimal(_ digits: some Collection<UInt8>) -> Int? {
         number(digits, radix: 10)
     }

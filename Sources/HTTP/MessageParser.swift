@@ -29,10 +29,10 @@ struct MessageParser: Sendable {
         case trailers(MessageHead)
     }
 
-    /// Interim responses before the final one, and empty lines before a request.
+    /// The most interim responses before the final one, and empty lines before a request.
     private static let prefaceMax = 8
     private static let chunkLineBytesMax = 256
-    /// What a declared length may reserve before its bytes have come.
+    /// How many bytes a declared length may reserve before they have come.
     private static let reserveBytesMax = 64 * 1024
 
     private let role: Role
@@ -60,9 +60,9 @@ struct MessageParser: Sendable {
     }
 
     mutating func append(_ bytes: some Collection<UInt8>) {
-        // What was read before a pipelined rest is dropped here, so the buffer cannot grow for ever.
+        // What was read before a pipelined rest is dropped here, so that the buffer cannot grow for ever.
         if position == buffer.count {
-            // One copy less for the usual request, which comes in one piece.
+            // This saves a copy for the usual request, which comes in one piece.
             buffer = Array(bytes)
             searched = 0
         } else {
@@ -99,7 +99,7 @@ struct MessageParser: Sendable {
         }
     }
 
-    /// The input has ended: completes a body that lasts until then, or says what is missing.
+    /// Ends the input: completes a body that lasts until then, or says what is missing.
     mutating func finish() throws(HTTPParseError) -> Event? {
         if let event = try next() { return event }
         if isBetweenMessages { return nil }
@@ -112,7 +112,7 @@ struct MessageParser: Sendable {
     // MARK: - Head
 
     private mutating func readStartLine() throws(HTTPParseError) -> Bool {
-        // Not a text protocol at all (a TLS hello, noise): say so without waiting for a line end.
+        // It is no text protocol at all (a TLS hello, or noise), which is said without waiting for a line end.
         if position < buffer.count, !HTTPCharacters.isToken(buffer[position]),
             buffer[position] != 0x0D, buffer[position] != 0x0A
         {
@@ -197,7 +197,7 @@ struct MessageParser: Sendable {
             guard let (size, extensionCount) = ChunkLine.parse(line) else {
                 throw HTTPParseError(.malformed, "a chunk size is not a number")
             }
-            // Extensions have no meaning for us, and may not be a way round the body's limit.
+            // Extensions have no meaning here, and must not be a way round the limit of the body.
             extensionBytes += extensionCount
             guard extensionBytes <= limits.headBytesMax else { throw Self.bodyTooLarge }
             guard size <= limits.bodyBytesMax - body.count else { throw Self.bodyTooLarge }
@@ -221,7 +221,7 @@ struct MessageParser: Sendable {
             guard headers.pairs.count + trailers <= limits.fieldsMax else {
                 throw HTTPParseError(.headTooLarge, "there are too many trailer fields")
             }
-            // Dropped: a field that came late must not pass for one that was judged with the head.
+            // It is dropped, because a late field must not pass for one that was judged with the head.
             _ = try MessageHead.field(line)
             return .head(head)
         case .startLine, .fields, .fixed, .untilClose: return nil
@@ -241,7 +241,7 @@ struct MessageParser: Sendable {
         return .message(head, body: body)
     }
 
-    /// Moves up to `count` buffered bytes to the body; returns how many are still missing.
+    /// Moves up to `count` buffered bytes to the body. Returns how many are still missing.
     private mutating func takeBody(_ count: Int) -> Int {
         let available = min(count, buffer.count - position)
         body.append(contentsOf: buffer[position..<position + available])
@@ -250,7 +250,7 @@ struct MessageParser: Sendable {
         return count - available
     }
 
-    /// A line of fields; all of a message's share one limit.
+    /// A line of fields. All lines of a message share one limit.
     private mutating func takeHeadLine() throws(HTTPParseError) -> ArraySlice<UInt8>? {
         let line = try takeLine(max: max(2, limits.headBytesMax - headBytes), .headTooLarge)
         if let line { headBytes += line.count + 2 }

@@ -46,7 +46,7 @@ package struct PeerAddress: Hashable, Sendable {
 
     var isIPv4: Bool { bits >> 32 == 0xFFFF }
 
-    /// Who shares a limit: an IPv4 address alone, and of IPv6 the /64 that one customer is given.
+    /// The holder of a share: an IPv4 address alone, and of IPv6 the /64 that one customer is given.
     var holder: PeerAddress { isIPv4 ? self : PeerAddress(bits: (bits >> 64) << 64) }
 
     private init(bits: UInt128) { self.bits = bits }
@@ -56,7 +56,7 @@ package struct PeerAddress: Hashable, Sendable {
         let bytes = (0..<16).map { UInt8(truncatingIfNeeded: bits >> (120 - 8 * UInt128($0))) }
         let (family, address) = isIPv4 ? (AF_INET, Array(bytes[12...])) : (AF_INET6, bytes)
         var buffer = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
-        // It fails for a buffer too short alone, and then leaves it empty.
+        // It fails only for a buffer that is too short, and then leaves it empty.
         inet_ntop(family, address, &buffer, socklen_t(buffer.count))
         return buffer.withUnsafeBytes { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
     }

@@ -10,7 +10,7 @@ struct RequestTarget {
     /// The host and port of an absolute form.
     let authority: String?
 
-    /// Nil for what RFC 3986 does not let stand there, an odd percent sign included.
+    /// nil for what RFC 3986 does not allow there, an odd percent sign included.
     init?(_ bytes: ArraySlice<UInt8>, method: String) {
         if bytes.first == UInt8(ascii: "/") {
             guard Self.isPath(bytes) else { return nil }

@@ -14,13 +14,13 @@ struct ServerConnection: Sendable {
     private enum Received {
         case request(HTTPRequest, keepsAlive: Bool)
         case refused(status: Int, reason: String)
-        /// The peer went away or has nothing to ask; nobody is there to be answered.
+        /// The peer went away or has nothing to ask, so nobody is there to be answered.
         case closed
     }
 
     /// Returns when the connection is closed.
     func run() async {
-        // Random once a connection, then counted: an id costs no request a system call.
+        // The id is random once a connection and then counted, so that it costs no request a system call.
         let name = String(UInt64.random(in: 0..<1 << 40), radix: 36)
         var answered = 0
         guard let stream = open(until: .now + limits.requestDeadline) else { return }
@@ -46,8 +46,8 @@ struct ServerConnection: Sendable {
                 var keepsAlive = wantsMore
                 var following: Received?
                 if wantsMore && stop.isStopping {
-                    // What has arrived whole was accepted: it is still answered. Nothing else is
-                    // waited for, and the last answer says that it is the last.
+                    // What has arrived whole was accepted and is still answered. Nothing else is waited for, and the
+                    // last answer says that it is the last.
                     let next = receive(stream, &parser, mayWait: false)
                     if case .closed = next { keepsAlive = false }
                     following = next
@@ -76,7 +76,7 @@ struct ServerConnection: Sendable {
         stream.drain(bytesMax: limits.drainBytesMax, until: .now + time)
     }
 
-    /// Its client's own id counts, where it gave one: then both logs can be read together.
+    /// Answers a request. Its client's own id is used where it gave one, so that both logs can be read together.
     private func answer(_ request: HTTPRequest, as made: String) async -> HTTPResponse {
         let given = request.headers[Self.idField].flatMap { RequestID.isUsable($0) ? $0 : nil }
         let id = given ?? made
@@ -88,7 +88,7 @@ struct ServerConnection: Sendable {
     private static let idField = "X-Request-Id"
 
     private func answer(_ request: HTTPRequest) async -> HTTPResponse {
-        // OPTIONS for the server as a whole: RFC 9110, section 9.3.7. No route knows "*".
+        // OPTIONS for the server as a whole (RFC 9110, section 9.3.7). No route knows "*".
         if request.target == "*" { return HTTPResponse(status: 204) }
         return await handler(request)
     }
@@ -112,7 +112,7 @@ struct ServerConnection: Sendable {
         return slot.enter(.silent) ? stream : nil
     }
 
-    /// The next request, whole; without `mayWait` only if it is already here.
+    /// The next whole request. Without `mayWait` it is returned only where it is already here.
     private func receive(
         _ stream: SocketStream, _ parser: inout MessageParser, mayWait: Bool
     ) -> Received {
@@ -148,8 +148,8 @@ struct ServerConnection: Sendable {
         }
     }
 
-    /// When the request must be complete: one deadline for all of it, which a byte now and then does
-    /// not extend. Nil when the connection must go.
+    /// When the request must be complete: one deadline for all of it, which a byte now and then does not extend. Nil
+    /// when the connection must go.
     private func begin(_ deadline: inout Deadline?, _ mayWait: Bool) -> Deadline? {
         if let deadline { return deadline }
         if mayWait, !slot.enter(.receiving) { return nil }
@@ -157,7 +157,7 @@ struct ServerConnection: Sendable {
         return deadline
     }
 
-    /// Waits between requests; false when there will be none.
+    /// Waits between requests. Returns false when there will be none.
     private func waitForRequest(_ stream: SocketStream) -> Bool {
         let idle = Deadline.now + limits.idleTimeout
         switch stream.waitReadable(until: idle, stop: stop.stopDescriptor) {
@@ -168,7 +168,7 @@ struct ServerConnection: Sendable {
         }
     }
 
-    /// Bytes, none at the end of the stream, nil when the deadline passed.
+    /// Some bytes: empty at the end of the stream, and nil when the deadline has passed.
     private func read(_ stream: SocketStream, until deadline: Deadline) -> [UInt8]? {
         do throws(StreamError) {
             return try stream.read(until: deadline)
@@ -201,14 +201,14 @@ struct ServerConnection: Sendable {
         }
     }
 
-    /// Writes an answer and says what the connection does next; false when it has broken.
+    /// Writes an answer and notes what the connection does next. Returns false when it has broken.
     @discardableResult
     private func send(
         _ response: HTTPResponse, on stream: SocketStream, isHead: Bool, keepsAlive: Bool
     ) -> Bool {
         let bytes = MessageWriter.bytes(
             response, isHead: isHead, keepsAlive: keepsAlive, date: dates.text)
-        // Who must go still gets its answer, but only as fast as it takes it.
+        // A connection that must go still gets its answer, but only as fast as its peer takes it.
         let time =
             slot.enter(.answering)
             ? limits.requestDeadline : min(.milliseconds(500), limits.drainTimeout)

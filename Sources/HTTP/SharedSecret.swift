@@ -11,8 +11,8 @@ package final class SharedSecret: Sendable {
         bytes = Mutex(kept)
     }
 
-    /// From now on this one counts, and the one before no longer; returns whether it is another. Where nothing
-    /// is left of the text, the one before stays.
+    /// Makes this secret count from now on, and the one before no longer. Returns whether it is another. Where
+    /// nothing is left of the text, the one before stays.
     package func replace(fileContent: String) -> Bool {
         guard let kept = Self.kept(of: fileContent) else { return false }
         return bytes.withLock { bytes in
@@ -30,7 +30,7 @@ package final class SharedSecret: Sendable {
 
     /// Whether an `Authorization` field carries it as the password of HTTP Basic (RFC 7617), with any user name.
     package func isBasicPassword(in authorization: String?) -> Bool {
-        // Strict: no foreign characters, and padded.
+        // It is strict: no foreign characters, and padded.
         guard let encoded = Self.credentials(of: "basic ", in: authorization),
             let pair = Data(base64Encoded: Data(encoded)),
             let colon = pair.firstIndex(of: UInt8(ascii: ":"))
@@ -38,7 +38,7 @@ package final class SharedSecret: Sendable {
         return isEqual(to: Array(pair[pair.index(after: colon)...]))
     }
 
-    /// The time does not tell how much of it is right.
+    /// Compares the secret. The time that it takes does not tell how much of it is right.
     package func isEqual(to given: [UInt8]) -> Bool {
         let bytes = bytes.withLock { $0 }
         var difference: UInt8 = given.count == bytes.count ? 0 : 1
@@ -48,7 +48,7 @@ package final class SharedSecret: Sendable {
         return difference == 0
     }
 
-    /// What follows the scheme, which is written in any case.
+    /// The credentials after the scheme, which may be written in any case.
     private static func credentials(
         of scheme: String, in authorization: String?
     ) -> Substring.UTF8View? {

@@ -12,7 +12,7 @@ enum StreamError: Error, Equatable {
 /// A point in time by which an operation must be done.
 typealias Deadline = ContinuousClock.Instant
 
-/// An open socket, closed with its last owner, so that nobody can meet a reused number.
+/// An open socket. It is closed with its last owner, so that nobody can meet a reused number.
 final class SocketDescriptor: Sendable {
     let number: Int32
 
@@ -24,7 +24,7 @@ final class SocketDescriptor: Sendable {
         close(number)
     }
 
-    /// Ends the input alone, as if the peer had closed; from any thread.
+    /// Ends only the input, as if the peer had closed. Any thread may call it.
     func endInput() {
         shutdown(number, Int32(SHUT_RD))
     }
@@ -36,7 +36,7 @@ final class SocketDescriptor: Sendable {
             number, SOL_SOCKET, SO_LINGER, &hard, socklen_t(MemoryLayout<linger>.size))
     }
 
-    /// Makes every wait on the socket end; from any thread.
+    /// Makes every wait on the socket end. Any thread may call it.
     func breakOff() {
         shutdown(number, Int32(SHUT_RDWR))
     }
@@ -81,7 +81,7 @@ final class SocketStream {
             descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, &yes, socklen_t(MemoryLayout<Int32>.size))
     }
 
-    /// Waits for input; readable `stop` descriptors win over the socket.
+    /// Waits for input. A readable `stop` descriptor wins over the socket.
     func waitReadable(until deadline: Deadline, stop: Int32? = nil) -> Readiness {
         if let ssl, SSL_pending(ssl) > 0 { return .ready }
         return Self.wait(for: descriptor, events: POLLIN, until: deadline, stop: stop)
@@ -136,7 +136,7 @@ final class SocketStream {
 
     /// Says that nothing more will be sent; the peer may still be sending.
     func endOutput() {
-        // One-sided and without waiting: the peer's own close is read, if at all, while draining.
+        // It is one-sided and does not wait: the peer's own close is read, if at all, while draining.
         if let ssl {
             ERR_clear_error()
             SSL_shutdown(ssl)
@@ -151,7 +151,7 @@ final class SocketStream {
         var total = 0
         var buffer = [UInt8](repeating: 0, count: Self.readBytes)
         while total < bytesMax {
-            // Below TLS on purpose: nobody will look at the bytes.
+            // It reads below TLS, because nobody will use the bytes.
             let count = recv(descriptor, &buffer, buffer.count, Int32(MSG_DONTWAIT))
             if count > 0 {
                 total += count
@@ -165,7 +165,7 @@ final class SocketStream {
 }
 
 extension SocketStream {
-    /// Connects; 0, or the error number.
+    /// Connects. Returns 0 or the error number.
     func connect(to address: AddressList.Address, until deadline: Deadline) -> Int32 {
         if address.connect(descriptor) == 0 { return 0 }
         guard errno == EINPROGRESS else { return errno }
@@ -265,7 +265,7 @@ extension SocketStream {
                 at: 1, to: pollfd(fd: stop ?? -1, events: Int16(POLLIN), revents: 0))
             while true {
                 let left = deadline - .now
-                // Rounded up, or the last millisecond would be spent spinning.
+                // It is rounded up, because the last millisecond would otherwise be spent spinning.
                 let milliseconds = Int32(clamping: max(0, (left.milliseconds) + 1))
                 let count = poll(entries.baseAddress, 2, left <= .zero ? 0 : milliseconds)
                 if count < 0 && errno == EINTR { continue }

@@ -31,7 +31,7 @@ final class TLSContext: @unchecked Sendable {
         }
         self.context = context
         shim_SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION)
-        // Partial writes tell how far a request got; a retried write may come from a moved array.
+        // Partial writes tell how far a request got, and a retried write may come from a moved array.
         shim_SSL_CTX_set_mode(
             context, Int(SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER))
     }

@@ -1,4 +1,4 @@
-/// A dictionary that holds at most `limit` values: the least recently used leaves first.
+/// A dictionary that holds at most `limit` values. The least recently used one leaves first.
 struct BoundedCache<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     private struct Entry {
         var value: Value

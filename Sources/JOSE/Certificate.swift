@@ -92,7 +92,8 @@ final class Certificate: @unchecked Sendable {
         return X509_get_ext_by_OBJ(pointer, object, -1) >= 0
     }
 
-    /// UNIX seconds; valid from the first on, no more at the second. nil when a date is unreadable.
+    /// The seconds in which it is valid (UNIX time): from the first on, and no more at the second. nil when a date is
+    /// unreadable.
     var validity: Range<Int64>? {
         guard let start = Self.seconds(X509_get0_notBefore(pointer)),
             let end = Self.seconds(X509_get0_notAfter(pointer)), start < end

@@ -4,9 +4,9 @@ internal import COpenSSL
 struct VerifiedIntermediate: Sendable {
     let certificate: Certificate
     let root: Certificate
-    /// UNIX seconds in which both are valid.
+    /// The UNIX seconds in which both certificates are valid.
     let validity: Range<Int64>
-    /// Anchors the path of leaves: nothing but this intermediate.
+    /// The anchor of the path of leaves: nothing but this intermediate.
     fileprivate let store: CertificateStore
 }
 
@@ -15,7 +15,7 @@ struct VerifiedChain: Sendable {
     let leaf: Certificate
     let intermediate: VerifiedIntermediate
     let leafKey: ES256PublicKey
-    /// UNIX seconds in which all three certificates are valid.
+    /// The UNIX seconds in which all three certificates are valid.
     let validity: Range<Int64>
 }
 
@@ -24,15 +24,15 @@ func floorSeconds(_ milliseconds: Int64) -> Int64 {
     milliseconds >= 0 ? milliseconds / 1000 : -((-(milliseconds + 1)) / 1000) - 1
 }
 
-/// Path validation by RFC 5280 in two steps, so that the proof of an intermediate is kept: a forged leaf
-/// under a known intermediate costs one signature check, a forged intermediate one.
+/// Path validation by RFC 5280 in two steps, so that the proof of an intermediate is kept: a forged leaf under a
+/// known intermediate costs one signature check, and a forged intermediate one.
 ///
-/// The time is left out here. It is the payload's `signedDate`, which nobody may read before the signature
-/// is proved; each step gives the span in which its certificates are valid instead.
+/// The time is left out here. It is the payload's `signedDate`, which nobody may read before the signature is proved.
+/// Instead, each step gives the span in which its certificates are valid.
 struct ChainRules: Sendable {
-    /// Mac App Store receipt signing: on the leaf.
+    /// The marker of Mac App Store receipt signing, on the leaf.
     static let leafMarker = "1.2.840.113635.100.6.11.1"
-    /// Worldwide Developer Relations: on the intermediate.
+    /// The marker of Worldwide Developer Relations, on the intermediate.
     static let intermediateMarker = "1.2.840.113635.100.6.2.1"
 
     private let roots: CertificateStore
@@ -41,7 +41,7 @@ struct ChainRules: Sendable {
         self.roots = try CertificateStore(roots.certificates, areSelfSigned: true)
     }
 
-    /// The intermediate must be a root's own issue, and marked by Apple.
+    /// Verifies an intermediate: a root must have issued it, and it must bear Apple's marker.
     func verified(intermediate: Certificate) throws(JOSEError) -> VerifiedIntermediate {
         guard intermediate.hasExtension(Self.intermediateMarker) else {
             throw JOSEError(
@@ -60,7 +60,8 @@ struct ChainRules: Sendable {
             store: try CertificateStore([intermediate], areSelfSigned: false))
     }
 
-    /// The leaf must be the intermediate's issue, marked by Apple, for signing only, on P-256.
+    /// Verifies a leaf: the intermediate must have issued it, and it must bear Apple's marker, be for signing only
+    /// and have a key on P-256.
     func verified(
         leaf: Certificate, under intermediate: VerifiedIntermediate
     ) throws(JOSEError) -> VerifiedChain {
@@ -96,9 +97,9 @@ struct ChainRules: Sendable {
 
 /// Anchors as OpenSSL wants them.
 ///
-/// Unchecked: filled in `init` and only read afterwards; OpenSSL locks the store in each look-up.
+/// Unchecked: it is filled in `init` and only read afterwards, and OpenSSL locks the store in each search.
 final class CertificateStore: @unchecked Sendable {
-    /// 112 bits at least for keys and digests (OpenSSL's level 2).
+    /// At least 112 bits for keys and digests (OpenSSL's level 2).
     private static let securityLevel: Int32 = 2
     /// What RFC 5280 demands of those who issue certificates, but not of those who validate a path (section
     /// 6.1). Apple's libraries for Swift, Java and Node accept certificates without these, and the ones that
@@ -136,7 +137,7 @@ final class CertificateStore: @unchecked Sendable {
             let parameters = X509_STORE_CTX_get0_param(context)
         else { throw openSSLFailure("chain verification") }
         X509_VERIFY_PARAM_set_flags(parameters, flags)
-        // Nothing between the certificate and its anchor.
+        // Nothing may stand between the certificate and its anchor.
         X509_VERIFY_PARAM_set_depth(parameters, 0)
         X509_VERIFY_PARAM_set_auth_level(parameters, Self.securityLevel)
         X509_STORE_CTX_set_verify_cb(context) { isFine, context in

@@ -10,11 +10,12 @@ struct JWSHeader {
     private static let limits = JSONDocument.Limits(
         bytesMax: 64 << 10, depthMax: 16, valuesMax: 256)
 
-    /// nil where `alg` is missing or no text.
+    /// The algorithm; nil where `alg` is missing or no text.
     let algorithm: String?
-    /// nil where `x5c` is missing or no list of texts.
+    /// The certificates; nil where `x5c` is missing or no list of texts.
     let certificates: [String]?
-    /// RFC 7515 section 4.1.11: extensions that we do not know must be refused.
+    /// Whether the header has critical extensions: those that we do not know must be refused (RFC 7515, section
+    /// 4.1.11).
     let isCritical: Bool
 
     init(json bytes: [UInt8]) throws(JOSEError) {

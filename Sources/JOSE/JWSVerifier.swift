@@ -1,10 +1,10 @@
 internal import Synchronization
 
-/// What the App Store signed, its chain and signature proved; only its time is still to be judged.
+/// A payload that the App Store signed, with its chain and signature proved. Only its time is still to be judged.
 package struct SignedPayload: Sendable {
     /// The decoded payload: any bytes.
     package let bytes: [UInt8]
-    /// UNIX seconds in which every certificate of the chain is valid.
+    /// The UNIX seconds in which every certificate of the chain is valid.
     private let validity: Range<Int64>
 
     fileprivate init(bytes: [UInt8], validity: Range<Int64>) {

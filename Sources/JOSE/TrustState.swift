@@ -27,7 +27,7 @@ final class TrustState: Sendable {
     let roots: TrustedRoots
     private let rules: ChainRules
     private let state: Mutex<State>
-    /// One chain is proved at a time, on whichever thread met it: a flood of forged chains keeps at most one
+    /// Only one chain is proved at a time, on whichever thread met it. So a flood of forged chains keeps at most one
     /// core busy, and whoever sends under a known header never waits.
     private let proving = Mutex(())
 
@@ -63,7 +63,7 @@ final class TrustState: Sendable {
         let key = leafPrint + authorityPrint
         if let known = verdict(key, leafPrint, authorityPrint) { return try known.get() }
         return try proving.withLock { _ throws(JOSEError) in
-            // Whoever waited may find the work done.
+            // The work may have been done while it waited.
             if let known = verdict(key, leafPrint, authorityPrint) { return try known.get() }
             do throws(JOSEError) {
                 let authority = try provedIntermediate(intermediate, authorityPrint)

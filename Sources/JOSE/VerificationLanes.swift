@@ -11,7 +11,7 @@ final class VerificationLanes: Sendable {
     private static let lanesMax = 64
 
     private let lanes: [VerificationLane]
-    /// Goes up whenever a conclusion of before may no longer hold.
+    /// It is raised whenever an earlier conclusion may no longer hold.
     private let epoch = Atomic<UInt64>(1)
 
     init() {
@@ -22,7 +22,7 @@ final class VerificationLanes: Sendable {
     /// To be read before what is concluded from, and given to `remember` with the conclusion.
     var now: UInt64 { epoch.load(ordering: .acquiring) }
 
-    /// Makes every lane forget: to be called after trust has changed.
+    /// Makes every lane forget. It is called after trust has changed.
     func forget() {
         epoch.add(1, ordering: .acquiringAndReleasing)
     }
@@ -42,7 +42,8 @@ final class VerificationLanes: Sendable {
         lane?.remember(chain, forHeader: text, epoch: now)
     }
 
-    /// nil where the system does not say on which core we are. That may change at any moment: it is a hint.
+    /// The lane of this core; nil where the system does not say on which core we are. The core may change at any
+    /// moment, so it is a hint.
     private var lane: VerificationLane? {
         let core = shim_current_core()
         return core < 0 ? nil : lanes[Int(core) % lanes.count]
@@ -72,7 +73,7 @@ private final class VerificationLane: Sendable {
     func verdict(
         _ parts: JWSParts, signature: UnsafeBufferPointer<UInt8>, epoch: UInt64
     ) -> (isGood: Bool, validity: Range<Int64>)? {
-        // Who finds it taken has replaced its holder on this core: waiting would be for nothing.
+        // Whoever finds it taken has replaced its holder on this core, so waiting would be useless.
         let verdict = state.withLockIfAvailable {
             state -> (isGood: Bool, validity: Range<Int64>)? in
             guard state.epoch == epoch,

@@ -1,16 +1,16 @@
 /// One JSON text (RFC 8259), checked from end to end and indexed, but not yet copied into values.
 ///
-/// Two rules where the RFC leaves a choice: a name that an object holds twice has its last value, as
-/// `JSON.parse`, PostgreSQL's `jsonb` and the App Store's own libraries read it; and a lone surrogate
-/// (`\uD800`) is grammar but no text, so that only the value that holds it reads as absent.
+/// There are two rules where the RFC leaves a choice. A name that an object holds twice has its last value, as
+/// `JSON.parse`, PostgreSQL's `jsonb` and the App Store's own libraries read it. A lone surrogate (`\uD800`) is
+/// grammar but no text, so only the value that holds it reads as absent.
 package final class JSONDocument: Sendable {
     /// What a text may cost. The index takes 16 bytes a value, so `valuesMax` bounds the memory.
     package struct Limits: Sendable {
-        /// At most `UInt32.max`, since the index keeps offsets of 32 bits.
+        /// The most bytes, at most `UInt32.max`, because the index keeps offsets of 32 bits.
         package var bytesMax: Int
-        /// Arrays and objects within each other.
+        /// The most arrays and objects within one another.
         package var depthMax: Int
-        /// Values and names of members.
+        /// The most values and names of members.
         package var valuesMax: Int
 
         package init(
@@ -25,7 +25,7 @@ package final class JSONDocument: Sendable {
     let bytes: [UInt8]
     let entries: [JSONEntry]
 
-    /// Reads the whole text; what follows the one value may only be blanks.
+    /// Reads the whole text. Only blanks may follow its one value.
     package init(_ bytes: [UInt8], limits: Limits = Limits()) throws(JSONFault) {
         self.bytes = bytes
         entries = try JSONScanner.entries(bytes, limits: limits)
@@ -35,19 +35,19 @@ package final class JSONDocument: Sendable {
 
     /// The value of one text, nil where it is no JSON.
     package static func read(_ bytes: [UInt8], limits: Limits = Limits()) -> JSONNode? {
-        // Whether it is JSON is the answer here; who needs the place of the fault calls `init`.
+        // The caller only asks whether it is JSON; who needs the place of the fault calls `init`.
         try? JSONDocument(bytes, limits: limits).root
     }
 }
 
-/// Why a text is refused. Safe to show: nothing of the text is in it.
+/// Why a text is refused. It is safe to show, because nothing of the text is in it.
 package struct JSONFault: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Code: String, Hashable, Sendable {
         case tooLarge, tooDeep, tooMany, cutShort, unexpectedByte, badNumber, badEscape, badUTF8
     }
 
     package let code: Code
-    /// Bytes before the fault.
+    /// The number of bytes before the fault.
     package let offset: Int
 
     package init(code: Code, offset: Int) {
@@ -78,11 +78,11 @@ struct JSONEntry {
     }
 
     var kind: Kind
-    /// The value's first byte; of a text the first one within the quotes.
+    /// The value's first byte; for a text the first one within the quotes.
     var start: UInt32
-    /// One after the last byte; of a text the closing quote.
+    /// The byte after the last one; for a text the closing quote.
     var end: UInt32
-    /// The entry after this value and all that it holds. While a container is still open: the one
-    /// that holds it.
+    /// The entry after this value and everything that it holds. While a container is still open, it is the one that
+    /// holds it.
     var next: UInt32
 }

@@ -1,5 +1,5 @@
-/// Names of members to be told apart quickly: most are alone in their place of a table by length,
-/// first and last byte. Its memory is never freed: make it once, in a `static let`.
+/// Names of members that can be told apart quickly: most are alone in their place of a table by length, first and
+/// last byte. Its memory is never freed, so it is made once, in a `static let`.
 package struct JSONNames: Sendable {
     private static let placeCount = 256
     private static let none = UInt16.max
@@ -9,7 +9,7 @@ package struct JSONNames: Sendable {
     private let heads: PermanentList<UInt16>
     private let nexts: PermanentList<UInt16>
 
-    /// At most 65,535 names.
+    /// Takes at most 65,535 names.
     package init(_ names: [StaticString]) {
         texts = PermanentList(names)
         var heads = Array(repeating: Self.none, count: Self.placeCount)
@@ -45,8 +45,8 @@ package struct JSONNames: Sendable {
 }
 
 extension JSONNode {
-    /// Calls with each member in order, and the place of its name in the list; nil where it is not in
-    /// it. Not at all for what is no object.
+    /// Calls with each member in order, and the place of its name in the list; nil where the list lacks it. It does
+    /// not call for what is no object.
     package func forEachMember(
         of names: JSONNames, _ body: (_ place: Int?, _ name: JSONNode, _ value: JSONNode) -> Void
     ) {

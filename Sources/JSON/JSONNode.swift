@@ -1,5 +1,5 @@
-/// A value within a document: a place, not a copy. Reading it never fails; what is of another type
-/// reads as nil.
+/// A value within a document: a place and not a copy. Reading it never fails, and what is of another type reads as
+/// nil.
 package struct JSONNode: Sendable {
     package enum Kind: Hashable, Sendable {
         case null, boolean, number, text, array, object
@@ -56,14 +56,14 @@ package struct JSONNode: Sendable {
         return entry.kind == .text ? content(entry) : text.map { Array($0.utf8)[...] }
     }
 
-    /// Exact: nil where the number has a fraction or is beyond 64 bits.
+    /// The exact number; nil where it has a fraction or is beyond 64 bits.
     package var int64: Int64? {
         let entry = entry
         guard entry.kind == .number else { return nil }
         return JSONNumber.plain(content(entry)) ?? JSONNumber(content(entry)).exactly
     }
 
-    /// A fraction is cut off towards the smaller number; nil where it is beyond 64 bits.
+    /// The number with its fraction cut off towards the smaller one; nil where it is beyond 64 bits.
     package var int64RoundedDown: Int64? {
         let entry = entry
         guard entry.kind == .number else { return nil }
@@ -125,7 +125,7 @@ package struct JSONNode: Sendable {
         return count
     }
 
-    /// Calls with the name and the value of each member in order; not at all for what is no object.
+    /// Calls with the name and the value of each member in order. It does not call for what is no object.
     package func forEachMember(_ body: (_ name: JSONNode, _ value: JSONNode) -> Void) {
         let entry = entry
         guard entry.kind == .object else { return }
@@ -161,7 +161,7 @@ extension JSONDocument {
             var index = object + 1
             while index < end {
                 let entry = entries[index]
-                // Most names differ in length, and then nothing else is looked at.
+                // Most names differ in length, and then nothing else is compared.
                 if entry.kind == .escapedText || entry.end &- entry.start == length,
                     holds(name, at: entry)
                 {

@@ -1,13 +1,12 @@
-/// A number as it is written, checked by the scanner: exact, for nothing passes through floating
-/// point.
+/// A number as it is written, checked by the scanner. It is exact, because nothing passes through floating point.
 struct JSONNumber {
     private let isNegative: Bool
-    /// Digits without the point and without zeros at either end; empty for zero.
+    /// The digits without the point and without zeros at either end; empty for zero.
     private let digits: ArraySlice<UInt8>
     /// The power of ten of the last digit.
     private let exponent: Int
 
-    /// Larger exponents change nothing about any answer, and smaller ones can be added up safely.
+    /// The largest exponent. Larger ones change no answer, and smaller ones can be added up safely.
     private static let exponentMax = 1 << 40
 
     init(_ text: ArraySlice<UInt8>) {
@@ -40,7 +39,7 @@ struct JSONNumber {
         return isNegative ? -value : value
     }
 
-    /// nil where there is a fraction, or where it is out of range.
+    /// The number; nil where there is a fraction, or where it is out of range.
     var exactly: Int64? {
         if digits.isEmpty { return 0 }
         return exponent < 0 ? nil : Self.whole(digits, zeros: exponent, isNegative: isNegative)
@@ -53,13 +52,13 @@ struct JSONNumber {
             let cut = Self.whole(
                 digits.dropLast(-exponent), zeros: 0, isNegative: isNegative)
         else { return nil }
-        // What was cut off is not zero, for the last digit is none.
+        // What was cut off is not zero, because the last digit is not.
         guard isNegative, !digits.isEmpty else { return cut }
         let (below, isOut) = cut.subtractingReportingOverflow(1)
         return isOut ? nil : below
     }
 
-    /// The plain form `-?[0-9]+`, without looking for a point or an exponent; nil otherwise.
+    /// A number of the plain form `-?[0-9]+`, read without a search for a point or an exponent; nil otherwise.
     static func plain(_ text: ArraySlice<UInt8>) -> Int64? {
         guard text.first == UInt8(ascii: "-") else {
             return whole(text, zeros: 0, isNegative: false)

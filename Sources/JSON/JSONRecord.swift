@@ -1,7 +1,7 @@
-/// An object that this program wrote, read as strictly: absent and null are nil, or a fault where the member must be
-/// there; a value of another type is a fault. Members that nobody asks for are passed over.
+/// An object that this program wrote, read as strictly as it was written. Absent and null are nil, or a fault where
+/// the member must be there. A value of another type is a fault. Members that nobody asks for are passed over.
 package struct JSONRecord {
-    /// Safe to show: nothing of the text is in it.
+    /// It is safe to show, because nothing of the text is in it.
     package struct Fault: Error, Hashable, Sendable, CustomStringConvertible {
         package let description: String
     }

@@ -1,4 +1,4 @@
-/// Checks a text and builds its index in one pass, without recursion: depth costs no stack.
+/// Checks a text and builds its index in one pass and without recursion, so that depth costs no stack.
 struct JSONScanner {
     private static let noContainer = UInt32.max
 
@@ -46,8 +46,7 @@ struct JSONScanner {
         guard position == bytes.count else { throw fault(.unexpectedByte) }
     }
 
-    /// Reads one value; true where it is a container with something in it, whose first value is
-    /// next.
+    /// Reads one value. Returns true where it is a container with content, whose first value comes next.
     private mutating func value() throws(JSONFault) -> Bool {
         switch try nextByte() {
         case UInt8(ascii: "\""): try text()
@@ -69,8 +68,8 @@ struct JSONScanner {
         return false
     }
 
-    /// After a value in the open container: true where another value follows in it, false where it
-    /// was closed.
+    /// Continues after a value in the open container. Returns true where another value follows in it, and false where
+    /// it was closed.
     private mutating func continues() throws(JSONFault) -> Bool {
         let byte = try nextByte()
         let isObject = entries[Int(open)].kind == .object
@@ -98,7 +97,7 @@ struct JSONScanner {
         position += 1
     }
 
-    /// False, for the container is one finished value now.
+    /// Closes the container. Returns false, because it is one finished value now.
     private mutating func close() -> Bool {
         position += 1
         depth -= 1
@@ -136,7 +135,7 @@ struct JSONScanner {
             position += 1
             try digits()
         }
-        // The bit 0x20 is all that tells `e` from `E`.
+        // Only the bit 0x20 tells `e` from `E`.
         if position < bytes.count, bytes[position] | 0x20 == UInt8(ascii: "e") {
             position += 1
             if position < bytes.count,
@@ -182,7 +181,7 @@ struct JSONScanner {
         }
     }
 
-    /// Of the text up to here. No byte of a longer character is a quote or a backslash.
+    /// Checks the text up to here. No byte of a longer character is a quote or a backslash.
     private func checkUTF8(from start: Int) throws(JSONFault) {
         let text = UnsafeBufferPointer(rebasing: bytes[start..<position])
         do throws(UTF8.ValidationError) {
@@ -192,7 +191,7 @@ struct JSONScanner {
         }
     }
 
-    /// Eight bytes at a time, up to one that ends the text, escapes or is not ASCII.
+    /// Skips eight bytes at a time, up to one that ends the text, escapes or is not ASCII.
     private mutating func skipPlainText() {
         let raw = UnsafeRawBufferPointer(bytes)
         while position + 8 <= raw.count {
@@ -206,8 +205,8 @@ struct JSONScanner {
         }
     }
 
-    /// The lowest bit set is that of the first byte that is a quote, a backslash, below 0x20 or
-    /// above 0x7F. Bits above it may be wrong: a subtraction borrows upwards.
+    /// The marks of a word: the lowest bit set is that of the first byte that is a quote, a backslash, below 0x20 or
+    /// above 0x7F. Bits above it may be wrong, because a subtraction borrows upwards.
     private static func marks(_ word: UInt64) -> UInt64 {
         let ones: UInt64 = 0x0101_0101_0101_0101
         let quote = word ^ (ones &* UInt64(UInt8(ascii: "\"")))

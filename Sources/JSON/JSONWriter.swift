@@ -2,14 +2,15 @@
 ///
 /// A member that is nil is left out by `text`, `number` and `flag`; `member` writes it as null.
 ///
-/// Inlinable where a caller's closure or a type of its own goes in, since other modules would else run it through the
-/// slow road of generic code.
+/// It is inlinable where a caller's closure or type goes in, because other modules would otherwise run it as slow
+/// generic code.
 package struct JSONWriter {
     /// What was written, as UTF-8.
     package private(set) var bytes: [UInt8] = []
     private var needsComma = false
 
-    /// `capacity`: bytes that are kept ready; growing step by step would copy a large text several times.
+    /// - Parameter capacity: How many bytes are kept ready. Growing step by step would copy a large text several
+    ///   times.
     package init(capacity: Int = 1024) { bytes.reserveCapacity(capacity) }
 
     package var text: String { String(decoding: bytes, as: UTF8.self) }
@@ -85,7 +86,7 @@ package struct JSONWriter {
         if let value { self.value(value) } else { finished("null") }
     }
 
-    /// A name that is not known before the program runs; its value is written next.
+    /// Writes a name that is not known before the program runs. Its value is written next.
     package mutating func label(_ name: String) {
         value(name)
         bytes.append(UInt8(ascii: ":"))
@@ -141,7 +142,7 @@ package struct JSONWriter {
         bytes.append(UInt8(ascii: "\""))
     }
 
-    /// Text that is one JSON value already.
+    /// Writes text that is one JSON value already.
     package mutating func finished(_ json: String) {
         begin()
         bytes.append(contentsOf: json.utf8)

@@ -1,11 +1,11 @@
 /// A list of a table that the program keeps for ever.
 ///
-/// An array counts its users, and that count would be written by all threads for each payload that they
-/// compare with the table: cores would take it from each other all the time. This list counts nothing, and its
-/// memory is never freed. Make it once, in a `static let`.
+/// An array counts its users, and all threads would write that count for each payload that they compare with the
+/// table, so that cores would keep taking it from each other. This list counts nothing, and its memory is never
+/// freed. It is made once, in a `static let`.
 ///
-/// Unchecked: the memory never changes after `init`. Inlinable, since other modules would else read it through
-/// the slow road of generic code.
+/// Unchecked: the memory never changes after `init`. It is inlinable, because other modules would otherwise read it
+/// through slow generic code.
 package struct PermanentList<Element: Sendable>: RandomAccessCollection, ExpressibleByArrayLiteral,
     @unchecked Sendable
 {

@@ -1,7 +1,7 @@
 import Facts
 package import Postgres
 
-/// How far the events of the outbox came as webhooks. All instants are of the machines' shared clock.
+/// How far the events of the outbox have come as webhooks. All instants are of the clock that the machines share.
 package enum WebhookQueries {
     /// One event that this process may deliver now: the first of its subscription that is not delivered.
     package struct ClaimedDelivery: Sendable, Hashable {
@@ -13,12 +13,12 @@ package enum WebhookQueries {
         package var body: String
         package var attempts: Int
         package var fence: Int64
-        /// UTC milliseconds: when it became due; three days count from here.
+        /// When it became due, in UTC milliseconds. The three days count from here.
         package var dueSince: Int64
     }
 
-    /// Takes the first undelivered event of each subscription that is due. One whose predecessor waits, waits too;
-    /// one that another process holds is nobody else's until its lease ends.
+    /// Takes the first undelivered event of each subscription that is due. An event whose predecessor waits, waits
+    /// too. An event that another process holds is free again when its lease ends.
     package static func takeDue(
         realNow: Int64, leaseUntil: Int64, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [ClaimedDelivery] {
@@ -63,7 +63,7 @@ package enum WebhookQueries {
         case abandoned(error: String)
     }
 
-    /// Writes it, unless somebody else has taken the event over.
+    /// Stores how the attempt ended, unless another process has taken the event over.
     package static func settle(_ held: ClaimedDelivery, _ fate: Fate, at: Int64) -> SQL {
         let state: String
         let error: String?
@@ -87,7 +87,7 @@ package enum WebhookQueries {
             """
     }
 
-    /// Gives up what is older than `dueBefore` although nobody delivers: no webhook is configured.
+    /// Abandons what is older than `dueBefore` although nobody delivers, because no webhook is configured.
     package static func abandonUndelivered(dueBefore: Int64, at: Int64) -> SQL {
         """
         -- name: abandonUndelivered
@@ -97,7 +97,7 @@ package enum WebhookQueries {
         """
     }
 
-    /// Deletes events written before `before` that are delivered or given up; at most `limit`.
+    /// Deletes events, at most `limit`, that were written before `before` and are delivered or abandoned.
     package static func prune(
         before: Int64, limit: Int, on connection: isolated PostgresConnection
     ) throws -> Int {
@@ -116,9 +116,9 @@ package enum WebhookQueries {
             """)
     }
 
-    /// Which events to deliver once more.
+    /// Which events are delivered once more.
     package struct Selection: Sendable, Hashable {
-        /// UTC milliseconds, of when they were written.
+        /// When they were written at the earliest, in UTC milliseconds.
         package var since: Int64?
         package var until: Int64?
         package var subscription: String?
@@ -127,7 +127,8 @@ package enum WebhookQueries {
         package init() {}
     }
 
-    /// Makes events due again, in their order; returns how many. Their ids stay, so a receiver that has them knows.
+    /// Makes events due again, in their order, and returns how many. Their ids stay, so a receiver recognises those
+    /// that it has.
     package static func replay(
         _ selection: Selection, at: Int64, on connection: isolated PostgresConnection
     ) throws -> Int {

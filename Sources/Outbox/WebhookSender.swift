@@ -10,20 +10,21 @@ package struct WebhookMessage: Sendable, Hashable {
     package var signature: String
 }
 
-/// What came of a delivery. A 2xx is one; everything else is tried again, a redirect too, for it is not followed.
+/// The result of a delivery. Only a 2xx counts as delivered. Everything else is tried again, a redirect too, because
+/// it is not followed.
 package enum WebhookAnswer: Sendable, Hashable {
     case status(Int)
     case failed(String)
 }
 
-/// Where webhooks go. The live one is an HTTPS client; tests script theirs.
+/// Where webhooks go. An HTTPS client posts them; tests script theirs.
 package protocol WebhookPosting: Sendable {
     func post(_ message: WebhookMessage) async -> WebhookAnswer
 }
 
-/// Delivers the events of the outbox: one after another for each subscription, many subscriptions side by side, any
-/// number of replicas. One that fails is tried again with growing waits for three days and holds up its
-/// subscription alone. A receiver may see an event twice, when its answer was lost; the id tells.
+/// Delivers the events of the outbox: one after another for each subscription, many subscriptions side by side, from
+/// any number of replicas. An event that fails is tried again with growing waits for three days, and delays its own
+/// subscription alone. A receiver may get an event twice, when its answer was lost; the id shows it.
 package struct WebhookSender: Service {
     package let name = "webhooks"
     private let pool: DatabasePool
@@ -46,13 +47,13 @@ package struct WebhookSender: Service {
 
     package struct Limits: Sendable {
         package var eventsPerRound = 16
-        /// Of one event; longer than a request may take.
+        /// The lease of one event, which is longer than a request may take.
         package var leaseFor: Duration = .seconds(20)
-        /// From the lease: an event whose turn comes later is left for another round.
+        /// How long after the lease an event may leave. An event whose turn comes later is left for another round.
         package var leavesWithin: Duration = .seconds(5)
         package var retry = Backoff(first: .seconds(1), max: .seconds(3600))
         package var triedFor: Duration = .seconds(3 * 86_400)
-        /// Of what is delivered or given up.
+        /// How long delivered and abandoned events are kept.
         package var keptFor: Duration = .seconds(30 * 86_400)
         package var pruneEvery: Duration = .seconds(600)
         package var prunedPerRound = 1000
@@ -62,7 +63,7 @@ package struct WebhookSender: Service {
         package init() {}
     }
 
-    /// Without a target nothing is sent, and what waits is given up after the three days.
+    /// Without a target nothing is sent, and what waits is abandoned after the three days.
     package init(
         pool: DatabasePool, target: Target?, realClock: any WallClock = SystemClock(), log: Log,
         metrics: Metrics, limits: Limits = Limits()
@@ -93,7 +94,7 @@ package struct WebhookSender: Service {
         }
     }
 
-    /// Delivers what is due once; returns how many events were tried.
+    /// Delivers what is due once, and returns how many events were tried.
     package func round() async throws -> Int {
         guard let target else { return 0 }
         if let sharedClock {
@@ -107,7 +108,7 @@ package struct WebhookSender: Service {
                 realNow: realNow, leaseUntil: realNow + limits.leaseFor.milliseconds,
                 limit: limits.eventsPerRound, on: connection)
         }
-        // Not cancelled with the service: what was answered is written down before the process ends.
+        // This is not cancelled with the service, because an answer is stored before the process ends.
         try await Task {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for event in held {
@@ -179,7 +180,7 @@ package struct WebhookSender: Service {
         metrics.increment("repricer_webhooks_total", labels: ["result": label])
     }
 
-    /// Deletes old events, and gives up what no webhook is configured for.
+    /// Deletes old events, and abandons those for which no webhook is configured.
     package func prune() async throws {
         let now = realClock.nowMilliseconds()
         let limits = limits

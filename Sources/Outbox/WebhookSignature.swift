@@ -1,7 +1,7 @@
 import Pricing
 
-/// How a receiver knows that a webhook is ours and new: `t=SECONDS,v1=HEX`, where HEX is HMAC-SHA256 with the shared
-/// secret over `SECONDS.BODY`.
+/// How a receiver recognises that a webhook is ours and new: `t=SECONDS,v1=HEX`, where HEX is HMAC-SHA256 with the
+/// shared secret over `SECONDS.BODY`.
 package enum WebhookSignature {
     package static let header = "Repricer-Signature"
 
@@ -15,7 +15,7 @@ package enum WebhookSignature {
             .joined()
     }
 
-    /// HMAC of RFC 2104 over SHA-256.
+    /// The HMAC of RFC 2104 over SHA-256.
     package static func authenticationCode(_ message: [UInt8], secret: [UInt8]) -> [UInt8] {
         let blockSize = 64
         var key = secret.count > blockSize ? digest(secret) : secret

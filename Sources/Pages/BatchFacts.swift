@@ -4,7 +4,7 @@ import Pricing
 import Reports
 import ServiceKit
 
-/// What the page of one batch tells.
+/// The facts that the page of one batch shows.
 struct BatchFacts: Sendable {
     var batch: BatchQueries.Batch
     var terms: ShowQueries.Terms
@@ -25,7 +25,7 @@ struct BatchFacts: Sendable {
     var funnel: ReportTable
     var money: ReportTable
     var accuracy: ReportTable
-    /// The effect a month in the reporting currency, where each currency has a rate.
+    /// The effect a month in the reporting currency; nil where a currency has no rate.
     var total: Int64?
     /// UTC milliseconds.
     var countedAt: Int64
@@ -37,7 +37,8 @@ struct BatchFacts: Sendable {
     ) async throws -> BatchFacts {
         let id = text.lowercased()
         let now = clock.nowMilliseconds()
-        // Beside one another, and each a snapshot of its own: nothing on a page is added up over two of them.
+        // These are read at the same time, each in a snapshot of its own: no figure of a page is added up over two of
+        // them.
         async let funnel = table(.consentFunnel, id, now, reports)
         async let money = table(.revenueImpact, id, now, reports)
         async let accuracy = table(.forecastAccuracy, id, now, reports)
@@ -89,7 +90,7 @@ struct BatchFacts: Sendable {
         }
     }
 
-    /// Open rows by stage.
+    /// The open rows by stage.
     var open: [String: Int64] {
         states.reduce(into: [:]) { open, entry in
             guard let state = ChangeState(rawValue: entry.key), !state.isFinal else { return }

@@ -80,7 +80,7 @@ extension TroubleQueries.WaitingWave {
 }
 
 extension ServiceControlQueries.Everything {
-    /// What stands still as a whole; none in ordinary times.
+    /// What stands still as a whole; empty in ordinary times.
     var notices: [Notice] {
         var notices: [Notice] = []
         if isPaused {

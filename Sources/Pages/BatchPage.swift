@@ -151,7 +151,7 @@ struct BatchView {
             sums.effective += day.effective
             return (day: day.day, value: sums.effective)
         }
-        // What is due goes on where the facts end.
+        // What is due continues where the facts end.
         var sum = sums.effective
         var due = effective.last.map { [$0] } ?? []
         for day in facts.days where day.due > 0 {
@@ -178,13 +178,13 @@ struct BatchView {
         var uplift: Int64
         var lost: Int64
         var net: Int64 { uplift.addedClamped(lost.negatedClamped) }
-        /// Something was charged at a new price, or lost.
+        /// Whether something was charged at a new price, or lost.
         var hasMoved: Bool { uplift != 0 || lost != 0 }
     }
 
     var currencies: [CurrencyLine] { Self.currencies(of: facts.money) }
 
-    /// The money of each currency: its storefronts and periods added up.
+    /// The money of each currency, with its storefronts and periods added up.
     static func currencies(of money: ReportTable) -> [CurrencyLine] {
         let groups = Dictionary(grouping: money.rows) {
             money.cell($0, "currency") ?? ""

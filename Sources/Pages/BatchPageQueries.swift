@@ -2,15 +2,15 @@ import Facts
 import Postgres
 import Pricing
 
-/// What the page of one batch counts beside the reports.
+/// What the page of one batch counts besides the reports.
 enum BatchPageQueries {
     /// Changes that take effect on one day, UTC.
     struct Day: Sendable, Equatable {
         var day: CivilDate
-        /// As it was approved.
+        /// The number that was approved for the day.
         var forecast: Int64
         var effective: Int64
-        /// Open: due on that day as things stand.
+        /// The open changes that are due on that day as things stand.
         var due: Int64
     }
 
@@ -44,7 +44,7 @@ enum BatchPageQueries {
         var charges: Int64
     }
 
-    /// Charges that are not as they should be, by what is wrong, as far as they are summed up.
+    /// The charges that are not as they should be, by what is wrong, as far as they are summed up.
     static func exceptions(
         of batchID: String, on connection: isolated PostgresConnection
     ) throws -> [Exception] {

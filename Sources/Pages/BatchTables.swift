@@ -44,7 +44,7 @@ extension BatchView {
             customers paid who declined or left, and their dependents.</p>
 
             """
-        // The chart stands by itself: it would be drawn twice.
+        // The chart stands by itself, and would be drawn twice.
         let chart = facts.money.chart
         // Two bars for each of many currencies are no picture any more.
         return note
@@ -248,7 +248,7 @@ extension ControlQueries.Wave {
 }
 
 extension Consent {
-    /// As a forecast.
+    /// The forecast in words.
     var forecastWords: String {
         switch self {
         case .required: "Must agree"
@@ -260,7 +260,7 @@ extension Consent {
 }
 
 extension ChangeState {
-    /// What it means to somebody who reads it for the first time.
+    /// What the state means to somebody who reads it for the first time.
     var words: String {
         switch self {
         case .awaitingApproval: "waits for a second person"

@@ -1,7 +1,7 @@
 import Facts
 import Postgres
 
-/// What the page of health reads beside the metrics: what all replicas share.
+/// What the health page reads besides the metrics: what all replicas share.
 enum HealthQueries {
     struct Queues: Sendable, Equatable {
         /// Notifications that are not folded, and those that cannot be.
@@ -40,7 +40,7 @@ enum HealthQueries {
         var oldestAt: Int64
     }
 
-    /// Calls without an end, by kind and state.
+    /// The open calls by kind and state.
     static func openCalls(on connection: isolated PostgresConnection) throws -> [OpenCalls] {
         try connection.query(
             """
@@ -57,7 +57,7 @@ enum HealthQueries {
 
     struct Rate: Sendable, Equatable {
         var endpoint: String
-        /// Calls of the second before now; nil where the slots are not remembered.
+        /// The calls of the last second; nil where permits are not remembered.
         var lastSecond: Int64?
         var blockedUntil: Int64?
     }
@@ -84,7 +84,7 @@ enum HealthQueries {
         var nextRunAt: Int64?
     }
 
-    /// What one replica at a time does.
+    /// The work that one replica at a time does.
     static func work(on connection: isolated PostgresConnection) throws -> [Work] {
         try connection.query(
             """

@@ -3,9 +3,9 @@ import Facts
 import Pricing
 import Reports
 
-/// What home counts, of all batches at one instant.
+/// The figures of all batches at one instant, for the home page.
 struct HomeFigures: Sendable {
-    /// Open rows by batch and stage.
+    /// The open rows by batch and stage.
     var open: [String: [String: Int64]] = [:]
     var consents: [String: HomeQueries.Consent] = [:]
     var effects: [String: [HomeQueries.Effect]] = [:]
@@ -14,7 +14,7 @@ struct HomeFigures: Sendable {
     var deadlines: [HomeQueries.Deadline] = []
     var discrepancies: [String: Int64] = [:]
     var waitingWaves: [TroubleQueries.WaitingWave] = []
-    /// What the effects of a batch come to in the reporting currency, where each has a rate.
+    /// The effects of a batch in the reporting currency, where each currency has a rate.
     var totals: [String: Int64] = [:]
     /// UTC milliseconds.
     var countedAt: Int64 = 0
@@ -53,7 +53,7 @@ struct HomeFigures: Sendable {
         }
     }
 
-    /// In the reporting currency; nil where a rate is missing.
+    /// The sum in the reporting currency; nil where a rate is missing.
     static func total(
         _ lines: [(currency: String, net: Int64)], by rules: RulesInForce
     ) -> Int64? {
@@ -69,16 +69,16 @@ struct HomeFigures: Sendable {
     }
 }
 
-/// How far a batch is, of its rows.
+/// How far the rows of a batch have come.
 struct Progress: Sendable, Equatable {
     var rows: Int64
-    /// The App Store has answered, or no call is needed any more.
+    /// The rows that the App Store has answered, or that need no call any more.
     var delivered: Int64
-    /// The customer has agreed or was informed, or the change has ended.
+    /// The rows whose customer has agreed or was informed, or whose change has ended.
     var answered: Int64
     var final: Int64
 
-    /// `open` are its open rows by stage: all others are final.
+    /// `open` are its open rows by stage. All others are final.
     init(rows: Int64, open: [String: Int64]) {
         let undelivered = ["awaiting_approval", "queued", "unknown"].map { open[$0, default: 0] }
             .reduce(0, +)

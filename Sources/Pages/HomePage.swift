@@ -4,9 +4,9 @@ import Pricing
 import Reports
 
 extension Site {
-    /// More would be no page any more; the report has them all.
+    /// The most batches on the page. The report has them all.
     private static let batchesMax = 500
-    /// Until a page that waits for its first count is loaded anew.
+    /// After how many seconds a page that waits for its first count is loaded again.
     private static let firstCountSeconds = 3
 
     func homePage() async throws -> Page {
@@ -58,13 +58,13 @@ private struct Home {
         batch.state == "approved" && !progress(batch).isFinal
     }
 
-    /// Whether a later look may show something else.
+    /// Whether a later view may show something else.
     var isLive: Bool {
         batches.contains { $0.state == "awaiting_approval" || isUnderWay($0) }
             || isOld || figures.unsummed > 0 || !figures.isCounted
     }
 
-    /// In real time: a rehearsal's clock hurries.
+    /// It is counted in real time, because a rehearsal's clock is faster.
     private var isOld: Bool { figures.isCounted && .now - figures.readAt > .seconds(60) }
 
     var lead: HTML {
@@ -185,7 +185,7 @@ private struct Home {
         ] + bars + consent + [effect(batch)]
     }
 
-    /// What of it needs somebody, in a word each.
+    /// What of the batch needs a person, in one word each.
     private func troubles(_ batch: BatchQueries.Batch) -> HTML {
         let parked = figures.parked.filter { $0.batchID == batch.batchID }
             .reduce(0) { $0 + $1.rows }
@@ -204,7 +204,7 @@ private struct Home {
         figures.deadlines.first { $0.batchID == batch.batchID && $0.kind == .call }?.overdue ?? 0
     }
 
-    /// In one currency where rates are known, else in those that there are.
+    /// The effect in one currency where rates are known, otherwise in each currency.
     private func effect(_ batch: BatchQueries.Batch) -> HTML {
         let lines = figures.effects[batch.batchID] ?? []
         if lines.count > 1, let total = figures.totals[batch.batchID] {
@@ -259,7 +259,7 @@ private struct Home {
     }
 }
 
-/// What a difference is shows its sign, and its colour besides.
+/// An amount that is a difference. It shows its sign, and a colour besides.
 func signed(_ milliunits: Int64, _ currency: String) -> HTML {
     let kind = milliunits < 0 ? "loss" : milliunits > 0 ? "gain" : "even"
     return "<span class=\"\(kind)\">\(difference(milliunits, currency))</span>"

@@ -2,12 +2,12 @@ import Facts
 import Postgres
 import Reports
 
-/// What home shows of all batches. It reads what is kept, and of the changes those alone that are open.
+/// What the home page shows of all batches. It reads kept figures, and only the open changes.
 enum HomeQueries {
     static let openStages: SQL =
         "('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')"
 
-    /// Open rows by batch and stage. A call that is out counts as queued.
+    /// The open rows by batch and stage. A call that is out counts as queued.
     static func openRows(
         on connection: isolated PostgresConnection
     ) throws -> [String: [String: Int64]] {
@@ -56,13 +56,13 @@ enum HomeQueries {
 
     struct Effect: Sendable, Equatable {
         var currency: String
-        /// Milliunits a month: what the new prices brought, and what is gone with who left.
+        /// Milliunits a month: what the new prices brought, and what was lost with those who left.
         var uplift: Int64
         var lost: Int64
         var net: Int64 { uplift.addedClamped(lost.negatedClamped) }
     }
 
-    /// By batch, the currency of most changes first: where something was charged or lost.
+    /// The effects by batch, with the currency of most changes first, where something was charged or lost.
     static func effects(
         on connection: isolated PostgresConnection
     ) throws -> [String: [Effect]] {
@@ -103,7 +103,7 @@ enum HomeQueries {
         return effects
     }
 
-    /// Subscriptions whose newest facts are not summed up yet; at most `limit` are counted.
+    /// How many subscriptions have facts that are not summed up yet; at most `limit` are counted.
     static func unsummed(
         limit: Int, on connection: isolated PostgresConnection
     ) throws -> Int64 {
@@ -119,11 +119,11 @@ enum HomeQueries {
         var batchID: String
         var reason: String
         var rows: Int64
-        /// One of them.
+        /// One of these subscriptions.
         var subscription: String
     }
 
-    /// Rows that wait by themselves after a refusal, by batch and reason: of one batch, or of all.
+    /// The rows that wait by themselves after a refusal, by batch and reason, of one batch or of all.
     static func parked(
         of batchID: String?, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Parked] {
@@ -156,8 +156,8 @@ enum HomeQueries {
         var overdue: Int64
     }
 
-    /// What is due until then, by batch: calls that must leave, customers who must have answered, new prices that take
-    /// effect.
+    /// What is due until then, by batch: calls that must leave, customers who must have answered, and new prices that
+    /// take effect.
     static func deadlines(
         now: Int64, until: Int64, on connection: isolated PostgresConnection
     ) throws -> [Deadline] {
@@ -192,7 +192,7 @@ enum HomeQueries {
         }
     }
 
-    /// Dependents whose cancellation could not be proved, by batch: they are left to a person.
+    /// Dependents whose cancellation could not be proved, by batch. They are left to a person.
     static func discrepancies(
         on connection: isolated PostgresConnection
     ) throws -> [String: Int64] {

@@ -1,9 +1,9 @@
-/// What is dear to count and is asked for again and again: counted by one at a time, and kept. It is counted anew when it
-/// is a few seconds old, and never for more than a part of the time, however many people look.
+/// Keeps what is costly to count and asked for again and again. One task at a time counts it. It is counted again
+/// when it is a few seconds old, and only for a part of the time, however many people ask.
 actor Kept<Key: Hashable & Sendable, Value: Sendable> {
-    /// Younger is as good as new.
+    /// A younger count is as good as a new one.
     private static var fresh: Duration { .seconds(2) }
-    /// After a count that took a second come so many seconds without one.
+    /// How many seconds without a count follow each second of counting.
     private static var rest: Int { 20 }
     /// How long a reader waits for a new count while there is an older one.
     private static var patience: Duration { .milliseconds(200) }
@@ -20,13 +20,13 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
     private var entries: [Key: Entry] = [:]
     private var running: [Key: Task<Value, any Error>] = [:]
 
-    /// `keysMax`: the one that was counted longest ago is forgotten for a new one.
+    /// `keysMax` bounds the counts: the oldest is dropped for a new one.
     init(keysMax: Int, count: @escaping @Sendable (Key) async throws -> Value) {
         self.keysMax = keysMax
         self.count = count
     }
 
-    /// The newest count; an older one where a newer takes longer than a reader waits.
+    /// The newest count, or an older one where a newer one takes longer than a reader waits.
     func value(_ key: Key) async throws -> Value {
         guard let entry = entries[key] else { return try await begin(key).value }
         let age = ContinuousClock.now - entry.at
@@ -36,7 +36,7 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
         return entries[key]?.value ?? entry.value
     }
 
-    /// As `value`; nil where nothing was counted yet and the first count takes longer than a reader waits.
+    /// The same, but nil where nothing was counted yet and the first count takes longer than a reader waits.
     func soon(_ key: Key) async throws -> Value? {
         if entries[key] != nil { return try await value(key) }
         await wait(key)
@@ -48,12 +48,12 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
     private func wait(_ key: Key) async {
         begin(key)
         for _ in 0..<Self.looks where running[key] != nil {
-            // Cancelled: nobody reads the answer any more.
+            // It is cancelled when nobody reads the answer any more.
             try? await Task.sleep(for: Self.patience / Self.looks)
         }
     }
 
-    /// A task of its own, since it goes on when the reader who began it waits no longer.
+    /// The count is a task of its own, because it goes on when the reader who began it no longer waits.
     @discardableResult
     private func begin(_ key: Key) -> Task<Value, any Error> {
         if let task = running[key] { return task }

@@ -2,11 +2,11 @@ package import HTTP
 package import ServiceKit
 import Synchronization
 
-/// Answers the requests of the pages' port: health to everybody, pages and metrics to who knows the password.
+/// Answers the requests of the pages' port: health to everybody, and pages and metrics to who knows the password.
 package struct PageRoutes: Sendable {
     private let site: Site
     private let health: HealthRoutes
-    /// nil: none is asked for, since only this machine reaches the port.
+    /// The password; nil where none is asked for, because only this machine reaches the port.
     private let password: SharedSecret?
     private let metrics: Metrics
     private let guesses: Guesses
@@ -37,7 +37,8 @@ package struct PageRoutes: Sendable {
 
     private func answer(_ request: HTTPRequest) async -> (route: String, HTTPResponse) {
         if let answer = await health.answer(request) { return answer }
-        // Judged before the path, so that no spelling of one finds its way around, and nobody learns which exist.
+        // It is judged before the path, so that no spelling of a path finds its way around, and nobody learns which
+        // paths exist.
         if let refusal = await refusal(request) { return ("denied", refusal) }
         if request.path == "/metrics" {
             return ("metrics", await request.only("GET") { self.sayMetrics() })
@@ -46,11 +47,12 @@ package struct PageRoutes: Sendable {
         return (page.route, await request.only("GET", page.answer))
     }
 
-    /// Why the request may see nothing; nil: it may.
+    /// Why the request may see nothing; nil where it may.
     private func refusal(_ request: HTTPRequest) async -> HTTPResponse? {
         guard let password else {
-            // A page of somebody else may have its name lead to this machine, and then read what its reader's browser
-            // sees here. Such a request bears that name. Where a password is asked for, no such page knows it.
+            // A page of somebody else may make its own name lead to this machine, and then read what its reader's
+            // browser sees here. Such a request bears that name. Where a password is asked for, no such page knows
+            // it.
             return Self.isOfThisMachine(request.headers["Host"]) ? nil : Self.foreignName
         }
         let authorization = request.headers["Authorization"]
@@ -96,8 +98,8 @@ package struct PageRoutes: Sendable {
     }
 }
 
-/// Wrong passwords are answered one after the other, each after a pause: so many a second can be tried, from however
-/// many addresses. Who knows the password waits for nobody.
+/// Answers wrong passwords one after the other, each after a pause. So only so many a second can be tried, from
+/// however many addresses. Who knows the password waits for nobody.
 final class Guesses: Sendable {
     private let pause: Duration
     private let next = Mutex(ContinuousClock.now)
@@ -111,7 +113,7 @@ final class Guesses: Sendable {
             next = max(next, .now) + pause
             return next
         }
-        // Cancelled or not: the connections that can wait are few.
+        // Whether it is cancelled does not matter: the connections that can wait are few.
         try? await Task.sleep(until: turn)
     }
 }

@@ -4,7 +4,7 @@ import HTTP
 import Pricing
 import Reports
 
-/// What may be asked of a report by its address.
+/// What an address may ask of a report.
 struct Filter: Sendable, Equatable {
     var batchID: String?
     var asOf: Int64?
@@ -18,7 +18,7 @@ struct Filter: Sendable, Equatable {
         "batch", "as_of", "currency", "storefront", "reporting_currency", "format", "refresh",
     ]
 
-    /// Filters that are empty are none: a form sends them all.
+    /// Reads the filters. Empty ones count as missing, because a form sends them all.
     init(_ query: [String: [String]], of name: ReportName, columns: [ReportColumn]) throws {
         if let unknown = query.keys.filter({ !Self.names.contains($0) }).min() {
             throw PageFault(
@@ -63,7 +63,7 @@ struct Filter: Sendable, Equatable {
         }
     }
 
-    /// A currency that sums are converted to.
+    /// The currency to which sums are converted.
     static func currency(_ query: [String: [String]]) throws -> String? {
         guard
             let code = query["reporting_currency"]?.last ?? query["currency"]?.last, !code.isEmpty
@@ -104,7 +104,7 @@ struct Filter: Sendable, Equatable {
 }
 
 extension Site {
-    /// More are no download from a page: the command writes them as they are read.
+    /// The most rows of a download from a page. The command writes more, as they are read.
     private static let csvRowsMax = 200_000
 
     func reportsPage() async throws -> Page {
@@ -184,7 +184,7 @@ extension Site {
     }
 }
 
-/// What can be chosen of a report.
+/// The form of a report's filters.
 private struct ReportForm {
     let report: ReportDescription
     let filter: Filter

@@ -7,7 +7,7 @@ func encoded(_ text: String) -> String { PercentCoding.encode(text) }
 extension Site {
     static let searchMax = 128
     private static let resultsMax = 50
-    /// An item is looked for in the table itself.
+    /// How long an item may be searched. No index finds it.
     private static let itemMilliseconds = 2000
 
     func searchPage(_ query: [String: [String]]) async throws -> Answer {
@@ -37,8 +37,8 @@ extension Site {
                     text, limit: Self.resultsMax, on: connection)
             )
         }
-        if isSubscription { return .elsewhere(subscriptionAddress(text)) }
-        // A token of a customer is no item.
+        if isSubscription { return .redirect(subscriptionAddress(text)) }
+        // A customer's token is no item.
         let items =
             customers.isEmpty && !isUUID(text) ? try await ofItem(text) : .some([])
         let list = HTMLTable(
@@ -62,7 +62,7 @@ extension Site {
                 body: isNothing ? section("What can be found", Self.help) : body, asOf: now))
     }
 
-    /// nil: it took too long.
+    /// The subscriptions with the item; nil where the search took too long.
     private func ofItem(_ text: String) async throws -> [SubscriptionPageQueries.Found]? {
         do {
             return try await pool.withTransaction { connection in

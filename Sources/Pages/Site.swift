@@ -6,16 +6,16 @@ package import ServiceKit
 
 /// The read-only pages: what each address shows, in one frame.
 package struct Site: Sendable {
-    /// What the pages say of the program that shows them.
+    /// What the pages say about their program.
     package struct About: Sendable {
         package var version: String
         package var bundleID: String
         package var environment: String
-        /// A virtual clock: what is shown did not happen.
+        /// Whether the clock is virtual, so that nothing shown has happened.
         package var isRehearsal: Bool
-        /// Price changes that may be called in a thousand seconds; nil: not known.
+        /// The price changes that may be called in a thousand seconds; nil where that is not known.
         package var callsPerThousandSeconds: Int?
-        /// How long a change may be silent, in milliseconds.
+        /// How long nothing may be heard of a change, in milliseconds.
         package var silentAfter: Int64
 
         package init(
@@ -38,13 +38,13 @@ package struct Site: Sendable {
     let log: Log
     let home: Kept<String, HomeFigures>
     let batches: Kept<String, BatchFacts>
-    /// Rows of a batch that would be late: the calls of all other batches are read for them.
+    /// The late rows of a batch, for which the calls of all other batches are read.
     let lateRows: Kept<String, Int>
 
-    /// Batches whose figures are kept.
+    /// How many batches keep their figures.
     private static let batchesKept = 64
 
-    /// `pool` is of the pages alone: a slow one takes no connection from what delivers.
+    /// - Parameter pool: A pool for the pages alone, so that a slow page takes no connection from delivery.
     package init(pool: DatabasePool, clock: any WallClock, about: About, log: Log) {
         self.pool = pool
         let reports = ReportStore(pool: pool)
@@ -82,7 +82,7 @@ package struct Site: Sendable {
                     switch answer {
                     case .page(let page): return response(200, page, at: place, query)
                     case .file(let file): return file
-                    case .elsewhere(let address): return Self.redirect(to: address)
+                    case .redirect(let address): return Self.redirect(to: address)
                     }
                 } catch {
                     return failure(error, route: route, at: place)
@@ -119,7 +119,7 @@ package struct Site: Sendable {
             return ("health", .health, { .page(try await healthPage()) })
         case (_?, _, _):
             return (
-                "none", .elsewhere,
+                "none", .otherPage,
                 {
                     throw PageFault(
                         404, "There is no such page",
@@ -130,12 +130,12 @@ package struct Site: Sendable {
     }
 }
 
-/// What a page gives.
+/// The answer of a page.
 enum Answer: Sendable {
     case page(Page)
     case file(HTTPResponse)
     /// The address of the page that has it.
-    case elsewhere(String)
+    case redirect(String)
 }
 
 /// The content of a page, without its frame.
@@ -143,17 +143,17 @@ struct Page: Sendable {
     var title: String
     var lead: HTML = .none
     var body: HTML
-    /// The instant it tells of, UTC milliseconds.
+    /// The instant that it shows, in UTC milliseconds.
     var asOf: Int64
     /// Whether something moves on it.
     var isLive = false
-    /// Until it is loaded anew, if that is not as usual.
+    /// After how many seconds it is loaded again, where that differs from the usual time.
     var refreshSeconds: Int?
 }
 
 /// Where a page stands among the others.
 enum Place: String, CaseIterable, Sendable {
-    case batches, reports, health, search, elsewhere
+    case batches, reports, health, search, otherPage
 
     static let inNavigation: [Place] = [.batches, .reports, .health]
 
@@ -242,7 +242,7 @@ extension Site {
         return response(fault.status, page, at: place)
     }
 
-    /// Nothing but this page and its own style sheet is loaded or run, and nobody keeps or frames it.
+    /// Nothing but this page and its own style sheet may be loaded or run, and nobody may keep or frame it.
     static func sealed(_ response: HTTPResponse) -> HTTPResponse {
         var response = response
         response.headers["Cache-Control"] = "no-store"
@@ -296,7 +296,7 @@ extension PageFault {
             self.init(
                 400, "This instant cannot be asked about",
                 "\(why). Give an instant of the past, or leave it out for what is known now.")
-        // The server ends what takes longer than a page may.
+        // The server ends what takes longer than a page may take.
         case .failed(let why) where why.contains("[\(SQLState.queryCanceled)]"):
             self.init(
                 503, "This report takes too long for a page",
@@ -313,12 +313,12 @@ extension PageFault {
 func batchAddress(_ id: String) -> String { "/batches/\(PercentCoding.encode(id))" }
 func subscriptionAddress(_ id: String) -> String { "/subscriptions/\(PercentCoding.encode(id))" }
 
-/// An id is read as a whole: no line breaks within it.
+/// The link to a subscription. An id is read as a whole, so no line breaks within it.
 func subscriptionLink(_ id: String) -> HTML {
     "<a class=\"id\" href=\"\(subscriptionAddress(id))\">\(id)</a>"
 }
 
-/// What stands on a page above all else: what somebody has to know or do.
+/// What stands at the top of a page: what somebody has to know or do.
 struct Notice {
     enum Kind: String {
         case alarm, warn, calm, good

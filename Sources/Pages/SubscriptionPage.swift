@@ -11,7 +11,7 @@ extension Site {
             404, "This subscription is not known",
             "Nothing was ever received of <code>\(String(id.prefix(80)))</code>. Check the original transaction id; "
                 + "<code>repricer sync</code> reads a subscription from the App Store.")
-        // No longer one is stored, and none with a control character: PostgreSQL takes no zero byte.
+        // No stored id is longer, and none has a control character; PostgreSQL takes no zero byte.
         let isPlain = id.utf8.allSatisfy { $0 > 0x20 && $0 != 0x7F }
         guard isPlain, (1...64).contains(id.utf8.count) else { throw unknown }
         let now = clock.nowMilliseconds()
@@ -220,7 +220,7 @@ private struct SubscriptionView {
     }
 }
 
-/// What Apple's number says of a subscription.
+/// The meaning of Apple's number for a subscription's status.
 func statusWords(_ status: Int?, isRetrying: Bool = false) -> String {
     switch status {
     case 1: isRetrying ? "Active, a charge failed and is tried again" : "Active"

@@ -83,14 +83,14 @@ enum SubscriptionPageQueries {
         var reason: String?
         var isUndo: Bool
         var forecastConsent: String
-        /// `required`, `not_required`, `none`; nil: nobody knows yet.
+        /// `required`, `not_required` or `none`; nil where nobody knows yet.
         var cameConsent: String?
         var forecastEffectiveAt: Int64
         var dueEffectiveAt: Int64
         var effectiveAt: Int64?
     }
 
-    /// The newest first.
+    /// The changes, the newest first.
     static func changes(
         of id: String, on connection: isolated PostgresConnection
     ) throws -> [Change] {
@@ -171,7 +171,7 @@ enum SubscriptionPageQueries {
         var evidenceID: String?
     }
 
-    /// Of which it carries the parent or the dependent.
+    /// The dependents' cancellations for which it carries the parent or the dependent.
     static func dependents(
         of id: String, on connection: isolated PostgresConnection
     ) throws -> [Dependent] {
@@ -246,7 +246,7 @@ enum SubscriptionPageQueries {
             """, on: connection)
     }
 
-    /// Nothing but a reading of the table finds an item, so it may take no longer than a person waits.
+    /// Finds an item. Only a reading of the whole table finds it, so it may take no longer than a person waits.
     static func ofItem(
         _ sku: String, limit: Int, milliseconds: Int, on connection: isolated PostgresConnection
     ) throws -> [Found] {

@@ -1,7 +1,7 @@
 import Glibc
 import ServiceKit
 
-/// The object ids of built-in types; fixed by PostgreSQL's catalogue since ever.
+/// The object ids of built-in types, which PostgreSQL's catalogue has fixed for good.
 struct TypeID: RawRepresentable, Hashable, Sendable {
     let rawValue: UInt32
 
@@ -131,7 +131,8 @@ struct Binding: Sendable {
     private static func writeText(
         _ value: String, to bytes: UnsafeMutableRawBufferPointer
     ) throws(PostgresError) {
-        // In place: to make a string's bytes contiguous takes a copy of it, which every native one can do without.
+        // It is written in place, because making a string's bytes contiguous copies it, and native strings need no
+        // copy.
         let isCopied: Void? = value.utf8.withContiguousStorageIfAvailable {
             bytes.copyBytes(from: $0.prefix(bytes.count))
         }
@@ -140,8 +141,8 @@ struct Binding: Sendable {
         if nul != nil { throw .nulInText }
     }
 
-    /// PostgreSQL's binary array: dimensions, null flag, element type, length, lower bound, then each element with its
-    /// length (-1 is NULL). Thousands are sent for a claim, so they are measured first and written where they stay.
+    /// PostgreSQL's binary array: dimensions, null flag, element type, length, lower bound, then each element with
+    /// its length (-1 is NULL). A claim sends thousands, so they are measured first and written where they stay.
     /// `write` gets a buffer of `size` bytes.
     private static func array<Element>(
         _ values: some Collection<Element?>, type: TypeID, element: TypeID,
@@ -188,7 +189,7 @@ struct Binding: Sendable {
         return Binding(type: type, value: .binary(bytes))
     }
 
-    /// The 16 bytes of the 8-4-4-4-12 form, in either case; false when it is not one.
+    /// Writes the 16 bytes of the 8-4-4-4-12 form, in either case. Returns false when the text is not one.
     private static func writeUUID(_ text: String, to bytes: UnsafeMutableRawBufferPointer) -> Bool {
         var text = text
         return text.withUTF8 { characters in
@@ -221,7 +222,7 @@ extension PostgresError {
 }
 
 extension UnsafeMutableRawBufferPointer {
-    /// At the beginning, where there is room.
+    /// Writes the number at the beginning, where there is room.
     fileprivate func store(bigEndian value: some FixedWidthInteger) {
         Swift.withUnsafeBytes(of: value.bigEndian) { copyBytes(from: $0.prefix(count)) }
     }

@@ -2,9 +2,9 @@ import CLibPQ
 import Glibc
 import ServiceKit
 
-/// Owns libpq's connection and the thread that its blocking calls run on.
+/// Owns libpq's connection and the thread that runs its blocking calls.
 ///
-/// Confined to its actor: not Sendable on purpose.
+/// It is confined to its actor, and so not Sendable on purpose.
 final class ConnectionHandle {
     let pointer: OpaquePointer
     private let executor: ThreadExecutor
@@ -29,9 +29,9 @@ final class ConnectionHandle {
         return parts.map { $0.drop { $0.isWhitespace } }.joined(separator: "; ")
     }
 
-    /// Waits until the socket is ready; false when it is not within `timeout`.
+    /// Waits until the socket is ready. Returns false when it is not within `timeout`.
     ///
-    /// - Parameter timeout: milliseconds, -1 for no limit: then the server's timeouts end the wait.
+    /// - Parameter timeout: The limit in milliseconds. With -1 only the server's timeouts end the wait.
     func wait(for events: Int32, timeout: Int32 = -1) -> Bool {
         let socket = PQsocket(pointer)
         guard socket >= 0 else { return true }
@@ -52,7 +52,7 @@ extension PostgresError {
             PQresultErrorField(result, Int32(letter.value)).map { String(cString: $0) }
         }
         guard let state = field("C") else {
-            // libpq made this result itself, so the server never spoke.
+            // libpq made this result itself, so the server said nothing.
             self.init(connectionLostWith: ConnectionHandle.trimmed(PQresultErrorMessage(result)))
             self.statement = statement
             return
@@ -74,7 +74,7 @@ extension PostgresError {
         self.statement = statement
     }
 
-    /// The prepared statement no longer fits: its table changed, or it was discarded.
+    /// Whether the prepared statement no longer fits: its table changed, or it was discarded.
     var isStalePlan: Bool {
         sqlState == .invalidStatementName
             || (sqlState == .featureNotSupported && message?.contains("cached plan") == true)

@@ -1,6 +1,6 @@
 import ServiceKit
 
-/// What a session is set to at connect.
+/// The settings of a session.
 package struct ConnectionOptions: Sendable {
     /// The server ends a statement that takes longer; nil leaves the server's setting.
     package var statementTimeout: Duration?
@@ -8,7 +8,7 @@ package struct ConnectionOptions: Sendable {
     package var lockTimeout: Duration?
     /// The server ends a session that holds a transaction open and does nothing.
     package var idleInTransactionTimeout: Duration?
-    /// Refuses every write: for reports.
+    /// Whether every write is refused, as reports want it.
     package var isReadOnly: Bool
     /// How long an attempt to connect may take for each host, in whole seconds, unless the connection string or
     /// `PGCONNECT_TIMEOUT` says otherwise.
@@ -26,7 +26,7 @@ package struct ConnectionOptions: Sendable {
         self.connectTimeout = connectTimeout
     }
 
-    /// The session's settings. UTC and ISO are what the decoding of instants relies on.
+    /// The statements that set the session. The decoding of instants relies on UTC and ISO.
     var script: String {
         var lines = [
             "SET TimeZone = 'UTC'", "SET DateStyle = 'ISO, YMD'", "SET bytea_output = 'hex'",
@@ -36,24 +36,24 @@ package struct ConnectionOptions: Sendable {
         return lines.joined(separator: "; ")
     }
 
-    /// Through a pooler: the two settings that PgBouncer carries from one server session to the next.
+    /// The two settings that PgBouncer carries from one server session to the next.
     static let pooledScript = "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'"
 
     /// The settings of one transaction, where none can be set for longer.
     var localScript: String { localStatements.joined(separator: "; ") }
 
-    /// The same, one by one.
+    /// The same settings, one by one.
     var localStatements: [String] {
         let lines = [
             "SET LOCAL TimeZone = 'UTC'", "SET LOCAL DateStyle = 'ISO, YMD'",
             "SET LOCAL bytea_output = 'hex'", "SET LOCAL extra_float_digits = 1",
         ]
-        // What is read-only by default is so from the next transaction on.
+        // A default of read-only would hold only from the next transaction on.
         let readOnly = isReadOnly ? ["SET LOCAL transaction_read_only = on"] : []
         return lines + timeouts.map { "SET LOCAL \($0)" } + readOnly
     }
 
-    /// Whether anything is set that holds for a single statement, too.
+    /// Whether anything is set that also concerns a single statement.
     var hasLimits: Bool { isReadOnly || statementTimeout != nil || lockTimeout != nil }
 
     private var limits: [String] {

@@ -10,10 +10,10 @@ struct Parameters {
     private var lengths: [Int32] = []
     private var formats: [Int32] = []
 
-    /// What the values take on the wire, nearly.
+    /// About how many bytes the values take on the wire.
     var byteCount: Int { buffer.count }
 
-    /// Throws what a value was refused for; nothing has been sent then.
+    /// Throws what a value was refused for. Nothing has been sent then.
     init(_ bindings: [Binding], statement: @autoclosure () -> String) throws(PostgresError) {
         guard bindings.count <= Self.countMax else {
             var error = PostgresError(.tooLarge, "\(bindings.count) parameters, at most 65535")

@@ -4,11 +4,11 @@ struct PipelineStep {
     enum Role {
         /// Opens the transaction: `BEGIN`, and the settings that hold for it alone.
         case opening
-        /// Of a transaction's body, which reads nothing of it.
+        /// A statement of a transaction's body whose rows nobody reads.
         case unread
         /// Its rows go to the caller.
         case asked
-        /// `COMMIT`.
+        /// The `COMMIT`.
         case commit
     }
 
@@ -16,14 +16,14 @@ struct PipelineStep {
     let key: StatementCache.Key
     let parameters: Parameters
 
-    /// Throws what a value was refused for; nothing has been sent then.
+    /// Throws what a value was refused for. Nothing has been sent then.
     init(_ sql: SQL, _ role: Role) throws(PostgresError) {
         key = StatementCache.Key(sql)
         parameters = try Parameters(sql.bindings, statement: sql.name)
         self.role = role
     }
 
-    /// Whether it is worth a name: opening and closing a transaction takes no planning.
+    /// Whether preparing it is worthwhile: opening and closing a transaction takes no planning.
     var isPrepared: Bool {
         switch role {
         case .unread, .asked: true
@@ -32,8 +32,8 @@ struct PipelineStep {
     }
 }
 
-/// The first error of a pipeline, and what it was the answer to. Where the connection broke, that is the first
-/// statement without an answer: the server may have done it, and those after it.
+/// The first error of a pipeline, and the step that it answers. Where the connection broke, that is the first step
+/// without an answer: the server may have done it, and those after it.
 struct PipelineFailure: Error {
     let error: PostgresError
     let role: PipelineStep.Role

@@ -1,7 +1,7 @@
 package import ServiceKit
 
-/// What a pool tells of itself: how long its users wait, how many connections it has, and that the database is away: once,
-/// however many fail.
+/// What a pool reports: how long its users wait, how many connections it has, and that the database is away. It
+/// reports an outage once, however many users fail.
 package struct PoolWatch: Sendable {
     let waitTime: Timing
     package let outage: Outage
@@ -16,8 +16,8 @@ package struct PoolWatch: Sendable {
     }
 
     /// - Parameters:
-    ///   - name: of the pool, for the label of its figures.
-    ///   - outage: The pools of one database share one, so that an outage is told once.
+    ///   - name: The pool's name, for the label of its figures.
+    ///   - outage: The pools of one database share one, so that an outage is logged once.
     package init(name: String, metrics: Metrics, outage: Outage) {
         self.name = name
         self.metrics = metrics

@@ -26,7 +26,8 @@ extension PostgresConnection {
         }
     }
 
-    /// Sends the steps after what a transaction has still to send, with one sync. Returns the rows of those asked.
+    /// Sends the steps after what a transaction still has to send, with one sync. Returns the rows of the asked
+    /// steps.
     func converse(_ steps: [PipelineStep]) throws(PostgresError) -> [Rows] {
         if let failure = body?.failure { throw failure }
         let handle = try open()
@@ -39,8 +40,8 @@ extension PostgresConnection {
         }
     }
 
-    /// Sends the steps with one sync and reads what comes back; the rows of those asked. The connection is closed
-    /// where it can't be used any more.
+    /// Sends the steps with one sync, and returns the rows of the asked ones. Closes the connection where it can no
+    /// longer be used.
     func exchange(
         _ steps: [PipelineStep], _ handle: ConnectionHandle
     ) throws(PipelineFailure) -> [Rows] {
@@ -61,23 +62,23 @@ extension PostgresConnection {
         do throws(PostgresError) {
             expected = try send(steps, handle)
         } catch {
-            // Half a batch is with the server, and its rest can't follow.
+            // The server has half a batch, and the rest cannot follow.
             close()
             throw PipelineFailure(error: error, role: first)
         }
         return try receive(expected, handle)
     }
 
-    /// What comes back, in order.
+    /// The expected results, in order.
     private struct Expected {
         let step: PipelineStep
-        /// nil: sent without a name.
+        /// nil where it was sent without a name.
         let entry: StatementCache.Entry?
-        /// The answer to the preparing, which has no columns.
+        /// Whether it is the answer to the preparing, which has no columns.
         var isPreparing = false
     }
 
-    /// Bytes that libpq may hold back until somebody looks whether the socket is full.
+    /// How many bytes libpq may hold back before the socket is asked whether it is full.
     private static let unflushedMax = 32_768
 
     private func send(
@@ -147,8 +148,8 @@ extension PostgresConnection {
         return text.utf8.count
     }
 
-    /// Writes what libpq holds back. While the socket is full it also reads: the server stops
-    /// reading us when nobody reads its results, and both sides would wait for ever.
+    /// Writes what libpq holds back. While the socket is full it also reads: the server stops reading when nobody
+    /// reads its results, and both sides would wait for ever.
     private func flush(_ handle: ConnectionHandle) throws(PostgresError) {
         while true {
             let left = PQflush(handle.pointer)
@@ -188,7 +189,7 @@ extension PostgresConnection {
                     if isClosed, let failure { throw failure }
                 }
             }
-            // Each statement's results end with a nil, the sync's does not.
+            // A nil follows the results of each statement, but not those of the sync.
             guard handle.isUp else { throw failure ?? lost(handle, step.role) }
             while let extra = PQgetResult(handle.pointer) { PQclear(extra) }
         }
@@ -196,7 +197,8 @@ extension PostgresConnection {
         return results
     }
 
-    /// The server commits what stands outside a transaction at the sync: without its word nothing is stored yet.
+    /// Reads the answer to the sync, at which the server commits what stands outside a transaction. Before that
+    /// nothing is stored.
     private func receiveSync(
         after last: PipelineStep.Role, _ failure: PipelineFailure?, _ handle: ConnectionHandle
     ) throws(PipelineFailure) {
@@ -208,7 +210,7 @@ extension PostgresConnection {
             } catch {
                 failure = failure ?? PipelineFailure(error: error, role: last)
             }
-            // What else it has to say is of no use.
+            // What else it says is of no use.
             close()
             throw failure ?? lost(handle, last)
         }
@@ -220,7 +222,7 @@ extension PostgresConnection {
         PipelineFailure(error: PostgresError(connectionLostWith: handle.message), role: role)
     }
 
-    /// The result when it is the success that the step is meant to have.
+    /// The result, where it is the success that the step should have.
     private func answer(
         _ result: OpaquePointer, to step: PipelineStep, of entry: StatementCache.Entry?,
         _ handle: ConnectionHandle
@@ -240,7 +242,7 @@ extension PostgresConnection {
             // What follows would be stored by itself.
             guard !["COMMIT", "ROLLBACK"].contains(owned.tag) else { throw .endedByItself }
         case .commit:
-            // The answer to COMMIT where nothing could be stored is ROLLBACK, and no error.
+            // Where nothing could be stored, the answer to COMMIT is ROLLBACK and no error.
             guard owned.tag == "COMMIT" else { throw .aborted }
         }
         return owned

@@ -7,16 +7,16 @@ package enum Isolation: String, Sendable {
     case serializable = "SERIALIZABLE"
 }
 
-/// What a transaction has still to send while its body runs.
+/// What a transaction still has to send while its body runs.
 struct TransactionBody {
-    /// Until the first statement takes them along.
+    /// The opening steps, until the first statement takes them along.
     var opening: [PipelineStep]
     /// Statements that nobody waits for, in their order.
     var unread: [PipelineStep] = []
-    /// The server refused to begin: nothing may be sent, for it would stand by itself.
+    /// The error of a refused `BEGIN`. Nothing may be sent then, because it would stand by itself.
     var failure: PostgresError?
 
-    /// The next statement can go by itself.
+    /// Whether the next statement can go by itself.
     var isSent: Bool { opening.isEmpty && unread.isEmpty && failure == nil }
 }
 
@@ -142,7 +142,7 @@ extension PostgresConnection {
         }
     }
 
-    /// Sends what is left and `COMMIT` in one go. The server passes over `COMMIT` after an error.
+    /// Sends what is left and `COMMIT` together. After an error the server passes over `COMMIT`.
     private func commit(
         _ unsent: [PipelineStep], _ handle: ConnectionHandle
     ) throws(PostgresError) {
@@ -150,7 +150,7 @@ extension PostgresConnection {
         do throws(PipelineFailure) {
             _ = try exchange(unsent + [end], handle)
         } catch {
-            // Whichever answer is missing: the server may have committed before it fell silent.
+            // Whichever answer is missing, the server may have committed before it fell silent.
             guard !error.error.isConnectionLoss else { throw outcome(ofCommit: error.error) }
             let cause = noted(error)
             try rollBack(because: cause)
@@ -158,7 +158,8 @@ extension PostgresConnection {
         }
     }
 
-    /// A refusal by the server is certain; a broken connection may hide a success.
+    /// The error of a failed `COMMIT`. A refusal by the server is certain, but a broken connection may hide a
+    /// success.
     private func outcome(ofCommit error: PostgresError) -> PostgresError {
         guard error.isConnectionLoss else { return error.at(.commit) }
         var unknown = PostgresError(

@@ -8,19 +8,19 @@ import ServiceKit
 /// never leaves a half-read result behind. After a connection loss every call throws; take a new
 /// connection.
 package actor PostgresConnection {
-    /// Statements in one pipeline.
+    /// The most statements in one pipeline.
     package static let pipelineStatementsMax = 100_000
 
     private let executor: ThreadExecutor
     private var handle: ConnectionHandle?
     var cache = StatementCache()
-    /// Of the transaction whose body runs; nil outside one.
+    /// The transaction whose body runs; nil outside one.
     var body: TransactionBody?
     private(set) var options = ConnectionOptions()
-    /// The server at the other end takes no writes: after a failover, one that is the primary no longer.
+    /// Whether the server takes no writes: after a failover it may no longer be the primary.
     private var isSpent = false
-    /// A pooler such as PgBouncer lies between: the next transaction may run in another server session, so nothing
-    /// is prepared by name and nothing set may outlive its transaction.
+    /// Whether a pooler such as PgBouncer lies between. The next transaction may then run in another server session,
+    /// so nothing is prepared by name and no setting may outlive its transaction.
     package private(set) var isPooled = false
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -48,7 +48,7 @@ package actor PostgresConnection {
         _ conninfo: String, _ applicationName: String, _ options: ConnectionOptions
     ) throws(PostgresError) {
         try Self.checkSyntax(conninfo)
-        // A server that vanished without a word is noticed in 6 s.
+        // A server that vanished without a word is noticed within 6 s.
         var settings: [(String, String)] = [
             ("keepalives_idle", "3"), ("keepalives_interval", "1"), ("keepalives_count", "3"),
             ("tcp_user_timeout", "6000"),
@@ -74,7 +74,7 @@ package actor PostgresConnection {
             error.message = handle.message
             throw error
         }
-        // Notices would go to stderr; nothing here depends on them.
+        // Notices would go to stderr, and nothing here depends on them.
         _ = PQsetNoticeProcessor(pointer, { _, _ in }, nil)
         self.handle = handle
         self.options = options
@@ -82,7 +82,7 @@ package actor PostgresConnection {
         try command(isPooled ? ConnectionOptions.pooledScript : options.script)
     }
 
-    /// A pooler makes up the process id of the session that it pretends to be.
+    /// Whether a pooler answers: it makes up the process id of the session that it pretends to be.
     private func speaksThroughPooler(
         _ handle: ConnectionHandle
     ) throws(PostgresError) -> Bool {
@@ -103,13 +103,13 @@ package actor PostgresConnection {
         PQconninfoFree(parsed)
     }
 
-    /// The connection for one question, or why there is none any more.
+    /// The connection for one question. Throws why there is none any more.
     func openForTrip() throws(PostgresError) -> ConnectionHandle {
         tripCount += 1
         return try open()
     }
 
-    /// The connection, or why there is none any more.
+    /// The connection. Throws why there is none any more.
     func open() throws(PostgresError) -> ConnectionHandle {
         guard let handle else {
             throw PostgresError(.closed, "the connection was closed")
@@ -125,32 +125,32 @@ package actor PostgresConnection {
     /// The server process behind this connection, for `pg_terminate_backend` in tests; 0 when none.
     package var backendProcessID: Int32 { handle.map { PQbackendPID($0.pointer) } ?? 0 }
 
-    /// Questions so far that waited for the server's answer, however many statements each held.
+    /// How many questions waited for the server's answer so far, however many statements each held.
     package internal(set) var tripCount = 0
 
-    /// `close()` was called.
+    /// Whether `close()` was called.
     var isClosed: Bool { handle == nil }
 
-    /// Statements that are prepared now, at most `StatementCache.limit`.
+    /// How many statements are prepared now, at most `StatementCache.limit`.
     package var preparedStatementCount: Int { cache.count }
 
-    /// The session can be used by somebody else: it is up, outside a transaction, and the server
-    /// has not hung up meanwhile.
+    /// Whether somebody else can use the session: it is up and outside a transaction, and the server has not hung up
+    /// meanwhile.
     package var isReusable: Bool {
         guard isClean, let handle else { return false }
-        // Data without a question is a notice or the server's farewell, and the end that follows a farewell
-        // may still be on its way: a new connection is the cheaper doubt.
+        // Data without a question is a notice or the server's farewell, and the end that follows a farewell may still
+        // be on its way. A new connection is cheaper than the doubt.
         return !handle.wait(for: POLLIN, timeout: 0)
     }
 
-    /// As far as is known without looking: whoever uses it next looks.
+    /// Whether it is reusable as far as is known without asking the socket. Its next user asks.
     private var isClean: Bool {
         guard let handle, handle.isUp, !isSpent else { return false }
         return PQtransactionStatus(handle.pointer) == PQTRANS_IDLE && body == nil
     }
 
-    /// One use of a lent connection, all of it on its thread. nil: it lay idle and can't be used any more; nothing was
-    /// done.
+    /// One use of a lent connection, all of it on its thread. Returns nil where it lay idle and can no longer be
+    /// used; nothing was done then.
     func use<T: Sendable>(
         afterIdling: Bool, _ body: @Sendable (isolated PostgresConnection) async throws -> T
     ) async -> (result: Result<T, any Error>, isClean: Bool)? {
@@ -180,7 +180,7 @@ package actor PostgresConnection {
         do throws(PostgresError) {
             return try run(step)
         } catch  where error.isStalePlan {
-            // The table changed under the plan, or somebody discarded it: prepare once more.
+            // The table changed under the plan, or somebody discarded it. It is prepared once more.
             cache.remove(step.key)
             guard !isInTransaction else { throw error }
             return try run(step)
@@ -200,15 +200,15 @@ package actor PostgresConnection {
         try command(text)
     }
 
-    /// As `script`, whatever a transaction has still to send.
+    /// Runs a text like `script`, whatever a transaction still has to send.
     func command(_ text: String) throws(PostgresError) {
         guard !text.utf8.contains(0) else { throw .nulInText }
         let handle = try openForTrip()
         _ = try check(PQexec(handle.pointer, text), handle, statement: SQL(unsafe: text).name)
     }
 
-    /// Through a pooler. The session's limits can't be set for longer than a transaction there, so a statement with
-    /// limits gets one of its own.
+    /// Runs a statement through a pooler. There the session's limits can be set for no longer than a transaction, so
+    /// a statement with limits gets one of its own.
     private func runUnnamed(_ step: PipelineStep) throws(PostgresError) -> Rows {
         let handle = try openForTrip()
         let needsTransaction = options.hasLimits && !isInTransaction
@@ -251,20 +251,20 @@ package actor PostgresConnection {
         return entry
     }
 
-    /// Tells the server to forget evicted statements, once no transaction is open: the server may
-    /// know a name no longer (after `DISCARD`), and that refusal would abort the transaction.
+    /// Tells the server to forget evicted statements once no transaction is open. The server may no longer know a
+    /// name (after `DISCARD`), and that refusal would abort the transaction.
     func freeEvicted(_ handle: ConnectionHandle) {
         guard !cache.evicted.isEmpty, PQtransactionStatus(handle.pointer) == PQTRANS_IDLE
         else { return }
-        // Each by itself, so that an unknown name keeps no other from being freed.
+        // Each goes by itself, so that an unknown name keeps no other from being freed.
         for name in cache.takeEvicted() {
             tripCount += 1
             PQclear(PQexec(handle.pointer, "DEALLOCATE \(name)"))
         }
     }
 
-    /// The result when it is a success; otherwise the error, and the result is cleared. `entry`: the prepared statement
-    /// whose answer it is.
+    /// The result when it is a success. Otherwise it throws the error, and the result is cleared. `entry` is the
+    /// prepared statement that was answered.
     func check(
         _ result: OpaquePointer?, _ handle: ConnectionHandle,
         statement: @autoclosure () -> String, of entry: StatementCache.Entry? = nil

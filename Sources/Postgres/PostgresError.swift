@@ -65,7 +65,7 @@ package struct PostgresError: Error, Sendable, Equatable {
     package var phase: Phase?
     /// Complete text of the error that made the rollback necessary, when the rollback failed too.
     package var underlying: String?
-    /// The pool's log says already that the database is away.
+    /// Whether the pool's log already says that the database is away.
     package var isTold = false
 
     package init(_ code: Code, _ summary: String) {
@@ -73,7 +73,7 @@ package struct PostgresError: Error, Sendable, Equatable {
         self.summary = summary
     }
 
-    /// The connection is unusable; on a fresh one the work may be tried again.
+    /// Whether the connection is unusable. The work may be tried again on a new one.
     package var isConnectionLoss: Bool {
         switch code {
         case .cannotConnect, .connectionLost, .commitOutcomeUnknown:
@@ -89,7 +89,7 @@ package struct PostgresError: Error, Sendable, Equatable {
 }
 
 extension PostgresError: ToldError {
-    /// The database can't be reached, or has no connection for us.
+    /// Whether the database cannot be reached, or has no connection for us.
     var isOutage: Bool { isConnectionLoss || code == .poolTimedOut }
 }
 

@@ -1,10 +1,9 @@
 import ServiceKit
 
-/// A bounded set of connections, opened when needed, lent to one user at a time.
+/// A bounded set of connections, opened when needed, and lent to one user at a time.
 ///
-/// A connection that broke, or that came back in the middle of a transaction, is thrown away; one
-/// that the server closed while it lay idle is noticed before it is lent. Waiters are served in
-/// order and wait at most `waitMax`.
+/// A connection that broke, or that came back in the middle of a transaction, is thrown away. One that the server
+/// closed while it lay idle is noticed before it is lent. Waiters are served in order and wait at most `waitMax`.
 package final class PostgresPool: Sendable {
     private let conninfo: String
     private let applicationName: String
@@ -14,9 +13,9 @@ package final class PostgresPool: Sendable {
     private let pool: ResourcePool<PostgresConnection>
 
     /// - Parameters:
-    ///   - size: connections at most, at least 1.
-    ///   - waitMax: how long a user waits for a connection before `poolTimedOut`.
-    ///   - watch: is told of waits, and of a database that is away.
+    ///   - size: The most connections, at least 1.
+    ///   - waitMax: How long a user waits for a connection before `poolTimedOut`.
+    ///   - watch: Gets the waits, and outages of the database.
     package init(
         conninfo: String, applicationName: String, size: Int, options: ConnectionOptions = .init(),
         waitMax: Duration = .seconds(30), watch: PoolWatch? = nil
@@ -53,7 +52,7 @@ package final class PostgresPool: Sendable {
         try await run { try body($0) }
     }
 
-    /// Lends a connection, on its thread from the first look to the last: two switches of threads in all.
+    /// Lends a connection. All of its use is on its thread, which costs two switches of threads.
     private func run<T: Sendable>(
         _ body: @Sendable (isolated PostgresConnection) async throws -> T
     ) async throws -> T {
@@ -84,11 +83,11 @@ package final class PostgresPool: Sendable {
         }
         if used == nil { used = await connection.use(afterIdling: false, body) }
         guard let used else { throw PostgresError(.closed, "the connection was closed") }
-        await giveBack(connection, isReusable: used.isClean)
+        await returnToPool(connection, isReusable: used.isClean)
         return try used.result.get()
     }
 
-    /// Refuses new users and closes the connections, lent ones as they come back.
+    /// Refuses new users and closes the connections; lent ones are closed as they come back.
     package func close() async {
         for connection in pool.close() { await connection.close() }
     }
@@ -111,7 +110,7 @@ package final class PostgresPool: Sendable {
         }
     }
 
-    /// Connects for a slot that is ours; on failure the slot goes to the next waiter.
+    /// Connects for a place that is ours. On failure the place goes to the next waiter.
     private func fill() async throws -> PostgresConnection {
         do throws(PostgresError) {
             return try await PostgresConnection.connect(
@@ -122,7 +121,7 @@ package final class PostgresPool: Sendable {
         }
     }
 
-    private func giveBack(_ connection: PostgresConnection, isReusable: Bool) async {
+    private func returnToPool(_ connection: PostgresConnection, isReusable: Bool) async {
         let isKept = pool.release(isReusable ? connection : nil) && isReusable
         if !isKept { await connection.close() }
     }

@@ -11,10 +11,10 @@ final class ResultHandle: @unchecked Sendable {
     let pointer: OpaquePointer
     let columns: ResultColumns
 
-    /// - Parameter known: the columns of an earlier result of the same plan.
+    /// - Parameter known: The columns of an earlier result of the same plan.
     init(_ pointer: OpaquePointer, columns known: ResultColumns? = nil) {
         self.pointer = pointer
-        // Nobody reads a column where there is no row.
+        // Where there is no row, nobody reads a column.
         let count = PQntuples(pointer) > 0 ? PQnfields(pointer) : 0
         if let known, known.fits(pointer, count: count) {
             columns = known
@@ -31,9 +31,9 @@ final class ResultHandle: @unchecked Sendable {
     var tag: String { PQcmdStatus(pointer).map { String(cString: $0) } ?? "" }
 }
 
-/// Where each column of a result stands; of two with the same name the first.
+/// The place of each column of a result; of two with the same name it is the first.
 ///
-/// Asked for every value of every row, so names are told apart by their shapes, and hardly ever by their bytes.
+/// It is asked for every value of every row, so it tells names apart by their shapes, and hardly ever by their bytes.
 struct ResultColumns: Sendable {
     private let names: [String]
     private let shapes: [UInt32]
@@ -64,7 +64,7 @@ struct ResultColumns: Sendable {
         return nil
     }
 
-    /// Length, first and last byte.
+    /// The length with the first and the last byte.
     private static func shape(_ name: String) -> UInt32 {
         name.utf8.withContiguousStorageIfAvailable(shape) ?? shape(name.utf8)
     }
@@ -80,7 +80,7 @@ package struct Rows: RandomAccessCollection, Sendable {
     let handle: ResultHandle
     package let startIndex = 0
     package let endIndex: Int
-    /// Rows inserted, updated, deleted or selected.
+    /// How many rows were inserted, updated, deleted or selected.
     package let affected: Int
 
     init(_ handle: ResultHandle) {
@@ -137,14 +137,15 @@ package struct Row: Sendable {
         return value
     }
 
-    /// What `decode` makes of the column's text form, without a copy; nil for NULL and where it gives nil.
+    /// What `decode` makes of the column's text form, without a copy; nil for NULL, and where it gives nil.
     package func decoded<T>(
         _ column: String, _ decode: (UnsafeRawBufferPointer) -> T?
     ) throws(PostgresError) -> T? {
         try withValue(column, "readable") { bytes -> T?? in .some(decode(bytes)) } ?? nil
     }
 
-    /// The first of these texts, as UTF-8, that is the column's text form; nil for NULL and where none is.
+    /// The place of the first of these texts, as UTF-8, that is the column's text form; nil for NULL, and where none
+    /// is.
     package func place(
         of column: String, among texts: [[UInt8]]
     ) throws(PostgresError) -> Int? {
@@ -157,7 +158,7 @@ package struct Row: Sendable {
         } ?? nil
     }
 
-    /// The text form of each column, in their order; nil for NULL. For who reads all of them, of many rows.
+    /// The text form of each column, in their order; nil for NULL. It serves who reads all columns of many rows.
     package func textsOrNil() -> [String?] {
         (0..<PQnfields(handle.pointer)).map { field in
             guard PQgetisnull(handle.pointer, index, field) == 0,
@@ -207,7 +208,7 @@ package struct Row: Sendable {
         try required(column, boolOrNil(column))
     }
 
-    /// `timestamptz` as UTC milliseconds, cut off below; infinity is undecodable.
+    /// A `timestamptz` as UTC milliseconds, cut off below. Infinity cannot be decoded.
     package func millisecondsOrNil(_ column: String) throws(PostgresError) -> Int64? {
         try withValue(column, "a finite timestamptz") { CivilTime.parse($0, as: .postgres) }
     }
@@ -216,7 +217,7 @@ package struct Row: Sendable {
         try required(column, millisecondsOrNil(column))
     }
 
-    /// `bytea`.
+    /// Reads a `bytea`.
     package func bytesOrNil(_ column: String) throws(PostgresError) -> [UInt8]? {
         try withValue(column, "bytea") { value in
             guard value.count >= 2, value.count % 2 == 0, value[0] == UInt8(ascii: "\\"),
@@ -247,7 +248,7 @@ package struct Row: Sendable {
         try elements(column, "an array without NULL") { $0 }
     }
 
-    /// `bigint[]` without NULL elements.
+    /// A `bigint[]` without NULL elements.
     package func int64s(_ column: String) throws(PostgresError) -> [Int64] {
         try required(column, elements(column, "an array of integers") { Int64($0) })
     }
@@ -265,7 +266,7 @@ package struct Row: Sendable {
     }
 }
 
-/// Of buffers of one length.
+/// Whether two buffers of one length are the same.
 private func isSame(_ one: UnsafeRawBufferPointer, _ other: UnsafeRawBufferPointer) -> Bool {
     guard let left = one.baseAddress, let right = other.baseAddress else { return true }
     return memcmp(left, right, min(one.count, other.count)) == 0

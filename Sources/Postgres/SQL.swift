@@ -19,13 +19,13 @@ package struct SQL: Sendable, ExpressibleByStringInterpolation {
         bindings = stringInterpolation.bindings
     }
 
-    /// Text that is not checked: never build it from input.
+    /// A text that is not checked. It must never be built from input.
     package init(unsafe text: String) {
         pieces = [text]
         bindings = []
     }
 
-    /// The text as sent, with `$1`, `$2` … for the bound values.
+    /// The text as it is sent, with `$1`, `$2` … for the bound values.
     package var text: String { Self.text(of: pieces) }
 
     /// The `-- name: …` of the first line, else the first words; safe to log.
@@ -73,12 +73,12 @@ extension SQL {
             pieces.append("")
         }
 
-        /// Raw text: identifiers and fragments from our own code, never from input.
+        /// Splices raw text: identifiers and fragments from our own code, never from input.
         package mutating func appendInterpolation(unsafe text: String) {
             appendLiteral(text)
         }
 
-        /// Another statement's text and values, renumbered.
+        /// Adds another statement's text and values, renumbered.
         package mutating func appendInterpolation(fragment sql: SQL) {
             for (index, piece) in sql.pieces.enumerated() {
                 appendLiteral(piece)
@@ -109,12 +109,12 @@ extension SQL.StringInterpolation {
         bind(.text(value.map { $0 ? "t" : "f" }, type: .bool))
     }
 
-    /// `bytea`.
+    /// Binds a `bytea`.
     package mutating func appendInterpolation(_ value: [UInt8]?) {
         bind(.bytes(value))
     }
 
-    /// `timestamptz` from UTC milliseconds.
+    /// Binds a `timestamptz`, given in UTC milliseconds.
     package mutating func appendInterpolation(timestamp value: Int64?) {
         bind(.timestamp(value))
     }
@@ -151,7 +151,7 @@ extension SQL.StringInterpolation {
         bind(.boolArray(values))
     }
 
-    /// `timestamptz[]` from UTC milliseconds.
+    /// Binds a `timestamptz[]`, given in UTC milliseconds.
     package mutating func appendInterpolation(timestamps values: [Int64?]) {
         bind(.timestampArray(values))
     }
@@ -164,7 +164,7 @@ extension SQL.StringInterpolation {
         bind(.jsonbArray(values))
     }
 
-    /// `bytea[]`.
+    /// Binds a `bytea[]`.
     package mutating func appendInterpolation(blobs values: [[UInt8]?]) {
         bind(.byteaArray(values))
     }

@@ -28,22 +28,22 @@ package struct SQLState: Hashable, Sendable, CustomStringConvertible {
     package static let readOnlyTransaction = SQLState("25006")
     package static let invalidStatementName = SQLState("26000")
 
-    /// Class 08, or the server is going away or coming up.
+    /// Whether it is of class 08, or the server is going away or coming up.
     package var isConnectionException: Bool {
         classCode == "08" || self == .adminShutdown || self == .crashShutdown
             || self == .cannotConnectNow
     }
 
-    /// Class 23: a constraint refused the row.
+    /// Whether it is of class 23: a constraint refused the row.
     package var isIntegrityConstraintViolation: Bool { classCode == "23" }
 
-    /// Class 22: a value did not fit its type.
+    /// Whether it is of class 22: a value did not fit its type.
     package var isDataException: Bool { classCode == "22" }
 
-    /// Class 53: memory, disk or connections ran out.
+    /// Whether it is of class 53: memory, disk or connections ran out.
     package var isInsufficientResources: Bool { classCode == "53" }
 
-    /// The same transaction, run again from its start, may succeed.
+    /// Whether the same transaction, run again from its start, may succeed.
     package var isTransactionRetryable: Bool {
         self == .serializationFailure || self == .deadlockDetected
     }

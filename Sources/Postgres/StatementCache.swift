@@ -1,10 +1,10 @@
-/// Which statements this connection has prepared, oldest use evicted first.
+/// The statements that this connection has prepared. The one that was not used for longest is evicted first.
 struct StatementCache {
     /// What tells statements apart: their static pieces, and the types of the values between them.
     ///
-    /// Looked up at each call, so neither is the text built nor its bytes hashed: the pieces are literals of the
-    /// program, and equal ones are nearly always the same bytes in memory, which a comparison sees at once. The hash
-    /// is made of their lengths and types; statements that agree in these are told apart by the comparison.
+    /// It is looked up at each call, so neither is the text built nor its bytes hashed. The pieces are literals of
+    /// the program, and equal ones are nearly always the same bytes in memory, which a comparison sees at once. The
+    /// hash is made of their lengths and types; the comparison tells apart statements that agree in these.
     struct Key: Hashable {
         let pieces: [String]
         let types: [TypeID]
@@ -17,7 +17,8 @@ struct StatementCache {
         static func == (one: Key, other: Key) -> Bool {
             one.types == other.types
                 && one.pieces.elementsEqual(other.pieces) {
-                    // Equal strings may differ in bytes (Unicode's composed letters), and nearly never in length then.
+                    // Equal strings may differ in bytes (Unicode's composed letters), and then they hardly ever have
+                    // the same length.
                     $0.utf8.count == $1.utf8.count && $0 == $1
                 }
         }
@@ -29,17 +30,17 @@ struct StatementCache {
             hasher.combine(shape)
         }
 
-        /// As sent to the server.
+        /// The text as it is sent to the server.
         var text: String { SQL.text(of: pieces) }
 
-        /// Safe to log.
+        /// The name, safe to log.
         var name: String { SQL.name(startingWith: pieces.first ?? "") }
     }
 
     /// A statement that the server knows by a name. Confined to its connection.
     final class Entry {
         let name: String
-        /// Of its last result with rows: the next one has the same.
+        /// The columns of its last result with rows. The next result has the same.
         var columns: ResultColumns?
         fileprivate var lastUse: UInt64 = 0
 
@@ -65,7 +66,7 @@ struct StatementCache {
         return entry
     }
 
-    /// With a name that was never used on this connection; to be inserted once the server knows it.
+    /// A new entry, with a name that was never used on this connection. It is inserted once the server knows it.
     mutating func makeEntry() -> Entry {
         nameCount += 1
         return Entry(name: "s\(nameCount)")

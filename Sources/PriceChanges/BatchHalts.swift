@@ -3,12 +3,12 @@ import Calls
 package import Facts
 package import ServiceKit
 
-/// What stops a batch, or a storefront of one, where its calls are refused alike: written down before anything else,
-/// told at error level.
+/// Halts a batch, or a storefront of it, where its calls are refused alike. The halt is stored before anything else,
+/// and logged at error level.
 package struct BatchHalts: Sendable {
     let pool: DatabasePool
     let clock: any WallClock
-    /// Probes are timed by it.
+    /// The clock that times probes.
     let realClock: any WallClock
     let log: Log
     let metrics: Metrics
@@ -30,7 +30,7 @@ package struct BatchHalts: Sendable {
             realMicrosPerSecond: clock.realDuration(of: .seconds(1000)).milliseconds)
     }
 
-    /// Between two probes of a halted batch; real time.
+    /// The time between two probes of a halted batch, in real time.
     static let probeEvery: Duration = .seconds(60)
 
     /// The batches of the changes that calls carry, by call id.
@@ -79,14 +79,14 @@ package struct BatchHalts: Sendable {
             labels: ["by": scope.storefront == nil ? "code" : "storefront_code"])
     }
 
-    /// A probe was refused: the batch stays halted, and says what with.
+    /// Notes that a probe was refused, and with what. The batch stays halted.
     func note(_ refusal: StoreRefusal, _ call: StoreCall, ofProbe batchID: String) async throws {
         let note = GuardQueries.noteProbeAnswer(
             batchID, "\(refusal.codeAndName) for \(call.subject)")
         _ = try await pool.withConnection { try await $0.pipeline([note]) }
     }
 
-    /// A probe was answered: the batch goes on.
+    /// Lets the batch go on, because a probe of it was answered.
     func recover(_ batchID: String) async throws {
         let now = clock.nowMilliseconds()
         let isNew = try await pool.withTransaction {

@@ -1,17 +1,17 @@
 import Synchronization
 
-/// How many requests one claim takes. Calls leave once their claim is committed, and must have left soon after it began:
-/// a claim that is too large for the machine of the moment is made and put back in vain. So the first is small, and each
-/// that took little time is followed by one twice its size.
+/// How many requests one claim takes. Calls leave once their claim is committed, and must leave soon after it began.
+/// A claim that is too large for the machine at this moment is made in vain, because its calls are put back. So the
+/// first claim is small, and each claim that took little time is followed by one twice its size.
 final class ClaimSize: Sendable {
-    /// No claim is made smaller: most of its time is then not its size's.
+    /// The least size. A smaller claim would spend most of its time on what does not depend on its size.
     static let least = 25
 
-    /// Of the first claim.
+    /// The size of the first claim.
     static let first = 50
 
     private let most: Int
-    /// A claim that takes longer is halved; one that takes half of it is doubled.
+    /// A claim that takes longer than this is halved. A claim that takes less than half of it is doubled.
     private let aim: Duration
     private let size: Mutex<Int>
 
@@ -24,7 +24,7 @@ final class ClaimSize: Sendable {
     /// The size of the next claim.
     var next: Int { size.withLock { $0 } }
 
-    /// A claim found `count` requests, and took so long.
+    /// Notes that a claim found `count` requests and how long it took.
     func note(_ count: Int, took: Duration) {
         guard count > 0 else { return }
         size.withLock { size in

@@ -2,11 +2,11 @@ import Batches
 import Facts
 import Pricing
 
-/// A call that was just claimed. Large, and handed on often: shared, not copied.
+/// A call that was just claimed. It is large and handed on often, so it is shared and not copied.
 package final class ClaimedCall: Sendable {
-    /// What it says.
+    /// What the call contains.
     let intent: PriceChangeIntent
-    /// nil: read when the call is settled.
+    /// The subscription as the claim read it; nil where the settlement reads it.
     let subscription: ClaimedSubscription?
 
     init(_ intent: PriceChangeIntent, _ subscription: ClaimedSubscription?) {
@@ -15,15 +15,15 @@ package final class ClaimedCall: Sendable {
     }
 }
 
-/// A subscription as a claim left it, so that the settlement need not read it once more. It stands until somebody writes
-/// the subscription, which every fold does before it moves a change that was called.
+/// A subscription as a claim left it, so that the settlement need not read it again. It is valid until somebody
+/// writes the subscription, which every fold does before it moves a change that was called.
 struct ClaimedSubscription: Sendable {
     let stored: SubscriptionQueries.Stored
     let version: SubscriptionQueries.Version
-    /// Those that Apple has, had or may have: the ones of this call, in the order of their ids.
+    /// The changes that Apple has, had or may have. They are those of this call, in the order of their ids.
     let changes: [TrackedChange]
 
-    /// nil where the rows say more than the claim read: of a change that was called before, and of dependents.
+    /// Returns nil where the rows say more than the claim read: of a change that was called before, or of dependents.
     init?(
         _ stored: SubscriptionQueries.Stored, _ version: SubscriptionQueries.Version?,
         calling changes: [OpenChangeQueries.OpenChange], by requestReferenceID: String,
@@ -40,7 +40,7 @@ struct ClaimedSubscription: Sendable {
 }
 
 extension OpenChangeQueries.OpenChange {
-    /// As the claim of its first call leaves its row.
+    /// The change as the claim of its first call leaves its row.
     fileprivate func called(
         by requestReferenceID: String, at now: Instant, renewalAt: Instant?
     ) -> TrackedChange {

@@ -4,31 +4,31 @@ import Facts
 import Pricing
 import ServiceKit
 
-/// Turns due changes into intents: locks their subscriptions, judges them on the newest facts, writes the
-/// intent and the claim in one transaction. Nothing has been called when it returns.
+/// Turns due changes into intents. It locks their subscriptions, judges the changes on the newest facts, and writes
+/// intent and claim in one transaction. Nothing has been called when it returns.
 struct Claimer: Sendable {
     let engine: CallEngine
     private let rules = RuleCache()
 
     init(engine: CallEngine) { self.engine = engine }
 
-    /// Of the business clock: a call may take so long to be applied. One that could be later than its last instant
-    /// is judged as of then, for it would take effect a renewal later than is stored. The periods of the other
-    /// environments are too short for such care.
+    /// How long a call may take to be applied, in milliseconds of the business clock. A change whose call could be
+    /// applied after the change's last instant is judged as of then, because it would take effect a renewal later
+    /// than is stored. The periods of the other environments are too short for such care.
     private var callTime: Int64 { engine.environment == .production ? 60_000 : 0 }
-    /// Until a subscription whose stored facts can't be read is looked at again, in milliseconds.
+    /// How long a subscription whose stored facts cannot be read waits until it is read again, in milliseconds.
     static let unreadableWait: Int64 = 60_000
-    /// How long a subscription waits whose status is to be read first, in milliseconds of real time. The check that reads it
-    /// ends the wait.
+    /// How long a subscription waits whose status must be read first, in milliseconds of real time. The check that
+    /// reads it ends the wait.
     static let statusWait: Int64 = 600_000
 
     struct Claim: Sendable {
         var calls: [StoreCall] = []
-        /// What was read for them, by their ids.
+        /// What was read for the calls, by their ids.
         var claimed: [String: ClaimedCall] = [:]
-        /// Changes of them that are not what every change is before its first call.
+        /// Changes of these calls that are not as every change is before its first call.
         fileprivate var again: [(id: String, changeID: String)] = []
-        /// Their subscriptions that were called before.
+        /// Subscriptions of these calls that were called before.
         fileprivate var called: [String] = []
 
         fileprivate mutating func note(
@@ -38,7 +38,7 @@ struct Claimer: Sendable {
             if wasCalled { called.append(id) }
         }
 
-        /// Changes that were judged, whatever came of it: 0 means that the bucket had nothing to claim.
+        /// How many changes were judged, with whatever result. 0 means that the bucket had nothing to claim.
         var judged = 0
     }
 
@@ -53,7 +53,8 @@ struct Claimer: Sendable {
                     realNow: engine.realClock.nowMilliseconds(), probing: probing),
                 RuleQueries.revision)
             guard !locked.ids.isEmpty else { return Claim() }
-            // Under the locks: what waited for them claims later than who had them, and its ids and lines say so.
+            // The instant is read under the locks. Whoever waited for the locks claims later than whoever had them,
+            // and its ids and history lines say so.
             let now = engine.now
             let realNow = engine.realClock.nowMilliseconds()
             let stored = locked.stored
@@ -79,7 +80,7 @@ struct Claimer: Sendable {
                 let judged = judged(
                     found, subscription, imported[id] ?? [], siblings, carriers, by: judge, late)
                 claim.judged += judged.count
-                // What the App Store has is not judged by itself, but followed.
+                // A change that the App Store has is not judged by itself, but followed.
                 guard try !adopt(judged, subscription.facts, on: connection) else { continue }
                 let moves = judged.flatMap { $0.statements(now: now) }
                 statements += moves
@@ -98,7 +99,7 @@ struct Claimer: Sendable {
                             subscription, locked.versions[id], calling: changes,
                             by: call.callID, at: now))
             }
-            // One that called nothing leaves the probe to the next queue.
+            // A claim that called nothing leaves the probe to the next queue.
             if let probing, !claim.calls.isEmpty {
                 statements.append(
                     GuardQueries.moveProbe(
@@ -113,8 +114,9 @@ struct Claimer: Sendable {
         }
     }
 
-    /// Subscriptions that can't be judged now: their facts can't be read, or a lost database may have called them and their
-    /// status is not read yet. None of them stops another; they wait, so that a bucket full of them starves nobody.
+    /// Subscriptions that cannot be judged now: their facts cannot be read, or a lost database may have called them
+    /// and their status is not read yet. None of them stops another. They wait, so that a bucket full of them starves
+    /// nobody.
     private func postponed(
         _ locked: DueQueries.Locked, _ open: [String: OpenChangeQueries.Claimable], realNow: Int64
     ) -> [String: DatabaseStatement] {
@@ -128,8 +130,8 @@ struct Claimer: Sendable {
         return postponed
     }
 
-    /// Lines for who follows one change, by whichever of its ids. A claim that is not committed was none: the settlement of
-    /// its call never comes.
+    /// Logs lines for who follows one change by any of its ids. Where a claim is not committed, no line of a
+    /// settlement follows.
     private func follow(_ call: StoreCall, _ changes: [OpenChangeQueries.OpenChange]) {
         guard engine.log.writes(.debug) else { return }
         for change in changes {
@@ -142,9 +144,9 @@ struct Claimer: Sendable {
         }
     }
 
-    /// Changes that can't go since their very price is there: a call that this database does not know of may have brought it.
-    /// Statements from the approval on are folded for them; true where these show that a change was applied. Then the
-    /// subscription is judged at another claim.
+    /// Handles changes that cannot go because their very price is there already: a call that this database does not
+    /// know of may have brought it. It folds the statements since the approval for them, and returns true where these
+    /// show that a change was applied. The subscription is then judged at another claim.
     private func adopt(
         _ judged: [JudgedChange], _ facts: SubscriptionFacts,
         on connection: isolated DatabaseConnection
@@ -159,7 +161,7 @@ struct Claimer: Sendable {
         return shown.contains { change in adopted.contains { $0.changeID == change.changeID } }
     }
 
-    /// Whether a claim may be made: of a halted batch one in a minute, over all replicas.
+    /// Whether a claim may be made. Of a halted batch one a minute may, over all replicas.
     private func lockProbe(
         of batchID: String?, on connection: isolated DatabaseConnection
     ) throws -> Bool {
@@ -220,7 +222,7 @@ struct Claimer: Sendable {
             facts: facts)
     }
 
-    /// One call a subscription and claim: the group of the most urgent change.
+    /// The call of one subscription and claim. It carries the group of the most urgent change.
     private func call(
         of judged: [JudgedChange], _ facts: SubscriptionFacts, bucket: Int, realNow: Int64
     ) -> (StoreCall, PriceChangeIntent, [OpenChangeQueries.OpenChange])? {
@@ -229,18 +231,18 @@ struct Claimer: Sendable {
         let key = sendable.count > 1 ? first.groupKey : nil
         let group = key.map { key in sendable.filter { $0.groupKey == key } } ?? [first]
         var random = SystemRandomNumberGenerator()
-        // Most carry no dependents: then nobody asks what renews.
+        // Most changes carry no dependents, and then nobody asks what renews.
         let renewing = group.allSatisfy(\.change.dependentSKUs.isEmpty) ? [] : facts.renewingSKUs
         let intent = PriceChangeIntent(
             originalTransactionID: facts.originalTransactionID,
             transactionID: facts.originalTransactionID,
             requestReferenceID: UUIDv7.make(nowMilliseconds: realNow, random: &random),
-            // Refused, and the status shows no other.
+            // The token was refused, and the status shows no other.
             consistencyToken: group.contains { $0.change.staleTokens >= 2 }
                 ? nil : facts.consistencyToken, currency: first.change.currency,
             storefront: first.change.storefront,
-            // The App Store cancels a parent's dependents that renew with it, and knows no others: one that leaves here
-            // is another subscription's.
+            // The App Store cancels the dependents of a parent that renew with it, and knows no others. A dependent
+            // that is left out here is on another subscription.
             items: group.map {
                 PriceChangeIntent.Item(
                     sku: $0.change.sku, price: $0.change.newPrice,
@@ -253,11 +255,12 @@ struct Claimer: Sendable {
     }
 }
 
-/// A due change and what the newest facts say of it. Large, and handed on often: shared, not copied.
+/// A due change with what the newest facts say of it. It is large and handed on often, so it is shared and not
+/// copied.
 private final class JudgedChange {
     let change: OpenChangeQueries.OpenChange
     let verdict: SendingVerdict
-    /// Why it is due at a later renewal than before, if it is.
+    /// Why it is due at a later renewal than before; nil where it is not.
     let slip: Slip
 
     init(change: OpenChangeQueries.OpenChange, verdict: SendingVerdict, slip: Slip) {
@@ -273,7 +276,7 @@ private final class JudgedChange {
         }
     }
 
-    /// It can't go, and the item bears its price.
+    /// Whether it cannot go because the item has its price already.
     func isShown(by facts: SubscriptionFacts) -> Bool {
         switch verdict {
         case .ineligible: change.undoes == nil && facts.bears(change.newPrice, for: change.sku)
@@ -288,24 +291,25 @@ private final class JudgedChange {
         }
     }
 
-    /// The same for those that share a call; nil for one that goes alone.
+    /// The key that changes share which share a call; nil for a change that goes alone.
     var groupKey: String? {
         guard !change.goesAlone, let plan, let consent = plan.consent,
             let effectiveAt = plan.effectiveAt,
             let key = RequestGroup.key(
                 change.grouping, consent: consent, effectiveAt: effectiveAt, sku: change.sku)
         else { return nil }
-        // What takes back does not travel with what changes.
+        // A change that takes another back does not travel with changes that take nothing back.
         guard change.undoes == nil else { return "undo/\(change.batchID)" }
         switch change.grouping {
         case .announced, .item: return key
-        // What another batch says of its rows is not this one's to change.
+        // Another batch's rows are not this batch's to change.
         case .subscription: return "\(change.batchID)/\(key)"
         }
     }
 
-    /// A change that its renewal went by moves to the next one. When there is none, since the subscription ended
-    /// or its renewal is off, it was missed; until its deadline the same fault makes it ineligible.
+    /// How a change ends that cannot go any more. A change whose renewal has passed moves to the next renewal. Where
+    /// there is none, since the subscription ended or its renewal is off, the change was missed. Before its deadline
+    /// the same fault makes it ineligible.
     private func endState(because fault: RowFault, now: Instant) -> ChangeState {
         let hasNoNextRenewal = fault.code == .notActive || fault.code == .autoRenewOff
         return hasNoNextRenewal && now > change.sendBy ? .missed : .ineligible
@@ -352,7 +356,7 @@ private final class JudgedChange {
 }
 
 extension OpenChangeQueries.OpenChange {
-    /// Dependents named with their subscription.
+    /// The dependents that are named with their subscription.
     fileprivate var named: [DependentReference] {
         dependentSKUs.map { DependentReference($0) }.filter { $0.originalTransactionID != nil }
     }

@@ -3,11 +3,12 @@ package import Facts
 import Postgres
 package import Pricing
 
-/// What there is to do. Asked many times a second, so asking costs as much as is due and never as much as waits.
+/// What there is to do. It is asked many times a second, so the cost must grow with what is due and never with what
+/// waits.
 ///
-/// Due changes stand in queues, one a bucket, batch and wave, each in the order of its deadlines in the index. One of a
-/// paused batch or of a wave to come costs a probe, however long it is; and a floor keeps out the dead entries that a
-/// transaction left open for hours keeps alive at the beginning of a queue.
+/// Due changes stand in queues. There is one for each bucket, batch and wave, in which the index keeps the order of
+/// deadlines. A queue of a paused batch, or of a later wave, costs one probe however long it is. A transaction that
+/// stays open for hours keeps dead entries alive at the beginning of a queue, and a floor skips them.
 package enum DueQueries {
     package struct Queue: Hashable, Sendable {
         package var bucket: Int
@@ -24,11 +25,12 @@ package enum DueQueries {
     /// A queue with changes that may be claimed now.
     package struct Due: Hashable, Sendable {
         package var queue: Queue
-        /// UTC milliseconds: the earliest deadline among them.
+        /// The earliest deadline among them, in UTC milliseconds.
         package var sendBy: Int64
-        /// The code that has halted its batch: one of its calls may ask whether it may go on.
+        /// The code that has halted its batch. One call of the batch may probe whether the batch may go on.
         package var haltedBy: String?
-        /// Where one call asks for all: the change that is to ask. nil: `sendBy` is the earliest deadline of the queue.
+        /// The change that probes, where one call probes for all; nil where `sendBy` is the earliest deadline of the
+        /// queue.
         package var probe: ProbePlace?
 
         package init(
@@ -40,18 +42,19 @@ package enum DueQueries {
             self.probe = probe
         }
 
-        /// No change of the queue has an earlier deadline; nil: not known.
+        /// A deadline that is no later than any in the queue; nil where none is known.
         var floor: Int64? { probe == nil ? sendBy : nil }
     }
 
-    /// Which change of a queue asks for all.
+    /// Which change of a queue probes for all.
     package enum ProbePlace: Hashable, Sendable, Comparable {
-        /// Stale tokens have halted it, and a status has shown another one since: that one is to be tried. Then nobody else
-        /// has to meet the old one.
+        /// Stale tokens have halted the batch, and a status has shown another token since. That one is tried, so that
+        /// no other subscription meets the old one.
         case renewed
-        /// One that was never put back.
+        /// A change that was never put back.
         case fresh(sendBy: Int64)
-        /// None is left: the one that may be called again since the longest time; real time, UTC milliseconds.
+        /// No such change is left. The change probes that may be called again since the longest time (real time, UTC
+        /// milliseconds).
         case waited(until: Int64)
 
         var didNotAsk: Bool {
@@ -64,18 +67,19 @@ package enum DueQueries {
 
     /// Subscriptions with their facts, read under the lock.
     package struct Locked: Sendable {
-        /// The most urgent first.
+        /// The subscriptions, those of the most urgent changes first.
         package var ids: [String] = []
         package var stored: [String: SubscriptionQueries.Stored] = [:]
         package var versions: [String: SubscriptionQueries.Version] = [:]
-        /// Why a row can't be read: one must not stop the others.
+        /// Why a row cannot be read, by id. An unreadable row must not stop the others.
         package var unreadable: [String: String] = [:]
-        /// Statements signed before this instant may lack what a lost database did; nil: no database was lost.
+        /// Statements that were signed before this instant may lack what a lost database did; nil where no database
+        /// was lost.
         package var restoredAt: Instant?
     }
 
-    /// Wakes parked changes whose instant has come, the earliest first; returns how many. Those of before `floor`
-    /// are known to be awake.
+    /// Wakes parked changes whose instant has come, the earliest first, and returns how many. Changes with an instant
+    /// before `floor` are known to be awake.
     package static func waking(from floor: Int64?, now: Int64, limit: Int) -> Question<Int> {
         Question(
             """
@@ -93,12 +97,12 @@ package enum DueQueries {
         ) { $0.affected }
     }
 
-    /// The queue `q` of the batch `b` may be served.
+    /// The condition that the queue `q` of the batch `b` may be served.
     private static let isLive: SQL = """
         b.batch_id = q.batch_id AND b.state = 'approved' AND q.wave <= b.released_wave
         """
 
-    /// The queues with ready changes: one step of the index each, however long they are.
+    /// The queues with ready changes. Each costs one step of the index, however long it is.
     private static let ready: SQL = """
         ready AS (
             (SELECT bucket, batch_id, wave FROM repricer.price_changes
@@ -120,7 +124,7 @@ package enum DueQueries {
             wave: try row.int("wave"))
     }
 
-    /// All queues with changes that may be claimed, earliest deadline first: two steps of the index each.
+    /// All queues with changes that may be claimed, the earliest deadline first. Each costs two steps of the index.
     package static func earliest(realNow: Int64, isProbing: Bool = false) -> Question<[Due]> {
         Question(
             """
@@ -131,8 +135,9 @@ package enum DueQueries {
             """, read)
     }
 
-    /// Of these queues those with changes that may be claimed, earliest deadline first: one step of the index
-    /// each. `floor` (UTC milliseconds; nil: none) is a deadline before which the queue has no change.
+    /// Those of these queues with changes that may be claimed, the earliest deadline first. Each costs one step of
+    /// the index. `floor` (UTC milliseconds, nil where there is none) is a deadline before which the queue has no
+    /// change.
     package static func earliest(
         _ queues: [(queue: Queue, floor: Int64?)], realNow: Int64, isProbing: Bool = false
     ) -> Question<[Due]> {
@@ -144,8 +149,9 @@ package enum DueQueries {
             """, read)
     }
 
-    /// `isProbing`: one call asks for all, and so does one of a halted batch. It is of a subscription that did not ask yet, as
-    /// long as there is one; those that were refused are few, so that to pass them over costs little.
+    /// With `isProbing` one call probes for all; in a halted batch one always does. As long as there is a
+    /// subscription that did not probe yet, the probe is of such a one. Subscriptions that were refused are few, so
+    /// passing over them costs little.
     private static func earliest(of queues: SQL, realNow: Int64, isProbing: Bool) -> SQL {
         """
         SELECT q.bucket, q.batch_id, q.wave, first.send_by, first.next_attempt_at,
@@ -160,7 +166,7 @@ package enum DueQueries {
         ) p,
         LATERAL (
             (SELECT w.send_by, 'renewed' AS place, w.next_attempt_at FROM (
-                -- They are among the most urgent: those met it first.
+                -- They are among the most urgent changes, because those met the halt first.
                 SELECT c.send_by, c.next_attempt_at, c.stale_tokens FROM repricer.price_changes c
                 WHERE p.is_probe AND p.is_of_tokens AND \(fragment: isClaimable(realNow: realNow))
                 ORDER BY c.send_by LIMIT 200
@@ -212,8 +218,8 @@ package enum DueQueries {
         """
     }
 
-    /// The change `c` stands in the queue `q` of the batch `b` and may be claimed. Rows of a halted storefront leave their
-    /// queue; those that were put back since are passed over.
+    /// The condition that the change `c` stands in the queue `q` of the batch `b` and may be claimed. Rows of a
+    /// halted storefront leave their queue. Rows that were put back since are passed over.
     private static func isClaimable(realNow: Int64) -> SQL {
         """
         c.bucket = q.bucket::smallint AND c.batch_id = q.batch_id AND c.wave = q.wave::smallint
@@ -223,15 +229,15 @@ package enum DueQueries {
         """
     }
 
-    /// How many changes are read beyond those that are wanted. Where a large claim finds more locked, what it
-    /// misses is claimed in the next round.
+    /// How many more changes are read than are wanted. Where a large claim finds more of them locked, it claims
+    /// fewer, and the next round claims the rest.
     private static func spare(_ limit: Int) -> Int { min(limit, 50) }
 
-    /// Locks the subscriptions of the most urgent changes of queues of one bucket, with deadlines until `until`; none
-    /// while everything is paused, and none where another claim of the bucket is being made: to read over all that it
-    /// locks takes longer than to claim of the next bucket. A subscription with a call in flight, of whatever kind, or
-    /// with notifications not yet folded, waits: its facts are not the newest. `probing` is the halted batch whose one probe
-    /// this is.
+    /// Locks the subscriptions of the most urgent changes of queues of one bucket, with deadlines until `until`. It
+    /// locks none while everything is paused, and none where another claim of the bucket is being made, because
+    /// reading past all that the other one locks takes longer than claiming from the next bucket. A subscription with
+    /// a call in flight, of whatever kind, or with notifications that are not folded yet, waits, because its facts
+    /// are not the newest. `probing` is the halted batch of which this is the one probe.
     package static func locking(
         _ due: [Due], until: Int64?, limit: Int, realNow: Int64, probing: String? = nil
     ) -> Question<Locked> {
@@ -255,8 +261,9 @@ package enum DueQueries {
                 WHERE c.bucket = \(fragment: bucket)
                     AND \(fragment: isClaimable(realNow: realNow)) AND \(fragment: place.condition)
                     AND c.send_by <= coalesce(\(timestamp: until)::timestamptz, 'infinity')
-                    -- OFFSET 0: asked for each change by itself, never of all at once. And compared with 0, which the
-                    -- planner believes of nearly all: where it expects few it reads the whole queue, and sorts it.
+                    -- OFFSET 0 makes PostgreSQL ask for each change by itself, never for all at once. The comparison
+                    -- with 0 is one that the planner expects nearly all rows to pass. Where it expects few, it reads
+                    -- the whole queue and sorts it.
                     AND (
                         NOT \(fragment: StoreCallQueries.isInFlight(
                             "c.original_transaction_id", bucket: bucket))
@@ -265,7 +272,7 @@ package enum DueQueries {
                             WHERE i.original_transaction_id = c.original_transaction_id
                                 AND i.bucket = \(fragment: bucket) AND i.error IS NULL OFFSET 0)
                     )::integer <> 0
-                -- More than wanted: another process may have locked some.
+                -- It reads more than are wanted, because another process may have locked some.
                 ORDER BY \(fragment: place.order) LIMIT \(limit + spare(limit))
             ) c
             JOIN repricer.subscriptions s
@@ -276,8 +283,8 @@ package enum DueQueries {
             """, locked)
     }
 
-    /// Which changes of a queue are locked, and in what order: where one asks for all it is the kind of change that was
-    /// found.
+    /// Which changes of a queue are locked, and in what order. Where one call probes for all, they are the kind of
+    /// change that was found.
     private static func place(of probe: ProbePlace?) -> (condition: SQL, order: SQL) {
         switch probe {
         case nil: ("c.send_by >= q.floor", "c.send_by")

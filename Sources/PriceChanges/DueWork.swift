@@ -4,34 +4,34 @@ import Synchronization
 
 /// What one process finds to do, and what it remembers of that.
 ///
-/// A transaction left open for hours keeps every index entry of finished work alive, and a search from the beginning of
-/// an index then steps over all of them. So when such a search gets slow, the next ones begin where the last one found
-/// the first live entry, and a search of everything takes a twentieth of the time at most. What comes back below a
-/// floor waits for that search.
+/// A transaction that stays open for hours keeps every index entry of finished work alive, and a search from the
+/// beginning of an index then steps over all of them. So when such a search gets slow, the next ones begin where the
+/// last one found the first live entry, and searches of everything take a twentieth of the time at most. What comes
+/// back below a floor waits for such a search.
 final class DueWork: Sendable {
-    /// A search of everything that takes no longer is always one.
+    /// A search that takes no longer than this always searches everything.
     private static let cheap: Duration = .milliseconds(3)
     private static let share = 20
     private static let pauseMax: Duration = .seconds(10)
-    /// Milliseconds by which a row may have been written later than its instants say.
+    /// By how many milliseconds a row may be written later than its instants say.
     private static let writingTime: Int64 = 30_000
 
     struct Found: Sendable {
-        /// While everything is paused nothing is claimed and nothing sent again.
+        /// While everything is paused, nothing is claimed and nothing is sent again.
         var controls: ServiceControlQueries.Everything
         var open: StoreCallQueries.Waiting
-        /// Earliest deadline first.
+        /// The due queues, the earliest deadline first.
         var due: [DueQueries.Due]
     }
 
     private struct Memory {
-        /// nil: not known.
+        /// The deadline before which a queue has no change, by queue; nil where none is known.
         var floors: [DueQueries.Queue: Int64?] = [:]
         var wakeFloor: Int64?
         var leaseFloor: Int64?
         var everythingAt: ContinuousClock.Instant?
         var isPaused = false
-        /// One call asked for all when it looked last.
+        /// Whether one call probed for all when it last searched.
         var isProbing = false
     }
 
@@ -44,8 +44,8 @@ final class DueWork: Sendable {
         self.kind = kind
     }
 
-    /// Wakes what is due and searches what there is to do, as a rule in one round trip. `isThorough` searches everything,
-    /// whatever it costs.
+    /// Wakes what is due and searches what there is to do, as a rule in one round trip. `isThorough` searches
+    /// everything, whatever it costs.
     func search(wakes: Int, isThorough: Bool) async throws -> Found {
         try await engine.pool.read { connection in
             if let clock = engine.sharedClock, !clock.isKnown { try clock.follow(connection) }
@@ -55,7 +55,7 @@ final class DueWork: Sendable {
             let isProbing = engine.isProbing(kind.kind, found.controls)
             memory.withLock { $0.isProbing = isProbing }
             guard isProbing != wasProbing, !found.due.isEmpty else { return found }
-            // What was found is in the order of the other case.
+            // The queues were found in the order of the other case.
             return try search(
                 wakes: wakes, isThorough: isThorough, isProbing: isProbing, on: connection)
         }
@@ -74,13 +74,13 @@ final class DueWork: Sendable {
         var (awoken, controls, open, due, _) = try connection.ask(
             DueQueries.waking(from: floors?.wakeFloor, now: now, limit: wakes),
             ServiceControlQueries.everything, engine.waiting(kind, from: floors?.leaseFloor),
-            // While everything is paused nobody looks for changes.
+            // While everything is paused, nobody searches for changes.
             known.isPaused
                 ? .answered([]) : earliest(from: floors, realNow: realNow, isProbing: isProbing),
             engine.sharedClock?.following ?? .answered(()))
         let isPaused = controls.isHeld
         if awoken > 0, !everything {
-            // What woke may lie below every floor.
+            // What was woken may lie below every floor.
             everything = true
             (open, due) = try connection.ask(
                 engine.waiting(kind),
@@ -122,31 +122,32 @@ final class DueWork: Sendable {
 
 /// The order in which due queues are served.
 struct DueOrder: Sendable {
-    /// A bucket's queues, earliest deadline first.
+    /// The due queues of a bucket, the earliest deadline first.
     struct Turn: Sendable {
         var due: [DueQueries.Due]
-        /// UTC milliseconds: only changes with a deadline until then; nil: whichever.
+        /// It takes only changes with a deadline until then (UTC milliseconds); nil takes all.
         var until: Int64?
-        /// One call of a batch that has halted.
+        /// The probe that it makes, where its batch is halted.
         var probe: Probe?
 
         var bucket: Int { due.first?.queue.bucket ?? -1 }
     }
 
-    /// Changes whose deadlines lie this close together are as urgent as one another.
+    /// Changes whose deadlines lie this close together count as equally urgent, in milliseconds.
     static let closeMin: Int64 = 60_000
-    /// Of the time that is left: what is due in sixteen days may be overtaken by what is due a day later.
+    /// The share of the time left that counts as close: what is due in sixteen days may be overtaken by what is due a
+    /// day later.
     static let closeShare: Int64 = 16
     /// As many as there are buckets.
     static let places = 64
 
-    /// First the turns of what is as urgent as the most urgent change; then, for permits that this leaves, all others.
-    /// `place` of `places` on the way round is where a lane begins while there is time: far from where others do, since
-    /// a bucket that was served moves to the end, and its neighbours to its place.
+    /// The turns of what is as urgent as the most urgent change come first. All others follow, for permits that are
+    /// left. `place` of `places` says where on the way round a lane begins while there is time. Lanes begin far from
+    /// one another, because a bucket that was served moves to the end, and its neighbours move to its place.
     ///
-    /// A probe of each halted batch comes before all else: it costs one call, and tells whether many may go on.
+    /// A probe of each halted batch comes before all else. It costs one call, and shows whether many may go on.
     static func turns(_ all: [DueQueries.Due], now: Int64, place: Int) -> [Turn] {
-        // Each queue of it: the first one may hold nothing that can be called.
+        // Each queue of the batch may probe, because the first one may hold nothing that can be called.
         let probes = all.compactMap { one in one.probe.map { (place: $0, due: one) } }
             .sorted { $0.place < $1.place }
             .map { _, one in
@@ -159,7 +160,7 @@ struct DueOrder: Sendable {
         let close = max(closeMin, (first - now) / closeShare)
         let until = max(first, now) + close
         let urgent = byBucket(due.filter { $0.sendBy <= until })
-        // Where time is short all begin with the most urgent: who finds it taken goes on to the next.
+        // Where time is short, all lanes begin with the most urgent. A lane that finds it taken goes on to the next.
         let start = close == closeMin ? 0 : urgent.count * (place % places) / places
         return probes + (urgent[start...] + urgent[..<start]).map { Turn(due: $0, until: until) }
             + byBucket(due).map { Turn(due: $0, until: nil) }

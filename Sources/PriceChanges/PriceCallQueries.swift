@@ -4,10 +4,12 @@ package import Pricing
 
 /// What the calls of price changes do to their changes.
 package enum PriceCallQueries {
-    /// The state of the call `r` for the engine. Nothing of it is sent any more when its batch was withdrawn, its last
-    /// instant has passed (`send_by`: sent now, it would take effect a renewal later), a notification has settled its
-    /// changes, or one of them is held back and another is not. While its batch is paused or its storefront halted it is
-    /// held back; while a code has halted its batch it goes on, since its outcome is to become known.
+    /// The state of the call `r` for the engine.
+    ///
+    /// The call is over, and never sent again, when its batch was withdrawn, when its last instant (`send_by`) has
+    /// passed, when a notification has settled its changes, or when one of its changes is held back and another is
+    /// not. Sent after `send_by`, it would take effect a renewal later. It is held back while its batch is paused or
+    /// its storefront halted. While a code has halted its batch it goes on, because its outcome must become known.
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
             .priceChange, endpoint: endpoint, now: now,
@@ -26,14 +28,14 @@ package enum PriceCallQueries {
             othersWait: SubjectWork.waits)
     }
 
-    /// Marks the changes that calls carry as sending; in two statements however many they are. A line that names a call
-    /// that is new stands nowhere yet.
+    /// Marks the changes that calls carry as sending, in two statements however many there are. A history line that
+    /// names a new call cannot exist yet.
     ///
     /// - Parameters:
-    ///   - renewals: The renewal dates that the calls were planned by, of their subscriptions.
-    ///   - again: Changes among them that are not what every change is before its first call.
-    ///   - called: Subscriptions among theirs that were called before: of these reports may keep figures.
-    ///   - now: Of the business clock, UTC milliseconds.
+    ///   - renewals: The renewal dates of their subscriptions, by which the calls were planned.
+    ///   - again: Changes among them that are not as every change is before its first call.
+    ///   - called: Subscriptions among theirs that were called before. Reports may keep figures of these.
+    ///   - now: The business clock, in UTC milliseconds.
     package static func claim(
         _ calls: [StoreCall], planned renewals: [String: Instant],
         again: [(id: String, changeID: String)], called: [String], now: Int64
@@ -79,7 +81,7 @@ package enum PriceCallQueries {
         ]
     }
 
-    /// Those whose changes a fold has settled, by call id.
+    /// The ids of those calls whose changes a fold has settled.
     package static func settled(
         among calls: [StoreCall], on connection: isolated PostgresConnection
     ) throws -> Set<String> {
@@ -102,19 +104,21 @@ package enum PriceCallQueries {
 
     /// What the end of an attempt does to the changes that a call carries.
     package enum Fate: Sendable {
-        /// The App Store refused for good: the changes end with its code. `isDoubtful`: an earlier attempt of it
-        /// may have been applied, though no check showed it.
+        /// The App Store refused for good, and the changes end with its code. `isDoubtful`: an earlier attempt may
+        /// have been applied, though no check showed it.
         case rejected(isDoubtful: Bool)
-        /// The call did not reach Apple or was definitely not applied: judged and sent again later, with a new
-        /// id. A change whose batch was withdrawn meanwhile is withdrawn now. `nextAttemptAt` in real time, UTC
-        /// milliseconds. `isDoubtful`: nobody knows, and checks showed nothing. Statements are still followed for it.
+        /// The call did not reach Apple, or was definitely not applied. Its changes are judged and sent again later,
+        /// with a new id. A change whose batch was withdrawn meanwhile is withdrawn now. `nextAttemptAt` is real time
+        /// in UTC milliseconds. `isDoubtful`: nobody knows, and checks showed nothing, so that statements are still
+        /// followed for it.
         case requeued(
             goesAlone: Bool, nextAttemptAt: Int64?, isDoubtful: Bool, parking: Parking? = nil)
-        /// Nobody knows whether Apple has it. `parkedReason`: why a person should know; nil keeps what was said.
+        /// Nobody knows whether Apple has applied it. `parkedReason` says why a person should know; nil keeps the
+        /// reason before.
         case unknown(parkedReason: String?)
     }
 
-    /// What both clocks say, in UTC milliseconds, and how much real time a second of the business clock takes.
+    /// The instants of both clocks, in UTC milliseconds, and how much real time a second of the business clock takes.
     package struct Clocks: Sendable {
         var now: Int64
         var realNow: Int64
@@ -126,11 +130,11 @@ package enum PriceCallQueries {
         case parked = 1
         /// Its token was refused, and the status shows another one.
         case staleToken
-        /// Its token was refused, and the status shows no other: the next call goes without.
+        /// Its token was refused, and the status shows no other. The next call goes without a token.
         case sameStaleToken
-        /// It was refused as a probe: the next ones are of other subscriptions.
+        /// It was refused as a probe. The next probes are of other subscriptions.
         case probed
-        /// The same, for its token, and the status shows another one: that one asks once, too.
+        /// Its token was refused as a probe, and the status shows another one. That one may probe once, too.
         case probedStaleToken
     }
 
@@ -146,8 +150,8 @@ package enum PriceCallQueries {
         }
     }
 
-    /// To be sent in one pipeline, in this order, by the holder of the leases: one statement for each fate, however many
-    /// there are.
+    /// The statements that store the endings, one for each fate however many there are. The holder of the leases
+    /// sends them in one pipeline, in this order.
     package static func settle(_ endings: [Ending], at: Int64) -> [SQL] {
         var rejected: [Ending] = []
         var requeued: [Ending] = []
@@ -184,7 +188,7 @@ package enum PriceCallQueries {
         """
     }
 
-    /// Before the last instant of a change its call is tried once more, however long it would wait.
+    /// Has a call tried once more before the last instant of its change, however long it would wait.
     static func endWaits(_ calls: [StoreCall], before clocks: Clocks) -> SQL {
         """
         -- name: endWaits
@@ -230,14 +234,14 @@ package enum PriceCallQueries {
         """
     }
 
-    /// A token that is refused twice, or shown again by the status, is left out of the next call; one that goes without and
-    /// is refused for its token is parked.
+    /// The condition that a change is parked. A token that is refused twice, or that the status shows again, is left
+    /// out of the next call. A change that goes without a token, and is refused for it, is parked.
     private static let isParked: SQL = """
         (t.parking IN (1, 4) OR t.parking IN (2, 3) AND c.stale_tokens >= 2 OR t.parking = 5 AND c.stale_tokens >= 1)
         """
 
-    /// Beyond the two minutes of the first time. Each time that a change is parked it waits twice as long, an hour at most.
-    /// A probe waits for ten minutes, so that the next nine are other subscriptions.
+    /// The wait beyond the two minutes of the first time. Each time that a change is parked it waits twice as long,
+    /// an hour at most. A probe waits for ten minutes, so that the next nine probes are of other subscriptions.
     private static let furtherWait: SQL = """
         CASE WHEN t.parking IN (4, 5) AND \(fragment: isParked) THEN interval '8 minutes' WHEN \(fragment: isParked)
             THEN least(interval '2 minutes' * power(2, least(c.parks, 5)), interval '1 hour')
@@ -270,8 +274,9 @@ package enum PriceCallQueries {
             """)
     }
 
-    /// The attempts `t` with each open change that they carry. Found by the subscription, one by one: how many are open
-    /// changes faster than statistics, and a plan that starts from the state reads all that moved since the last vacuum.
+    /// The attempts `t` with each open change that they carry. They are found by the subscription, one by one. How
+    /// many are open changes faster than statistics, and a plan that starts from the state reads all that moved since
+    /// the last vacuum.
     private static func changes(of endings: [Ending]) -> SQL {
         """
         (
@@ -294,12 +299,14 @@ package enum PriceCallQueries {
         """
     }
 
-    /// The first call of the change `c` of unknown outcome is remembered for good, whatever becomes of later ones.
+    /// The instant of the first call of the change `c` with an unknown outcome. It is kept for good, whatever becomes
+    /// of later calls.
     private static let doubtfulSince: SQL = """
         CASE WHEN t.is_doubtful THEN coalesce(c.doubtful_since, c.sent_at) ELSE c.doubtful_since END
         """
 
-    /// The change `c` is the one that `t` names, and is still open: not asked in words that an index on states answers.
+    /// The condition that the change `c` is the one that `t` names, and is still open. It is written so that no index
+    /// on states answers it.
     private static func isOpen(of endings: [Ending]) -> SQL {
         """
         c.original_transaction_id = t.id AND c.change_id = t.change_id
@@ -308,7 +315,7 @@ package enum PriceCallQueries {
         """
     }
 
-    /// A line of history for each change that the statement before it moved, and for no other.
+    /// Writes a history line for each change that the statement before it moved, and for no other.
     private static func recordMoved(at: Int64) -> SQL {
         """
         INSERT INTO repricer.price_change_history

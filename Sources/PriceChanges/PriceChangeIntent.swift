@@ -3,10 +3,10 @@ import Foundation
 import JSON
 import Pricing
 
-/// What a request says, kept with the intent: a retry sends the very same words.
+/// What a request contains, kept with the intent, so that a retry sends the very same content.
 package struct PriceChangeIntent: Hashable, Sendable {
     package var originalTransactionID: String
-    /// The subscription's original transaction id, which Apple accepts as well as any later one.
+    /// The original transaction id of the subscription, which Apple accepts as well as any later one.
     package var transactionID: String
     package var requestReferenceID: String
     package var consistencyToken: String?
@@ -16,14 +16,14 @@ package struct PriceChangeIntent: Hashable, Sendable {
 
     package struct Item: Hashable, Sendable, Codable {
         package var sku: String
-        /// Milliunits.
+        /// The new price in milliunits.
         package var price: Int64
         package var dependentSKUs: [String]
     }
 }
 
 extension PriceChangeIntent {
-    /// What is kept as JSON. The ids stand in the row.
+    /// What is kept as JSON. The ids have columns of their own.
     private struct Words: Decodable {
         var consistencyToken: String?
         var currency: String
@@ -31,7 +31,7 @@ extension PriceChangeIntent {
         var items: [Item]
     }
 
-    /// Throws where the stored words can't be read.
+    /// Throws where the stored intent cannot be read.
     init(of call: StoreCall) throws {
         let words = try JSONDecoder().decode(Words.self, from: Data(call.intent.utf8))
         self.init(
@@ -41,7 +41,7 @@ extension PriceChangeIntent {
             storefront: words.storefront, items: words.items)
     }
 
-    /// As it is kept with the intent.
+    /// The intent as it is stored.
     var text: String {
         var json = JSONWriter()
         json.object { json in

@@ -3,7 +3,7 @@ package import Facts
 package import Pricing
 import ServiceKit
 
-/// Calls of Change Subscription Price: each carries one or more changes of one subscription.
+/// Calls of Change Subscription Price. Each carries one or more changes of one subscription.
 package struct PriceChangeKind: CallKind {
     package typealias Claimed = ClaimedCall
 
@@ -63,17 +63,18 @@ package struct PriceChangeKind: CallKind {
 
     package func recover(_ batchID: String) async throws { try await halts.recover(batchID) }
 
-    /// Subscriptions under their locks, and what a fold made of their changes.
+    /// The locked subscriptions, and what a fold made of their changes.
     package struct Scene {
         var subscriptions: SubscriptionQueries.Readable
-        /// Of some of them those that were ever sent.
+        /// The changes that were ever sent, of some of the subscriptions.
         var changes: [String: [TrackedChange]] = [:]
         var folded: [String: [TrackedChange]] = [:]
-        /// The calls whose changes a fold has settled, this one or an earlier one.
+        /// The calls whose changes a fold has settled, by this call or by an earlier one.
         var settled: Set<String> = []
     }
 
-    /// One statement locks them all, in one order. What their claims read is not read again, where it still stands.
+    /// Locks all subscriptions with one statement, in one order. What their claims read is not read again where it is
+    /// still valid.
     package func lock(
         _ attempts: [Attempt<Self>], on connection: isolated DatabaseConnection
     ) throws -> (Scene, Set<String>) {
@@ -113,7 +114,7 @@ package struct PriceChangeKind: CallKind {
         scene.folded = try SubscriptionFolder.fold(
             attempts.flatMap { $0.statements(of: [$0.call.subject]) },
             areNew: attempts.allSatisfy(\.isFirstAnswer),
-            // One that can't be read is the fault of those alone whose answer it must take in.
+            // A subscription that cannot be read concerns only those attempts whose answer it must take in.
             into: scene.subscriptions.unreadable.isEmpty ? scene.subscriptions.stored : nil,
             changes: scene.changes, holdsCalls: true, on: connection)
         scene.settled = try settled(among: attempts.map(\.call), scene.folded, on: connection)
@@ -142,7 +143,7 @@ package struct PriceChangeKind: CallKind {
 
     package func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution {
         let id = attempt.call.callID
-        // By this answer, or by a notification that overtook it.
+        // The proof is this answer, or a notification that overtook it.
         if scene.settled.contains(id), !attempt.answer.isRefusal {
             return .applied(Resolution.Proof())
         }
@@ -186,7 +187,7 @@ package struct PriceChangeKind: CallKind {
             statements.append(PriceCallQueries.endWaits(waiting, before: halts.clocks))
         }
         guard let scene else { return statements }
-        // Another call of theirs may have waited for the end of this one.
+        // Another call of these subscriptions may have waited for the end of this one.
         let closed = endings.filter { !$0.isOpen }.map(\.call.subject)
         let unanswered =
             scene.folded.filter { $0.value.contains(where: \.isUnanswered) }.map(\.key)
@@ -197,7 +198,8 @@ package struct PriceChangeKind: CallKind {
 }
 
 extension Attempt<PriceChangeKind> {
-    /// An answer to the only call with its id: nobody else was told it, and evidence bears that id.
+    /// Whether this is the answer to the only attempt with its id. Nobody else was told it, and its evidence bears
+    /// that id.
     fileprivate var isFirstAnswer: Bool {
         guard call.isFirstAttempt, newest.isEmpty, case .answered(let words, _) = answer else {
             return false
@@ -208,9 +210,9 @@ extension Attempt<PriceChangeKind> {
 }
 
 extension Attempt<PriceChangeKind> {
-    /// Whether the status that was read after a stale token shows another one than was sent.
+    /// Whether the status that was read after a stale token shows another token than was sent.
     fileprivate var showsAnotherToken: Bool {
-        // Unreadable: then nothing was sent.
+        // Where the intent cannot be read, nothing was sent.
         let sent = (claimed?.intent ?? (try? PriceChangeIntent(of: call)))?.consistencyToken
         let shown = newest.filter { $0.originalTransactionID == call.subject }
             .max { $0.key < $1.key }?.renewal?.consistencyToken

@@ -4,8 +4,8 @@ import Facts
 import Pricing
 import ServiceKit
 
-/// Dates unsent changes anew where an extension moved their renewal: send by, effective date and what waits. A sent
-/// change is the App Store's, and the fold moves it along.
+/// Dates unsent changes anew where an extension moved their renewal: `send_by`, the effective date, and how long they
+/// wait. A sent change is the App Store's, and the fold moves it.
 package struct Redater: Sendable {
     let engine: CallEngine
     private let rules = RuleCache()
@@ -55,7 +55,8 @@ package struct Redater: Sendable {
         }
     }
 
-    /// An undo keeps its distance to the renewal that the change which it takes back is due at: the fold moved that.
+    /// Moves an undo, which keeps its distance to the renewal at which the change that it takes back is due. The fold
+    /// has moved that change.
     private static func moveAlong(
         _ undo: OpenChangeQueries.OpenChange, among changes: [OpenChangeQueries.OpenChange]
     ) -> [DatabaseStatement] {
@@ -71,7 +72,7 @@ package struct Redater: Sendable {
         ]
     }
 
-    /// One that can't go as it stands is left to be judged when it is due.
+    /// Dates a change anew. A change that cannot go as it stands is left to be judged when it is due.
     private static func redate(
         _ change: OpenChangeQueries.OpenChange, _ plan: PlanRow, now: Instant
     ) -> [DatabaseStatement] {
@@ -95,6 +96,6 @@ package struct Redater: Sendable {
 }
 
 extension ChangeState {
-    /// Whether no call was made for it yet and one may be.
+    /// Whether no call was made for it yet and one may be made.
     fileprivate var isUnsent: Bool { self == .awaitingApproval || self == .queued }
 }

@@ -2,9 +2,9 @@ import Facts
 package import Postgres
 package import Pricing
 
-/// Unsent changes whose renewal moved: their dates are reckoned anew.
+/// Unsent changes whose renewal moved, so that their dates must be computed again.
 package enum RedatingQueries {
-    /// The bucket of the one that waits longest; nil: none waits.
+    /// The bucket of the subscription that has waited longest; nil where none waits.
     package static func nextBucket(on connection: isolated PostgresConnection) throws -> Int? {
         try connection.query(
             """
@@ -17,7 +17,7 @@ package enum RedatingQueries {
         ).oneOrNil()?.int("bucket")
     }
 
-    /// Takes subscriptions of a bucket whose renewal moved, and locks them; those that somebody else holds wait.
+    /// Takes and locks subscriptions of a bucket whose renewal moved. Subscriptions that somebody else holds wait.
     package static func take(
         bucket: Int, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [String] {
@@ -28,7 +28,7 @@ package enum RedatingQueries {
                 SELECT m.original_transaction_id FROM (
                     SELECT original_transaction_id, moved_at FROM repricer.moved_renewals
                     WHERE bucket = \(bucket)::smallint
-                    -- More than wanted: another process may have locked some.
+                    -- It reads more than are wanted, because another process may have locked some.
                     ORDER BY moved_at, original_transaction_id LIMIT \(2 * limit)
                 ) m
                 JOIN repricer.subscriptions s
@@ -45,8 +45,8 @@ package enum RedatingQueries {
         ).map { try $0.text("original_transaction_id") }
     }
 
-    /// Moves the live plan of an unsent change, since its renewal was extended; one that was to wait longer is parked
-    /// again.
+    /// Moves the live plan of an unsent change whose renewal was extended. A change that should now wait longer is
+    /// parked again.
     package static func redate(
         _ id: String, _ changeID: String, sendAfter: Instant?, sendBy: Instant,
         effectiveAt: Instant

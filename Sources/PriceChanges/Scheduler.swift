@@ -5,8 +5,8 @@ package import ServiceKit
 
 /// Takes due work, earliest deadline first, and carries it to the App Store: claim, commit, call, settle.
 ///
-/// Several lanes work side by side in one process and any number of processes side by side: a lane claims one
-/// bucket at a time under the subscriptions' locks, so no two ever hold the same subscription. The calls of a claim
+/// Several lanes work side by side in one process, and so do any number of processes. A lane claims from one bucket
+/// at a time under the locks of its subscriptions, so no two ever hold the same subscription. The calls of a claim
 /// are settled in sets, and the next claim does not wait for them.
 package struct Scheduler: Service {
     package let name = "scheduler"
@@ -21,15 +21,15 @@ package struct Scheduler: Service {
     private let outage: Outage
 
     package struct Limits: Sendable {
-        /// nil: no limit. Only for measuring what the rest of the road takes.
+        /// Calls a second; nil for no limit, which only measurements of the rest of the road use.
         package var changePricePerSecond: Int? = 50
-        /// Status checks; the canceller spends of the same.
+        /// Status checks a second. The canceller uses the same permits.
         package var statusPerSecond = 50
-        /// Claims that are made at a time. More than one is for thousands of calls a second. More than two were no faster on
-        /// two cores (`Deploy/bench dispatch`), and slower beside other processes.
+        /// How many claims are made side by side. More than one serves thousands of calls a second. More than two
+        /// were no faster on two cores (`Deploy/bench dispatch`), and slower beside other processes.
         package var lanes = 2
         package var requestsPerClaim = 25
-        /// Calls at a time; further claims wait.
+        /// How many calls may be out. Further claims wait.
         package var callsOutMax = 1000
         package var idleWait: Duration = .milliseconds(100)
         package var wakesPerRound = 1000
@@ -39,8 +39,8 @@ package struct Scheduler: Service {
     }
 
     private static let roomWait: Duration = .milliseconds(5)
-    /// Without a limit as many claims are made of what one search has found: at a rate of Apple's, too, a search is for all the
-    /// permits of half a second.
+    /// How many claims are made from the result of one search where there is no limit. At Apple's rate, too, a search
+    /// serves all the permits of half a second.
     private static let claimsPerTurn = 8
 
     package init(
@@ -78,7 +78,7 @@ package struct Scheduler: Service {
         let out = CallsOut()
         await withTaskCancellationHandler {
             await withTaskGroup(of: Void.self) { group in
-                // Replicas begin at different buckets, and the lanes of one far from each other.
+                // Replicas begin at different buckets, and the lanes of a replica far from one another.
                 let first = Int.random(in: 0..<DueOrder.places)
                 for lane in 0..<limits.lanes {
                     let place = first + lane * DueOrder.places / limits.lanes
@@ -113,12 +113,12 @@ package struct Scheduler: Service {
         }
     }
 
-    /// One round, with its calls settled; returns how much it found to do. Tests drive it by hand.
+    /// Does one round and waits until its calls are settled. Returns how much it found to do. Tests drive it by hand.
     package func round(place: Int = 0) async throws -> Int {
         try await engine.settled { try await step(place, $0, isThorough: true) }
     }
 
-    /// Looks at what there is to do, and starts as much of it as there are permits.
+    /// Searches what there is to do, and starts as much of it as there are permits.
     private func step(_ place: Int, _ out: CallsOut, isThorough: Bool) async throws -> Int {
         guard out.count < limits.callsOutMax else {
             try await Alarm.shared.wait(for: Self.roomWait)
@@ -127,7 +127,7 @@ package struct Scheduler: Service {
         let found = try await dueWork.search(
             wakes: limits.wakesPerRound, isThorough: isThorough)
         let controls = found.controls
-        // Whether the App Store takes calls again one call is to tell: the next waits for its answer.
+        // Where one call probes whether the App Store takes calls again, the others wait for its answer.
         engine.noteLive(batches: Set(found.due.map(\.queue.batchID)).count)
         let isProbing = engine.isProbing(kind.kind, controls)
         guard !isProbing || out.count == 0 else { return 0 }
@@ -136,7 +136,7 @@ package struct Scheduler: Service {
             ? []
             : DueOrder.turns(
                 found.due, now: engine.clock.nowMilliseconds(), place: place)
-        // A subscription that did not ask yet comes before those whose calls are open.
+        // A subscription that did not probe yet comes before those whose calls are open.
         let isFresh = isProbing && found.due.contains { $0.probe?.didNotAsk ?? false }
         let first = isFresh ? try await serve(turns, controls, out) : 0
         guard first == 0 else { return first }
@@ -150,14 +150,15 @@ package struct Scheduler: Service {
         return try await done + serve(turns, controls, out)
     }
 
-    /// Reserves permits and claims as many requests, bucket by bucket: a slot that no request has is lost once
+    /// Reserves permits and claims as many requests, bucket by bucket. A permit that no request has is lost once
     /// another process has reserved beyond it. Calls leave while the next bucket is claimed.
     private func serve(
         _ turns: [DueOrder.Turn], _ controls: ServiceControlQueries.Everything, _ out: CallsOut
     ) async throws -> Int {
-        // No more than can leave before the next lease: each costs a handshake, and a new process is to call soon.
-        await store.prepare(min(callsMax(controls), kind.permitSource.slotsAhead))
-        let permits = try await kind.permitSource.lease(slotsMax(controls))
+        // It prepares no more connections than can be used before the next lease, because each costs a handshake, and
+        // a new process should call soon.
+        await store.prepare(min(callsMax(controls), kind.permitSource.permitsAhead))
+        let permits = try await kind.permitSource.lease(permitsMax(controls))
         guard permits.granted > 0 else {
             try await unclaimed.note(isStuck: false)
             guard permits.lease.blockedUntil == nil else { return 0 }
@@ -168,7 +169,7 @@ package struct Scheduler: Service {
         var judged = 0
         let until = ContinuousClock.now + engine.limits.leavesWithin / 2
         for turn in turns where free > 0 && mayClaim(permits, until: until, out) {
-            // Asked once more: an answer may have come meanwhile that wants no further calls.
+            // It is asked once more, because an answer may have come meanwhile after which no further call may leave.
             guard try await hasRoom(out, until: until), mayClaim(permits, until: until, out)
             else { break }
             let started = ContinuousClock.now
@@ -180,7 +181,7 @@ package struct Scheduler: Service {
                 claim.calls, of: kind, claimed: claim.claimed, permits: permits, started: started,
                 probe: Probe(controls, kind.kind) ?? turn.probe, out: out)
         }
-        // Permits went by, or a lane of this process was faster: then that one has claimed.
+        // Permits passed unused, or a lane of this process was faster and has claimed.
         try await unclaimed.note(isStuck: judged == 0 && !permits.isSilenced)
         guard free == 0 else {
             try await returnUnused(permits, used: permits.granted - free)
@@ -197,8 +198,8 @@ package struct Scheduler: Service {
             && !Task.isCancelled
     }
 
-    /// Without a limit of the rate: waits until further calls may be out; false where that takes too long. With one no
-    /// claim waits for calls, since its permits would go by.
+    /// Where there is no rate limit, waits until further calls may be out, and returns false where that takes too
+    /// long. Where there is one, no claim waits for calls, since its permits would pass.
     private func hasRoom(_ out: CallsOut, until: ContinuousClock.Instant) async throws -> Bool {
         guard kind.permitSource.perSecond == nil else { return true }
         while out.count >= limits.callsOutMax {
@@ -208,12 +209,13 @@ package struct Scheduler: Service {
         return true
     }
 
-    /// While the service has halted one call asks whether the App Store takes calls again.
+    /// How many calls may be claimed. While the service is halted, one call probes whether the App Store takes calls
+    /// again.
     private func callsMax(_ controls: ServiceControlQueries.Everything) -> Int {
         engine.isProbing(kind.kind, controls) ? 1 : limits.requestsPerClaim
     }
 
-    private func slotsMax(_ controls: ServiceControlQueries.Everything) -> Int {
+    private func permitsMax(_ controls: ServiceControlQueries.Everything) -> Int {
         guard kind.permitSource.perSecond == nil, !engine.isProbing(kind.kind, controls) else {
             return callsMax(controls)
         }

@@ -2,13 +2,14 @@ import AppStore
 package import Calls
 import Pricing
 
-/// The two calls that delivery needs. The live one is the App Store client; tests script their own.
+/// The two calls that delivery needs. The App Store client makes them; tests script their own.
 package protocol StoreCalls: StatusCalls {
-    /// Nothing of it leaves once `leavingBefore` has passed: somebody else may have taken the call over.
+    /// Calls Change Subscription Price. No byte leaves after `leavingBefore`, because another process may have taken
+    /// the call over.
     func changePrice(
         _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer
-    /// So many calls are about to leave, each at an instant that it must keep.
+    /// Tells that so many calls are about to leave, each at an instant that it must keep.
     func prepare(_ calls: Int) async
 }
 

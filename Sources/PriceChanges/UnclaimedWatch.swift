@@ -3,25 +3,25 @@ import Pricing
 import ServiceKit
 import Synchronization
 
-/// Who holds rows that delivery needs: since when changes are due and none could be claimed, though calls were allowed, and
-/// which sessions keep their rows locked while others go on.
+/// Watches who holds rows that delivery needs: since when changes are due and none could be claimed though calls were
+/// allowed, and which sessions keep rows locked while others go on.
 final class UnclaimedWatch: Sendable {
     private static let toldAfter: Duration = .seconds(60)
-    /// Between two looks at who holds rows.
-    private static let lookEvery: Duration = .seconds(15)
-    /// A decision takes less, and so does any claim.
+    /// The time between two questions who holds rows.
+    private static let checkEvery: Duration = .seconds(15)
+    /// How long a session may hold rows before it is named. A decision takes less, and so does any claim.
     private static let heldAfter: Duration = .seconds(15)
 
     fileprivate struct State {
-        /// Changes are due and none could be claimed.
+        /// Since when changes are due and none could be claimed.
         var since: ContinuousClock.Instant?
-        var lookedAt: ContinuousClock.Instant?
-        /// Transactions that are in the way, and when each was first seen.
+        var checkedAt: ContinuousClock.Instant?
+        /// The transactions that are in the way, with the instant at which each was first seen.
         var holders: [String: ContinuousClock.Instant] = [:]
-        /// Those that the log has named.
+        /// The transactions that the log has named.
         var told: Set<String> = []
         var isTold = false
-        /// It is written down, for `status`.
+        /// Whether it is stored, for `status`.
         var isNoted = false
     }
 
@@ -47,16 +47,16 @@ final class UnclaimedWatch: Sendable {
         metrics.set("repricer_sessions_holding_rows", to: 0)
     }
 
-    /// - Parameter isStuck: Changes were due and calls allowed, and nothing was claimed.
+    /// - Parameter isStuck: Whether changes were due, calls were allowed, and nothing was claimed.
     func note(isStuck: Bool, now: ContinuousClock.Instant = .now) async throws {
-        let (waited, looks) = state.withLock { state -> (Duration, Bool) in
+        let (waited, isDue) = state.withLock { state -> (Duration, Bool) in
             state.since = isStuck ? state.since ?? now : nil
-            let looks = state.lookedAt.map { now - $0 >= Self.lookEvery } ?? true
-            if looks { state.lookedAt = now }
-            return (state.since.map { now - $0 } ?? .zero, looks)
+            let isDue = state.checkedAt.map { now - $0 >= Self.checkEvery } ?? true
+            if isDue { state.checkedAt = now }
+            return (state.since.map { now - $0 } ?? .zero, isDue)
         }
         metrics.set("repricer_changes_due_unclaimed_seconds", to: waited.seconds)
-        guard looks else { return }
+        guard isDue else { return }
         let sessions = try await pool.read { try BlockerQueries.sessions(on: $0) }
         if waited >= Self.toldAfter { return try await tellUnclaimed(sessions, waited, now) }
         state.withLock { $0.isTold = false }
@@ -81,7 +81,7 @@ final class UnclaimedWatch: Sendable {
         try await write(since: waited, text, isAll: true)
     }
 
-    /// Rows of some changes are held, and the others go on.
+    /// Logs sessions that hold the rows of some changes while others go on.
     private func tellHolders(
         _ sessions: [BlockerQueries.Session], _ now: ContinuousClock.Instant
     ) async throws {
@@ -108,7 +108,7 @@ final class UnclaimedWatch: Sendable {
         }
     }
 
-    /// `since`: so long ago; nil: nothing is held any more.
+    /// Stores it. `since` is how long rows have been held; nil says that none are held any more.
     private func write(since: Duration?, _ sessions: String?, isAll: Bool) async throws {
         let since = since.map { realClock.nowMilliseconds() - $0.milliseconds }
         let note = ServiceControlQueries.noteUnclaimed(
@@ -123,7 +123,7 @@ final class UnclaimedWatch: Sendable {
 }
 
 extension UnclaimedWatch.State {
-    /// Remembers since when each is in the way.
+    /// Notes since when each transaction is in the way.
     fileprivate mutating func note(
         _ sessions: [BlockerQueries.Session], now: ContinuousClock.Instant
     ) {
@@ -135,7 +135,7 @@ extension UnclaimedWatch.State {
 }
 
 extension BlockerQueries.Session {
-    /// `pid 4711 of ana (psql) since 2026-12-01T00:00:00Z`
+    /// An example: `pid 4711 of ana (psql) since 2026-12-01T00:00:00Z`
     fileprivate var text: String {
         let since = since.map { " since \(Instant(milliseconds: $0).text)" } ?? ""
         return "pid \(pid) of \(user) (\(application))\(since)"

@@ -1,12 +1,12 @@
-/// What one item was charged for the running period.
+/// What one item was charged for in the running period.
 package struct ItemCharge: Hashable, Sendable {
     package var originalTransactionID: String
     package var sku: String
     package var currency: String
     package var storefront: String
-    /// As Apple wrote it.
+    /// The period as Apple wrote it.
     package var period: String
-    /// Milliunits a period, a running offer counted in.
+    /// Milliunits a period, at the price of a running offer.
     package var amount: Int64
 
     package init(
@@ -23,8 +23,8 @@ package struct ItemCharge: Hashable, Sendable {
 }
 
 extension SubscriptionFacts {
-    /// What the running period was charged for an item; nil where Apple has not said, or the item only joins at the
-    /// renewal.
+    /// What the running period was charged for an item; nil where Apple has not said, or where the item only joins at
+    /// the renewal.
     package func charge(of sku: String) -> ItemCharge? {
         guard let item = items.first(where: { $0.sku == sku }), let price = item.chargedPrice,
             let currency, let storefront, let period
@@ -43,8 +43,9 @@ extension SubscriptionFacts.Item {
 }
 
 extension RowGroup {
-    /// What a period loses when the customer doesn't consent: the item, and the dependents that fall with it. Those in
-    /// another currency or period are apart, and one whose absurd price has no room in the sum.
+    /// What a period loses when the customer does not consent: the item, and the dependents that fall with it.
+    /// Charges in another currency or period are returned apart, and so is one whose absurd price has no room in the
+    /// sum.
     func atRisk(_ row: BatchRow) -> (milliunits: Int64?, elsewhere: [ItemCharge]) {
         guard let own = facts.charge(of: row.sku) else { return (nil, []) }
         let here = row.dependentSKUs.compactMap { facts.charge(of: $0) }

@@ -1,16 +1,16 @@
-/// One well-formed row of a batch file; nothing in it has been compared with a subscription yet.
+/// One well-formed row of a batch file. Nothing in it has been compared with a subscription yet.
 package struct BatchRow: Hashable, Sendable {
-    /// The physical line in the file, from 1.
+    /// The physical line in the file, from 1 on.
     package var line: Int
     package var originalTransactionID: String
     package var sku: String
-    /// Milliunits, more than 0.
+    /// The new price in milliunits, more than 0.
     package var newPrice: Int64
     package var currency: String
     package var storefront: String?
-    /// Each SKU once, in the order of the file.
+    /// The dependents, each once, in the order of the file.
     package var dependentSKUs: [String]
-    /// Milliunits: the current price that the team believes in.
+    /// The current price that the team expects, in milliunits.
     package var expectedPrice: Int64?
     package var effectiveOnOrAfter: CivilDate?
 

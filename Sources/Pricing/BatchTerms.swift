@@ -1,14 +1,14 @@
-/// How a batch is to be delivered: agreed at its submission, approved with it, never changed.
+/// How a batch is to be delivered. The terms are given at its submission, approved with it, and never changed.
 package struct BatchTerms: Hashable, Sendable {
     package var grouping: RequestGrouping
-    /// Nil: all rows may go from the approval on.
+    /// The waves; nil where all rows may go from the approval on.
     package var waves: WavePlan?
     package var guards: [GuardRail]
-    /// How many subscriptions are never sent, in hundredths of a percent, at most `holdoutMax`: who is sent is compared
-    /// with them.
+    /// The share of subscriptions that are never sent, in hundredths of a percent and at most `holdoutMax`. The
+    /// others are compared with them.
     package var holdout: Int
 
-    /// Half of them: with more, the comparison would be the rule and the change the exception.
+    /// The largest share is a half: with more, the comparison would be the rule and the change the exception.
     package static let holdoutMax = 5000
 
     package init(
@@ -21,7 +21,7 @@ package struct BatchTerms: Hashable, Sendable {
         self.holdout = holdout
     }
 
-    /// `5`, `2.5` or `5%` as hundredths of a percent; nil for what is no share above 0 and up to half.
+    /// Reads `5`, `2.5` or `5%` as hundredths of a percent; nil for what is no share above 0 and up to a half.
     package static func holdout(_ text: String) -> Int? {
         let share = WavePlan.hundredths(text.hasSuffix("%") ? String(text.dropLast()) : text)
         return share.flatMap { (1...holdoutMax).contains($0) ? $0 : nil }

@@ -1,4 +1,4 @@
-/// The state of one price change, as stored, reported and typed. The names are a contract.
+/// The state of one price change as it is stored, reported and typed. The names are a contract.
 package enum ChangeState: String, Hashable, Sendable, CaseIterable {
     case awaitingApproval = "awaiting_approval"
     case queued

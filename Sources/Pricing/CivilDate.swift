@@ -1,12 +1,12 @@
 /// A day of the proleptic Gregorian calendar, in UTC.
 package struct CivilDate: Hashable, Comparable, Sendable {
     package let year: Int
-    /// 1 to 12.
+    /// From 1 to 12.
     package let month: Int
-    /// 1 to 31.
+    /// From 1 to 31.
     package let day: Int
 
-    /// A day that exists, between the years 1 and 9999; nil for any other.
+    /// A day that exists between the years 1 and 9999; nil for any other.
     package init?(year: Int, month: Int, day: Int) {
         guard (1...9999).contains(year), (1...12).contains(month), day >= 1,
             day <= CivilDate.daysInMonth(year: year, month: month)
@@ -14,7 +14,7 @@ package struct CivilDate: Hashable, Comparable, Sendable {
         self.init(trusted: year, month, day)
     }
 
-    /// Reads `YYYY-MM-DD`, exactly.
+    /// Reads exactly `YYYY-MM-DD`.
     package init?(_ text: some StringProtocol) {
         let bytes = Array(text.utf8)
         guard bytes.count == 10, bytes[4] == UInt8(ascii: "-"), bytes[7] == UInt8(ascii: "-"),
@@ -24,7 +24,7 @@ package struct CivilDate: Hashable, Comparable, Sendable {
         self.init(year: year, month: month, day: day)
     }
 
-    /// Whether the text is a day as it would be written of a year after 9999.
+    /// Whether the text would be a day of a year after 9999.
     package static func isBeyond(_ text: some StringProtocol) -> Bool {
         let year = text.prefix { $0 != "-" }
         return year.utf8.count > 4 && year.utf8.allSatisfy(isDigit)
@@ -46,7 +46,7 @@ package struct CivilDate: Hashable, Comparable, Sendable {
             dayOfYear - (153 * monthFromMarch + 2) / 5 + 1)
     }
 
-    /// The day of that month; its last day where the month is shorter.
+    /// The day of that month, or its last day where the month is shorter.
     init(monthIndex: Int, clampedDay: Int) {
         let year = floorDivision(monthIndex, by: 12)
         let month = monthIndex - year * 12 + 1
@@ -60,7 +60,7 @@ package struct CivilDate: Hashable, Comparable, Sendable {
         self.day = day
     }
 
-    /// Days since 1970-01-01.
+    /// The number of days since 1970-01-01.
     package var daysSinceEpoch: Int {
         let shiftedYear = month <= 2 ? year - 1 : year
         let era = floorDivision(shiftedYear, by: 400)
@@ -76,7 +76,7 @@ package struct CivilDate: Hashable, Comparable, Sendable {
         Instant(milliseconds: Int64(daysSinceEpoch) * Instant.millisecondsPerDay)
     }
 
-    /// Months since the year 0.
+    /// The number of months since the year 0.
     var monthIndex: Int { year * 12 + month - 1 }
 
     /// `YYYY-MM-DD`.
@@ -119,7 +119,7 @@ func padded(_ number: Int, _ width: Int) -> String {
     return String(decoding: bytes, as: UTF8.self)
 }
 
-/// The digits of a number, at least so many; a sign counts as one.
+/// Appends the digits of a number, at least `width` of them; a sign counts as one.
 func appendPadded(_ number: Int, _ width: Int, to bytes: inout [UInt8]) {
     guard (0..<10_000).contains(number), width <= 4 else {
         let digits = String(number).utf8
@@ -135,7 +135,7 @@ func appendPadded(_ number: Int, _ width: Int, to bytes: inout [UInt8]) {
     }
 }
 
-/// The value of ASCII digits, nothing else; nil when empty or longer than 18 digits.
+/// The value of a text of ASCII digits; nil when it is empty, longer than 18 digits, or holds anything else.
 func decimalNumber(_ bytes: some Collection<UInt8>) -> Int? {
     guard !bytes.isEmpty, bytes.count <= 18 else { return nil }
     var value = 0

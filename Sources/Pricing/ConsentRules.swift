@@ -1,4 +1,4 @@
-/// What the consent rules look at.
+/// What the consent rules are asked about.
 struct ConsentQuestion: Hashable, Sendable {
     var storefront: String?
     var currency: String
@@ -7,29 +7,29 @@ struct ConsentQuestion: Hashable, Sendable {
     var newPrice: Int64
     /// The latest increase of any item of the subscription that takes effect before this one.
     var lastIncrease: EarlierIncrease?
-    /// Since when statements tell what the subscription was charged; nil: none does.
+    /// Since when statements tell what the subscription was charged; nil where none does.
     var knownSince: Instant?
-    /// Whether they tell it from the running subscription's first period on.
+    /// Whether they tell it from the first period of the running subscription on.
     var isKnownFromStart = false
-    /// Another item whose offer ends together with this change; nil when none does.
+    /// The offer of another item that ends together with this change; nil where none does.
     var koreaConversion: OfferConversion?
     /// The instant of the call.
     var now: Instant
 
-    /// New minus current; stops at the largest number instead of overflowing.
+    /// The new price minus the current one. It stops at the largest number instead of overflowing.
     var difference: Int64 {
         let (difference, overflow) = newPrice.subtractingReportingOverflow(currentPrice)
         return overflow ? .max : difference
     }
 
-    /// Whether the increase is more than half of the current price; exactly half is not.
+    /// Whether the increase is more than half of the current price. Exactly half is not.
     var isPercentOver: Bool {
-        // Twice the difference can overflow; what is over the first half cannot.
+        // Twice the difference can overflow, but what is left beyond the first half cannot.
         difference > currentPrice || difference > currentPrice - difference
     }
 
-    /// The increase in hundredths of a per cent of the current price, rounded half up as `report` does; nil
-    /// where the current price is 0. For people: the rule itself compares without rounding.
+    /// The increase in hundredths of a percent of the current price, rounded half up as `report` rounds; nil where
+    /// the current price is 0. It is for people: the rule itself compares without rounding.
     var basisPoints: Int64? {
         guard currentPrice > 0, difference >= 0 else { return nil }
         let scaled = difference.magnitude.multipliedFullWidth(by: 10_000)
@@ -39,7 +39,7 @@ struct ConsentQuestion: Hashable, Sendable {
         return Int64(exactly: whole + roundedUp)
     }
 
-    /// What the rules say.
+    /// The answers of the rules.
     func answers(_ figures: ConsentFigures) -> ConsentAnswers {
         ConsentAnswers(
             isAlwaysAsked: figures.always?.isRequired,
@@ -47,7 +47,7 @@ struct ConsentQuestion: Hashable, Sendable {
             hasRisen: hasRisen, isConversion: koreaConversion != nil)
     }
 
-    /// Whether an increase counts now. That none is known says no only where none can have been overlooked.
+    /// Whether an earlier increase counts now. That none is known means no only where none can have been missed.
     private var hasRisen: Bool? {
         if let lastIncrease, lastIncrease.countsUntil > now { return true }
         let isYearKnown = knownSince.map { $0.advanced(byMonths: 12) <= now } ?? false
@@ -55,7 +55,7 @@ struct ConsentQuestion: Hashable, Sendable {
     }
 }
 
-/// What each rule answers; nil: not known.
+/// What each rule answers; nil where it is not known.
 struct ConsentAnswers: Hashable, Sendable {
     var isAlwaysAsked: Bool?
     var isOverThreshold: Bool?
@@ -71,7 +71,7 @@ struct ConsentAnswers: Hashable, Sendable {
         }
     }
 
-    /// Required where one says yes, else not known where one doesn't know.
+    /// Required where one rule says yes; otherwise not known where one does not know.
     var consent: Consent {
         if isAlwaysAsked == true || isOverThreshold == true || hasRisen == true || isConversion {
             return .required
@@ -80,7 +80,7 @@ struct ConsentAnswers: Hashable, Sendable {
         return isKnown ? .notRequired : .notKnown
     }
 
-    /// Those that answer so, in the order of `ConsentReason`.
+    /// The rules with this answer, in the order of `ConsentReason`.
     func rules(answering wanted: Bool?) -> [ConsentReason] {
         ConsentReason.allCases.filter { self[$0] == wanted }
     }
@@ -88,8 +88,9 @@ struct ConsentAnswers: Hashable, Sendable {
 
 /// Our forecast of whether Apple asks for consent.
 ///
-/// Each rule is answered, whether or not an earlier one has already decided. A plan of a million rows holds
-/// a million of these, so the answers are kept as their inputs, in one place that all copies of a row share, and put
+/// Each rule is answered, whether or not an earlier one has already decided. A plan of a million rows holds a million
+/// verdicts. So each keeps only the inputs of its answers, in one place that all copies of a row share, and puts them
+/// into words when they are read.
 /// into words when they are read.
 package struct ConsentVerdict: Hashable, Sendable {
     private final class Basis: Hashable, Sendable {
@@ -126,16 +127,16 @@ package struct ConsentVerdict: Hashable, Sendable {
     package var consent: Consent { answers.consent }
     package var thresholdSource: RuleSource { threshold?.source ?? .unknown }
 
-    /// Whether the amount of the threshold matters: above 50 % it decides, or would without another reason.
+    /// Whether the amount of the threshold matters: above 50 % it decides, or would decide without another reason.
     package var restsOnThreshold: Bool { question.isPercentOver }
 
-    /// The latest earlier increase that was looked at.
+    /// The latest earlier increase that counted.
     var lastIncrease: EarlierIncrease? { question.lastIncrease }
 
-    /// The amount that it was compared with, milliunits; nil where none is known.
+    /// The amount with which it was compared, in milliunits; nil where none is known.
     var thresholdAmount: Int64? { threshold?.amount }
 
-    /// By how much an estimate of that amount may be off, milliunits; nil for one of Apple's.
+    /// By how much an estimate of that amount may be off, in milliunits; nil for an amount of Apple's.
     var thresholdError: Int64? { threshold?.estimate?.error }
 
     /// The renewal at which another item's offer ends together with this change.
@@ -148,7 +149,7 @@ package struct ConsentVerdict: Hashable, Sendable {
         }
     }
 
-    /// Judges an increase; a decrease asks no rule.
+    /// Judges an increase. A decrease asks no rule.
     init(_ question: ConsentQuestion, _ figures: ConsentFigures) {
         basis = Basis(question, figures)
     }
@@ -176,7 +177,7 @@ extension ConsentVerdict {
         let last = question.lastIncrease
         let because: [RuleAnswer.Input] =
             answers.hasRisen == true ? [.init("because", last?.because)] : []
-        // A plan stores these a million times: what tells of no increase is left out.
+        // A plan stores a million of these, so what tells of no increase is left out.
         let source: [RuleAnswer.Input] =
             last?.source.map { [.init("increase_source", .text($0.rawValue))] } ?? []
         return because + source + [
@@ -205,7 +206,7 @@ extension ConsentVerdict {
             .init("storefront", question.storefront.map { .text($0) }),
             .init("offer_ends_at", conversion.map { .instant($0.at) }),
         ]
-        // A plan stores these a million times: what no other storefront has is left out.
+        // A plan stores a million of these, so what only one storefront has is left out of the others.
         guard let conversion else { return inputs }
         return inputs + [
             .init("offer_sku", .text(conversion.sku)),

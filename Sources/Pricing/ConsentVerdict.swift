@@ -1,15 +1,15 @@
 /// Whether the subscriber must agree.
 package enum Consent: String, Hashable, Sendable, CaseIterable {
     case required
-    /// No rule says yes, and one can't say no. It is dated and sent as if consent were required.
+    /// No rule says yes, and one cannot say no. It is dated and sent as if consent were required.
     case notKnown = "not_known"
-    /// An increase that is only announced.
+    /// It is an increase that is only announced.
     case notRequired = "not_required"
-    /// A decrease.
+    /// It is a decrease.
     case none
 }
 
-/// A rule that may require consent; in the order in which they are listed.
+/// A rule that may require consent. The cases stand in the order in which they are listed.
 package enum ConsentReason: String, Hashable, Sendable, CaseIterable {
     case alwaysConsentStorefront = "always_consent_storefront"
     case threshold
@@ -17,10 +17,10 @@ package enum ConsentReason: String, Hashable, Sendable, CaseIterable {
     case koreaOfferConversion = "korea_offer_conversion"
 }
 
-/// One rule, what it looked at and what it said.
+/// One rule with its inputs and its answer.
 package struct RuleAnswer: Hashable, Sendable {
     package var rule: ConsentReason
-    /// Nil: not known.
+    /// The answer; nil where it is not known.
     package var answer: Bool?
     package var inputs: [Input]
 
@@ -34,11 +34,11 @@ package struct RuleAnswer: Hashable, Sendable {
         case number(Int64)
         case text(String)
         case instant(Instant)
-        /// Not known.
+        /// The value is not known.
         case missing
     }
 
-    /// Whether it tells of an instant, and so of one subscription. Other answers are the same for many rows.
+    /// Whether it holds an instant, and so belongs to one subscription. Other answers are the same for many rows.
     package var holdsInstant: Bool {
         inputs.contains { input in
             if case .instant = input.value { true } else { false }
@@ -48,11 +48,11 @@ package struct RuleAnswer: Hashable, Sendable {
 
 /// An increase of a subscription that took effect.
 package struct PastIncrease: Hashable, Sendable {
-    /// Who tells of it.
+    /// Where the increase is known from.
     package enum Source: String, Hashable, Sendable, CaseIterable {
-        /// A statement that Apple signed.
+        /// Apple signed a statement about it.
         case statement
-        /// A person, by `history import`.
+        /// A person stated it, with `history import`.
         case imported
     }
 

@@ -1,13 +1,15 @@
-/// A dependent that another subscription of the same customer carries: whether that one is to be cancelled for it.
+/// Decides whether the subscription that carries a dependent of another subscription of the same customer is
+/// cancelled.
 ///
-/// The App Store drops a decliner's dependents from the decliner's own subscription only. Cancel a Subscription ends
-/// a whole subscription, so it is called only where all that renews there is to fall.
+/// The App Store drops the dependents of a subscriber who declines only from that subscriber's own subscription.
+/// Cancel a Subscription ends a whole subscription, so it is called only where everything that renews there must
+/// fall.
 package struct CrossSubscriptionDependent: Hashable, Sendable {
     package enum Verdict: Hashable, Sendable {
-        /// It will not be charged again, and the newest statement on its subscription shows it.
+        /// The dependent will not be charged again, as the newest statement on its subscription shows.
         case gone(String)
         case cancel
-        /// Nothing that a program should do.
+        /// No program should act on it.
         case discrepancy(Discrepancy)
     }
 
@@ -18,11 +20,10 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
         case ownDependents([String])
         case otherItems([String])
         case renamed(String)
-        /// Why its subscription's status can't be had.
+        /// Why the status of its subscription cannot be read.
         case unreadable(String)
 
-        /// For metrics and logs.
-        /// Every label there is.
+        /// Every label, for metrics and logs.
         package static let labels = [
             "foreign_customer", "unknown_place", "several_places", "chain", "other_items",
             "renamed", "unreadable",
@@ -57,7 +58,7 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
     }
 
     package var sku: String
-    /// `appAccountToken` of the parent's subscription.
+    /// The `appAccountToken` of the parent's subscription.
     package var customer: String?
 
     package init(sku: String, customer: String?) {
@@ -65,11 +66,11 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
         self.customer = customer
     }
 
-    /// A subscription that it may be an item of.
+    /// A subscription to which the dependent may belong.
     package struct Candidate: Sendable {
         package var facts: SubscriptionFacts
         package var seenSKUs: [String]
-        /// What it is called there today, where it was renamed.
+        /// The present name of the dependent there, where it was renamed.
         package var nameToday: String?
 
         package init(facts: SubscriptionFacts, seenSKUs: [String], nameToday: String? = nil) {
@@ -83,8 +84,8 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
         }
     }
 
-    /// Which of these subscriptions carries it: the one on which it is set to renew, under another name if need be;
-    /// else one that carried it.
+    /// The subscription that carries the dependent: the one on which it is set to renew, perhaps under another name,
+    /// or else one that once carried it.
     package func place(among candidates: [Candidate]) -> Result<SubscriptionFacts, NoPlace> {
         let own = candidates.filter { !isForeign($0.facts) }
         if own.isEmpty, let foreign = candidates.first {
@@ -115,10 +116,10 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
     }
 
     /// - Parameters:
-    ///   - target: The facts just read of its subscription.
-    ///   - falling: Every SKU there that is to be cancelled, this one too.
-    ///   - ownDependents: What its own open increase would take along.
-    ///   - nameToday: What statements call it now, where they renamed it.
+    ///   - target: The facts of its subscription that were just read.
+    ///   - falling: Every SKU there that must be cancelled, this one included.
+    ///   - ownDependents: The SKUs that its own open increase would take along.
+    ///   - nameToday: Its present name, where statements renamed it.
     package func verdict(
         on target: SubscriptionFacts, falling: Set<String>, ownDependents: [String],
         nameToday: String? = nil
@@ -129,7 +130,8 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
         if let over = target.whyOver { return .gone(over) }
         let renewing = target.renewingSKUs
         guard renewing.contains(sku) else {
-            // Which became which is an inference where several were renamed at once: no program cancels by it.
+            // Where several items were renamed at once, it is an inference which became which, and no program cancels
+            // because of an inference.
             guard let nameToday, renewing.contains(nameToday) else {
                 return .gone("gone from the renewal")
             }
@@ -141,7 +143,7 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
         return .cancel
     }
 
-    /// Two tokens that are both known and differ. Without one the batch's word holds.
+    /// Whether both tokens are known and differ. Where one is missing, the batch is believed.
     private func isForeign(_ facts: SubscriptionFacts) -> Bool {
         guard let customer, let other = facts.appAccountToken else { return false }
         return customer.lowercased() != other.lowercased()
@@ -152,7 +154,7 @@ extension SubscriptionFacts {
     /// Whether it will not be charged again as things stand.
     var isOver: Bool { whyOver != nil }
 
-    /// In words, why it will not be charged again; nil where it will.
+    /// Why it will not be charged again, in words; nil where it will.
     package var whyOver: String? {
         if status == 2 || status == 5 { return "its subscription ended" }
         return autoRenews == false ? "its subscription does not renew" : nil

@@ -1,7 +1,7 @@
 /// A currency of Apple's price list, with Apple's own number of decimals: 0 or 2, and not what ISO 4217 says
 /// (HKD, INR, MXN and SEK have none here).
 package struct Currency: Hashable, Sendable {
-    /// ISO 4217, upper case.
+    /// The ISO 4217 code in upper case.
     package let code: String
     package let decimals: Int
 

@@ -1,5 +1,5 @@
-/// Which SKUs depend on which, over the rows of a batch for one subscription, our open changes of it and the
-/// increases that Apple already has.
+/// Which SKUs depend on which for one subscription: over the rows of the batch, our open changes, and the increases
+/// that Apple already has.
 struct DependencyRules {
     private var dependents: [String: [String]] = [:]
     private var parents: [String: [String]] = [:]
@@ -13,7 +13,7 @@ struct DependencyRules {
     }
 
     private mutating func add(_ parent: String, _ skus: [String]) {
-        // A SKU that names itself is a fault of its own and no chain.
+        // A SKU that names itself is a fault of its own, and no chain.
         for sku in skus where sku != parent {
             if dependents[parent]?.contains(sku) == true { continue }
             dependents[parent, default: []].append(sku)
@@ -21,7 +21,7 @@ struct DependencyRules {
         }
     }
 
-    /// What the rows of the batch show by themselves, where these are the rules of the batch alone.
+    /// The fault that the rows of the batch show by themselves, where these rules are those of the batch alone.
     func faultOfFile(_ row: BatchRow, _ context: JudgeContext) -> RowFault? {
         var context = context
         context.claims = context.claims.mapValues { $0.filter { $0.line != nil } }
@@ -42,7 +42,7 @@ struct DependencyRules {
             ?? chainedByClaim(row, context)
     }
 
-    /// A dependent of this row that another subscription names as its own.
+    /// The fault of a row with a dependent that another subscription names as its own.
     private func claimed(_ row: BatchRow, _ context: JudgeContext) -> RowFault? {
         for sku in row.dependentSKUs {
             let others = context.claims(on: sku, of: row)
@@ -55,7 +55,7 @@ struct DependencyRules {
         return nil
     }
 
-    /// This row's item falls with one of another subscription, and has dependents itself.
+    /// The fault of a row whose item depends on one of another subscription and has dependents itself.
     private func chainedByClaim(_ row: BatchRow, _ context: JudgeContext) -> RowFault? {
         guard let parent = context.claims(on: row.sku, of: row).first else { return nil }
         return Self.chain([parent, row.sku] + row.dependentSKUs.sorted().prefix(1))
@@ -126,7 +126,7 @@ struct DependencyRules {
         return Self.chain(chain(through: row.sku))
     }
 
-    /// The chain from its first parent to its last dependent; a circle is shown once around.
+    /// The chain from its first parent to its last dependent. A circle is shown once around.
     private func chain(through sku: String) -> [String] {
         var path = [sku]
         while let first = path.first, let parent = parents[first]?.min(), !path.contains(parent) {
@@ -146,7 +146,7 @@ struct DependencyRules {
 }
 
 extension JudgeContext {
-    /// Where the dependents of a row live that are on other subscriptions.
+    /// The places of a row's dependents that are on other subscriptions.
     func places(of row: BatchRow) -> [DependentReference] {
         row.dependentSKUs.flatMap { name in
             DependentReference(name).originalTransactionID == nil
@@ -154,9 +154,9 @@ extension JudgeContext {
         }
     }
 
-    /// Who else names the item of a row's subscription, or of the place that the name has, in words and in order: other
-    /// subscriptions, and other items of its own, which may write that place otherwise. A change that is about to be
-    /// sent has no line: its own subscription was looked at when it was planned.
+    /// Who else names the item of a row's subscription, or of the place that the name stands for, in words and in
+    /// order: other subscriptions, and other items of its own, which may write that place otherwise. A change that is
+    /// about to be sent has no line, because its own subscription was examined when it was planned.
     fileprivate func claims(on name: String, of row: BatchRow) -> [String] {
         guard !claims.isEmpty else { return [] }
         let id = row.originalTransactionID

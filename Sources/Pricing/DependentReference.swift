@@ -1,11 +1,11 @@
 /// A dependent as a batch names it: `SKU`, an item of the same subscription or of another one of the same customer;
 /// or `SUBSCRIPTION/SKU`, an item of the subscription with that original transaction id.
 package struct DependentReference: Hashable, Sendable {
-    /// nil where the name is a SKU alone.
+    /// The subscription; nil where the name is a SKU alone.
     package var originalTransactionID: String?
     package var sku: String
 
-    /// Digits before the first slash are a subscription; any other text is a SKU as it is.
+    /// Reads digits before the first slash as a subscription, and any other text as a SKU.
     package init(_ text: String) {
         let bytes = text.utf8
         if let slash = bytes.firstIndex(of: 0x2F), slash != bytes.startIndex,
@@ -24,7 +24,7 @@ package struct DependentReference: Hashable, Sendable {
         self.sku = sku
     }
 
-    /// The same, with its subscription: the given one where it names none.
+    /// The reference with a subscription: the given one where it names none.
     package func placed(on id: String) -> DependentReference {
         DependentReference(originalTransactionID: originalTransactionID ?? id, sku: sku)
     }

@@ -1,20 +1,20 @@
-/// An increase of a subscription's item that an increase at a later renewal may have to answer for.
+/// An increase of any item of a subscription that may make a later increase need consent.
 package struct EarlierIncrease: Hashable, Sendable {
     package var sku: String
-    /// The renewal at which it took effect, or will.
+    /// The renewal at which it took effect, or will take effect.
     package var at: Instant
     package var origin: Origin
 
     package enum Origin: Hashable, Sendable {
-        /// It was charged, or Apple shows it, or a person told of it.
+        /// It was charged, Apple shows it, or a person stated it.
         case past(PastIncrease.Source)
-        /// An open change of ours, by its id.
+        /// It is an open change of ours, with this id.
         case change(String)
-        /// A row of the same batch that can go.
+        /// It is a row of the same batch that can go.
         case line(Int)
     }
 
-    /// Who tells of it; nil where it is to come by a change or a row of ours.
+    /// Where it is known from; nil where a change or a row of ours will bring it.
     var source: PastIncrease.Source? {
         switch origin {
         case .past(let source): source
@@ -39,12 +39,13 @@ struct IncreaseHistory: Hashable, Sendable {
         increases.insert(increase, at: place ?? increases.endIndex)
     }
 
-    /// The latest that takes effect before a renewal: those at the same one don't count against each other.
+    /// The latest increase that takes effect before a renewal. Increases at the same renewal do not count against
+    /// each other.
     func latest(before renewal: Instant) -> EarlierIncrease? {
         increases.last { $0.at < renewal }
     }
 
-    /// When the increases stop to count.
+    /// The instants at which the increases stop counting.
     var ends: [Instant] { increases.map(\.countsUntil) }
 
     private static func isEarlier(_ left: EarlierIncrease, _ right: EarlierIncrease) -> Bool {

@@ -1,5 +1,5 @@
-/// Why a subscription's renewal date can't be extended, as far as the newest facts say; Apple decides. From
-/// "Extending the renewal date for auto-renewable subscriptions".
+/// Why a subscription's renewal date cannot be extended, according to the newest facts. Apple decides. The reasons
+/// come from "Extending the renewal date for auto-renewable subscriptions".
 package enum ExtensionObstacle: String, Hashable, Sendable, CaseIterable {
     case unknownSubscription = "unknown_subscription"
     case familyMember = "family_member"
@@ -31,15 +31,15 @@ package enum ExtensionObstacle: String, Hashable, Sendable, CaseIterable {
     }
 }
 
-/// Whether a renewal date can be extended; pure.
+/// Judges whether a renewal date can be extended. It is pure.
 package enum ExtensionEligibility {
     static let year = 365 * Instant.millisecondsPerDay
     static let extensionsMax = 2
 
     /// - Parameters:
-    ///   - facts: nil where nothing is known.
-    ///   - extendedAt: When its customer had an extension before: Apple allows two a year per customer, and counts
-    ///     them over all subscriptions (an inference).
+    ///   - facts: The facts; nil where nothing is known.
+    ///   - extendedAt: When the customer had earlier extensions. Apple allows two a year for each customer, counted
+    ///     over all subscriptions (an inference).
     ///   - hasOpen: Whether another request of ours may still extend it.
     package static func obstacle(
         _ facts: SubscriptionFacts?, extendedAt: [Instant], hasOpen: Bool, now: Instant
@@ -50,12 +50,14 @@ package enum ExtensionEligibility {
         case 2: return .expired
         case 3: return .billingRetry
         case 4:
-            // A charge may fail, and the grace begin, before the period is over: that one may be extended.
+            // A charge may fail, and the grace period begin, before the period is over. Such a period may be
+            // extended.
             if facts.expiresAt.map({ $0 <= now }) ?? true { return .gracePeriod }
         case 5: return .revoked
         case .some, .none: if facts.isInBillingRetry { return .billingRetry }
         }
-        // The renewal is off, and its day is over: that it has expired is only not told yet.
+        // The renewal is off and its day has passed, so the subscription has expired, though no statement says so
+        // yet.
         if facts.autoRenews == false, let expiresAt = facts.expiresAt, expiresAt < now {
             return .expired
         }
@@ -65,11 +67,11 @@ package enum ExtensionEligibility {
         return hasOpen ? .extensionOpen : nil
     }
 
-    /// Its running period is a free trial; or every item of it is in an offer that costs nothing. One that is paid makes the period a
-    /// paid one (an inference: Apple's page knows subscriptions of one item).
+    /// Whether the running period is a free trial, or every item of it is in an offer that costs nothing. A paid item
+    /// makes the period a paid one (an inference: Apple's page knows only subscriptions of one item).
     private static func isFree(_ facts: SubscriptionFacts) -> Bool {
         let charged = facts.items.filter { $0.currentPrice != nil }
-        // An ordinary subscription has none.
+        // An ordinary subscription has no items.
         guard !charged.isEmpty else { return facts.offerDiscountType == "FREE_TRIAL" }
         return charged.allSatisfy { ($0.offer?.isRunning ?? false) && $0.offer?.price == 0 }
     }

@@ -7,7 +7,7 @@ package struct ExtensionTerms: Hashable, Sendable {
         case other = 2
         case outage = 3
 
-        /// As typed and shown.
+        /// The name as it is typed and shown.
         package var name: String {
             switch self {
             case .undeclared: "undeclared"
@@ -17,7 +17,7 @@ package struct ExtensionTerms: Hashable, Sendable {
             }
         }
 
-        /// By name or by Apple's number.
+        /// Reads the name, or Apple's number.
         package init?(argument: String) {
             let found = Self.allCases.first {
                 $0.name == argument || String($0.rawValue) == argument
@@ -33,7 +33,7 @@ package struct ExtensionTerms: Hashable, Sendable {
     package let days: Int
     package let reason: Reason
 
-    /// nil where the days are none that Apple takes.
+    /// nil where Apple does not take so many days.
     package init?(days: Int, reason: Reason) {
         guard Self.daysAllowed.contains(days) else { return nil }
         self.days = days

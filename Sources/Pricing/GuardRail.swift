@@ -1,4 +1,4 @@
-/// A limit that pauses its batch: more than so many percent of what has come of it so far.
+/// A limit that pauses its batch when more than so many percent of its results so far are of one kind.
 package struct GuardRail: Hashable, Sendable {
     /// What is counted, and of what.
     package enum Figure: String, Hashable, Sendable, CaseIterable {
@@ -12,16 +12,16 @@ package struct GuardRail: Hashable, Sendable {
         case moved
     }
 
-    /// What holds where nobody says otherwise: more than 5 % of at least 50 answers refused.
+    /// The guards where nobody sets others: more than 5 % of at least 50 answers are refusals.
     package static let byDefault = [GuardRail(figure: .errors, over: 500)]
 
-    /// Fewer are no measure: 1 of 3 is 33 %.
+    /// The default of `least`: fewer results are no measure, since 1 of 3 is 33 %.
     package static let leastByDefault = 50
 
     package var figure: Figure
-    /// Hundredths of a percent; more than that pauses the batch.
+    /// The limit in hundredths of a percent. More than that pauses the batch.
     package var over: Int
-    /// Nothing is judged before so many are counted.
+    /// How many must be counted before it is judged.
     package var least: Int
 
     package init(figure: Figure, over: Int, least: Int = Self.leastByDefault) {
@@ -30,7 +30,7 @@ package struct GuardRail: Hashable, Sendable {
         self.least = least
     }
 
-    /// As it is typed: `errors>2%`, `declined>5%/200`.
+    /// The guard as it is typed: `errors>2%`, `declined>5%/200`.
     package var text: String {
         let (whole, rest) = over.quotientAndRemainder(dividingBy: 100)
         let decimals = rest == 0 ? "" : "." + String(String(rest + 100).dropFirst())
@@ -38,7 +38,7 @@ package struct GuardRail: Hashable, Sendable {
         return "\(figure.rawValue)>\(whole)\(decimals)%\(least)"
     }
 
-    /// Whether so many of so many are too many.
+    /// Whether `count` of `all` is too many.
     package func isExceeded(by count: Int64, of all: Int64) -> Bool {
         guard all >= Int64(least), count > 0 else { return false }
         let left = count.multipliedFullWidth(by: 10_000)
@@ -53,7 +53,7 @@ extension GuardRail {
         package var description: String
     }
 
-    /// Reads `errors>2%,declined>5%/200,auto_renew_off>3%`, each figure once; `none` is no guard.
+    /// Reads `errors>2%,declined>5%/200,auto_renew_off>3%`, each figure once. `none` stands for no guards.
     package static func list(_ text: String) throws(Fault) -> [GuardRail] {
         guard text != "none" else { return [] }
         var rails: [GuardRail] = []

@@ -1,4 +1,4 @@
-/// The figures of the rules for one storefront, currency and period kind.
+/// The figures of the rules for one storefront, currency and kind of period.
 struct ConsentFigures: Hashable, Sendable {
     var threshold: ThresholdInForce?
     var always: RulesInForce.AlwaysAnswer?
@@ -17,9 +17,9 @@ struct ConsentFigures: Hashable, Sendable {
     }
 }
 
-/// One increase, which the consent rules can be asked about for any instant of its call and any renewal.
+/// One increase, about which the consent rules can be asked for any instant of its call and any renewal.
 struct IncreaseCase {
-    /// What doesn't depend on either.
+    /// What depends on neither.
     private let question: ConsentQuestion
     private let rules: RuleCourse
     private let figures: ConsentFigures
@@ -58,13 +58,13 @@ struct IncreaseCase {
             ? figures : ConsentFigures(question, rules: rules.rules(at: call))
     }
 
-    /// The end of another item's offer at this very renewal.
+    /// The end of another item's offer at exactly this renewal.
     func conversion(at renewal: Instant) -> OfferConversion? {
         conversions.first { $0.at == renewal }
     }
 
-    /// The instants at which time alone changes an answer: an increase no longer counts, a whole year is known, other
-    /// rules come into force.
+    /// The instants at which time alone changes an answer: an increase no longer counts, a whole year is known, or
+    /// other rules come into force.
     func turns(after now: Instant) -> [Instant] {
         var turns = history.ends + rules.starts
         if let knownSince = question.knownSince, !question.isKnownFromStart {

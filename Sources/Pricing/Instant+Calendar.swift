@@ -1,4 +1,4 @@
-/// A separator and a number of at least so many digits.
+/// Appends a separator and a number of at least so many digits.
 private func append(
     _ number: Int, width: Int, after separator: Unicode.Scalar, to bytes: inout [UInt8]
 ) {
@@ -9,19 +9,20 @@ private func append(
 extension Instant {
     package static let millisecondsPerDay: Int64 = 86_400_000
 
-    /// Whether the calendar can take it: from 1970 to the end of 9999.
+    /// Whether the calendar can take it, from 1970 to the end of 9999.
     ///
-    /// Apple's instants are; a garbled one (seconds times a million, a negative number) is not, and counts as not known.
+    /// Apple's instants are on the calendar. A garbled one (seconds times a million, a negative number) is not, and
+    /// counts as not known.
     package var isOnCalendar: Bool { (0...253_402_300_799_999).contains(milliseconds) }
 
-    /// The instant that many milliseconds later; stops at the ends of the range instead of overflowing.
+    /// The instant that many milliseconds later. It stops at the ends of the range instead of overflowing.
     package func advanced(by span: Int64) -> Instant {
         let (sum, overflow) = milliseconds.addingReportingOverflow(span)
         return Instant(milliseconds: overflow ? (span < 0 ? .min : .max) : sum)
     }
 
-    /// The same time of day that many calendar months later; the last day where the month is shorter
-    /// (29 February plus 12 months is 28 February).
+    /// The same time of day that many calendar months later, on the last day where the month is shorter (29 February
+    /// plus 12 months is 28 February).
     package func advanced(byMonths months: Int) -> Instant {
         guard isOnCalendar, abs(months) <= 12_000 else { return self }
         let date = CivilDate(monthIndex: day.monthIndex + months, clampedDay: day.day)
@@ -40,7 +41,7 @@ extension Instant {
         return CivilDate(daysSinceEpoch: Int(isBefore ? days - 1 : days))
     }
 
-    /// Milliseconds since 00:00 UTC of its day.
+    /// The milliseconds since 00:00 UTC of its day.
     var timeOfDay: Int64 {
         let rest = milliseconds % Instant.millisecondsPerDay
         return rest < 0 ? rest + Instant.millisecondsPerDay : rest
@@ -49,7 +50,7 @@ extension Instant {
     /// RFC 3339 in UTC: `2026-12-01T00:00:00Z`, with `.123` only when the milliseconds are not zero.
     package var text: String {
         let time = Int(timeOfDay)
-        // Byte by byte, for a plan writes millions of them.
+        // It is built byte by byte, because a plan writes millions of them.
         var bytes: [UInt8] = []
         bytes.reserveCapacity(24)
         day.append(to: &bytes)
@@ -61,9 +62,9 @@ extension Instant {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Reads RFC 3339, such as `2026-12-01T00:00:00Z`; a day alone is not an instant.
+    /// Reads RFC 3339, such as `2026-12-01T00:00:00Z`. A day alone is no instant.
     ///
-    /// Up to nine digits of fraction are cut to milliseconds; the zone is `Z` or an offset.
+    /// Up to nine digits of fraction are cut to milliseconds. The zone is `Z` or an offset.
     package init?(_ text: some StringProtocol) {
         let bytes = Array(text.utf8)
         guard bytes.count >= 20, bytes.count <= 40, let date = CivilDate(text.prefix(10)),

@@ -1,4 +1,4 @@
-/// A point in time: UTC milliseconds since 1970-01-01. Every rule takes one; none asks a clock.
+/// A point in time, in UTC milliseconds since 1970-01-01. Every rule takes one; none asks a clock.
 package struct Instant: Hashable, Comparable, Sendable {
     package var milliseconds: Int64
 
@@ -6,7 +6,7 @@ package struct Instant: Hashable, Comparable, Sendable {
         self.milliseconds = milliseconds
     }
 
-    /// Before and after any renewal.
+    /// An instant before any renewal.
     static let distantPast = Instant(milliseconds: .min)
     static let distantFuture = Instant(milliseconds: .max)
 

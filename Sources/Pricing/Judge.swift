@@ -1,5 +1,4 @@
-/// Judges rows against the newest facts: pure, so that the same rows, facts, rules and instant always give
-/// the same plan.
+/// Judges rows by the newest facts. It is pure, so the same rows, facts, rules and instant always give the same plan.
 package struct Judge: Sendable {
     package let rules: RuleCourse
     package let environment: StoreEnvironment
@@ -16,11 +15,11 @@ package struct Judge: Sendable {
         self.init(rules: RuleCourse(rules), environment: environment, now: now)
     }
 
-    /// Judges rows of one subscription, in their order. No rule looks further than one subscription and the
-    /// context, so a batch of any size can be judged a piece at a time.
+    /// Judges rows of one subscription, in their order. No rule needs more than one subscription and the context, so
+    /// a batch of any size can be judged a piece at a time.
     ///
-    /// `siblings` are all rows of the batch that name the subscription, these included, in the order of lines;
-    /// where it is empty, these are all. `facts` is nil for a subscription that nothing was ever received of.
+    /// `siblings` are all rows of the batch that name the subscription, these included, in the order of lines; where
+    /// it is empty, these are all. `facts` is nil for a subscription of which nothing was ever received.
     package func judge(
         rows: [BatchRow], siblings: [BatchRow] = [], facts: SubscriptionFacts?,
         context: JudgeContext
@@ -43,7 +42,7 @@ package struct Judge: Sendable {
 }
 
 extension PlanRow {
-    /// What the row itself says.
+    /// The content of the row itself.
     package init(_ row: BatchRow) {
         self.init(line: row.line, originalTransactionID: row.originalTransactionID, sku: row.sku)
         currency = row.currency

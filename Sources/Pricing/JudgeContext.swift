@@ -2,29 +2,30 @@
 package struct JudgeContext: Hashable, Sendable {
     /// Our changes of this subscription that have not ended.
     package var openChanges: [OpenChange] = []
-    /// SKUs set to renew on any subscription of the same customer, also as `SUBSCRIPTION/SKU`; this one's own may
-    /// be left out.
+    /// The SKUs that will renew on any subscription of the same customer, also as `SUBSCRIPTION/SKU`. This
+    /// subscription's own SKUs may be missing.
     package var siblingSKUs: Set<String> = []
     /// What hinders dependents on other subscriptions, by the name that a row gives them.
     package var obstacles: [String: DependentObstacle] = [:]
-    /// Those of them that rows of the same batch make.
+    /// Those of these obstacles that come from rows of the same batch.
     package var fileObstacles: [String: DependentObstacle] = [:]
-    /// Where dependents that rows name by a SKU alone live, by that SKU: only those that this subscription lacks.
+    /// The places of dependents that rows name by a SKU alone, by that SKU, where this subscription lacks it.
     package var places: [String: [DependentReference]] = [:]
-    /// What items of other subscriptions are charged that rows name as dependents, by `SUBSCRIPTION/SKU`.
+    /// What was charged for items of other subscriptions that rows name as dependents, by `SUBSCRIPTION/SKU`.
     package var charges: [String: ItemCharge] = [:]
-    /// Who elsewhere names an item as its dependent, by `SUBSCRIPTION/SKU`: in the batch, or by an open change.
+    /// Which other subscriptions name an item as their dependent, in the batch or by an open change, by
+    /// `SUBSCRIPTION/SKU`.
     package var claims: [String: [DependentClaim]] = [:]
-    /// Earlier increases of this subscription, of any of its items, that took effect.
+    /// Earlier increases of any item of this subscription that took effect.
     package var increaseHistory: [PastIncrease] = []
-    /// Increases that were only announced and have not taken effect, by item: when the subscriber was told.
+    /// When the subscriber was told of increases that were only announced and have not taken effect, by item.
     package var announcedAt: [String: Instant] = [:]
 
     /// A price change of ours that has not ended.
     package struct OpenChange: Hashable, Sendable {
         package var changeID: String?
         package var sku: String
-        /// Milliunits.
+        /// The new price in milliunits.
         package var newPrice: Int64
         package var dependentSKUs: [String]
         package var state: ChangeState
@@ -46,7 +47,7 @@ package struct JudgeContext: Hashable, Sendable {
 }
 
 extension JudgeContext {
-    /// As if we had increased no item of the subscription.
+    /// The context as if we had increased no item of the subscription.
     var withoutOurs: JudgeContext {
         var context = self
         context.increaseHistory.removeAll(where: \.isOurs)
@@ -57,13 +58,13 @@ extension JudgeContext {
     package init(increaseHistory: [PastIncrease]) { self.increaseHistory = increaseHistory }
 }
 
-/// That a row or an open change of a subscription names an item of another subscription as its dependent.
+/// A claim: a row or an open change of a subscription names an item of another subscription as its dependent.
 package struct DependentClaim: Hashable, Sendable {
-    /// Of the one that names it.
+    /// The subscription that names it.
     package var originalTransactionID: String
-    /// The parent's.
+    /// The SKU of the parent.
     package var sku: String
-    /// In the batch; nil: an open change of ours.
+    /// The line in the batch; nil for an open change of ours.
     package var line: Int?
 
     package init(originalTransactionID: String, sku: String, line: Int? = nil) {
@@ -78,11 +79,11 @@ package struct DependentClaim: Hashable, Sendable {
     }
 }
 
-/// Why an item of another subscription can't be a dependent.
+/// Why an item of another subscription cannot be a dependent.
 package enum DependentObstacle: Hashable, Sendable {
-    /// Its subscription is another customer's.
+    /// Its subscription belongs to another customer.
     case foreign
-    /// It has these dependents of its own: a chain.
+    /// It has these dependents of its own, so there would be a chain.
     case parent([String])
     /// It depends on another item already.
     case dependent

@@ -3,7 +3,7 @@ package struct StoredChange: Hashable, Sendable {
     package var changeID: String
     package var originalTransactionID: String
     package var sku: String
-    /// Milliunits.
+    /// The new price in milliunits.
     package var newPrice: Int64
     package var currentPrice: Int64
     package var currency: String
@@ -38,7 +38,7 @@ package struct StoredChange: Hashable, Sendable {
 
 /// What to do with a change that is due.
 package enum SendingVerdict: Hashable, Sendable {
-    /// Send it now; the row carries the dates of a call made now.
+    /// It is sent now. The row carries the dates of a call made now.
     case send(PlanRow)
     /// A call now would take effect too early.
     case wait(until: Instant)
@@ -47,13 +47,13 @@ package enum SendingVerdict: Hashable, Sendable {
 }
 
 extension Judge {
-    /// Judges a submitted change again, on the newest facts, before it is sent.
+    /// Judges a submitted change again before it is sent, on the newest facts.
     ///
-    /// What differs from the day of the submission is `drifted`, never silent: the current price, currency,
-    /// storefront or period, or a change that now needs consent and then surely did not. What was not known may turn
-    /// out either way, and what is no longer known moves nothing but its dates. Consent that only increases of ours
-    /// brought is no drift: the plan of the later of them said so. Nor is what its own plan said of a later call.
-    /// `context.openChanges` may contain the change itself.
+    /// A difference from the day of the submission is `drifted`, never silent: another current price, currency,
+    /// storefront or period, or consent that is needed now and surely was not then. Consent that was not known may
+    /// turn out either way, and consent that is no longer known changes only dates. Consent that only increases of
+    /// ours brought is no drift, because the plan of the later one said so. The same holds for what the change's own
+    /// plan said of a later call. `context.openChanges` may contain the change itself.
     package func judgeForSending(
         _ change: StoredChange, facts: SubscriptionFacts?, context: JudgeContext
     ) -> SendingVerdict {
@@ -68,13 +68,14 @@ extension Judge {
         return .send(plan)
     }
 
-    /// The dates of a submitted change on the newest facts; with a fault where it can't go as it stands.
+    /// The dates of a submitted change on the newest facts, with a fault where it cannot go as it stands.
     package func planAnew(
         _ change: StoredChange, facts: SubscriptionFacts?, context: JudgeContext
     ) -> PlanRow {
         var others = context
         others.openChanges.removeAll { $0.changeID == change.changeID }
-        // The currency of the facts: another one than submitted is a drift here and no mismatch in a file.
+        // The row takes the currency of the facts. A currency other than the submitted one is a drift here, and no
+        // mismatch in a file.
         let row = BatchRow(
             line: 0, originalTransactionID: change.originalTransactionID, sku: change.sku,
             newPrice: change.newPrice, currency: facts?.currency ?? change.currency,
@@ -107,7 +108,7 @@ extension StoredChange {
             remedy: "plan and submit the row again")
     }
 
-    /// Nil where the newest facts do not say.
+    /// nil where the newest facts do not say.
     private func difference(_ what: String, from old: String?, to new: String?) -> String? {
         guard let new, new != old else { return nil }
         return "\(what) \(old ?? "not known") is now \(new)"
@@ -115,6 +116,6 @@ extension StoredChange {
 }
 
 extension RowCode {
-    /// The place in the list of codes: the lowest that applies is the one that a row carries.
+    /// Its place in the list of codes. A row carries the first code of the list that applies.
     package var rank: Int { RowCode.allCases.firstIndex(of: self) ?? 0 }
 }

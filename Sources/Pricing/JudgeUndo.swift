@@ -1,9 +1,9 @@
 extension Judge {
-    /// Judges, before it is sent, a change that takes back what Apple has scheduled: `change.currentPrice` is the
-    /// price that is scheduled, `change.newPrice` the one that is paid and is to stay.
+    /// Judges a change that takes back what Apple has scheduled, before it is sent. `change.currentPrice` is the
+    /// scheduled price, and `change.newPrice` the one that is paid now and is to stay.
     ///
-    /// It goes only while the increase is scheduled, as the newest facts have it, and nobody was told. After `sendBy`,
-    /// when the customer is told, it is not tried.
+    /// It goes only while the newest facts show the increase as scheduled and nobody was told. After `sendBy`, when
+    /// the customer is told, it is not tried.
     package func judgeUndo(
         _ change: StoredChange, sendBy: Instant, effectiveAt: Instant, facts: SubscriptionFacts?
     ) -> SendingVerdict {
@@ -61,7 +61,7 @@ extension Judge {
         return standing(facts)
     }
 
-    /// What the App Store would refuse any change for.
+    /// The fault for which the App Store would refuse any change.
     private func standing(_ facts: SubscriptionFacts) -> RowFault? {
         let remedy = "nothing can be changed until the subscription renews again"
         switch facts.status {

@@ -1,5 +1,5 @@
 extension NotificationRule {
-    /// Every type and subtype that is documented. Inferences are marked as such.
+    /// Every documented type and subtype. Inferences are marked as such.
     package static let all: [NotificationRule] =
         subscribing + renewing + ending + repricing + refunding + aside
 

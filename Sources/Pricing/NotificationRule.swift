@@ -1,13 +1,13 @@
 /// One row of the table of App Store Server Notifications V2: what a type with a subtype tells us, and what we do
 /// with it. The table decides what is understood, and what becomes work for the fold.
 ///
-/// From Apple's pages `notificationType` and `subtype`, and the changelogs after them.
+/// It follows Apple's pages `notificationType` and `subtype`, and the changelogs after them.
 package struct NotificationRule: Hashable, Sendable {
-    /// Which body the notification carries, and what has to be in it.
+    /// Which body the notification carries, and what it must contain.
     package enum Body: String, Hashable, Sendable, CaseIterable {
         /// `data` with a transaction or a renewal of a subscription.
         case subscription
-        /// `data` with a transaction of any product; a subscription's is a statement about it.
+        /// `data` with a transaction of any product. One of a subscription is a statement about it.
         case purchase
         /// `data` without anything signed in it.
         case data
@@ -20,14 +20,14 @@ package struct NotificationRule: Hashable, Sendable {
     package enum Effect: String, Hashable, Sendable, CaseIterable {
         /// The state of a change of ours, beside the facts.
         case lifecycle
-        /// What is known of the subscription; a change of ours follows only where it was due anyway.
+        /// What is known of the subscription. A change of ours follows only where it was due anyway.
         case facts
-        /// Kept as evidence, and never folded.
+        /// Nothing: it is kept as evidence and never folded.
         case nothing
     }
 
     package let type: String
-    /// nil: the type without a subtype.
+    /// The subtype; nil for the type without one.
     package let subtype: String?
     package let body: Body
     package let effect: Effect
@@ -43,7 +43,7 @@ package struct NotificationRule: Hashable, Sendable {
         Dictionary(rules.map { ($0.subtype, $0) }) { first, _ in first }
     }
 
-    /// The row; nil where type or subtype is unknown. An empty subtype is none.
+    /// The row; nil where type or subtype is unknown. An empty subtype counts as none.
     package static func find(type: String?, subtype: String?) -> NotificationRule? {
         guard let type else { return nil }
         return byType[type]?[subtype.flatMap { $0.isEmpty ? nil : $0 }]

@@ -1,11 +1,11 @@
-/// An item that goes from a trial or a discounted offer to its full price.
+/// The change of an item from a trial or a discounted offer to its full price.
 struct OfferConversion: Hashable, Sendable {
     var sku: String
     /// The renewal that first charges the full price.
     var at: Instant
 
-    /// South Korea asks for consent in the 30 days before the conversion day, that day excluded (1 May: 1 to 30 April),
-    /// whatever the period, as in "Handling subscription price changes"; days are those of Seoul.
+    /// South Korea asks for consent in the 30 days before the conversion day, that day excluded (1 May: 1 to 30
+    /// April), whatever the period, as in "Handling subscription price changes". The days are those of Seoul.
     static let leadDays = 30
     static let lead = Int64(leadDays) * Instant.millisecondsPerDay
 

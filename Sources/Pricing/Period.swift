@@ -1,7 +1,7 @@
-/// How long one period of a subscription or an offer lasts; a text that nobody knows is kept.
+/// How long one period of a subscription or an offer lasts. An unknown text is kept.
 package enum Period: Hashable, Sendable {
     case week, month, twoMonths, threeMonths, sixMonths, year
-    /// Any other text; it can still be stepped where it is an ISO 8601 period of one unit.
+    /// Any other text. It can still be stepped where it is an ISO 8601 period of one unit.
     case other(String)
 
     package init(_ text: String) {
@@ -16,7 +16,7 @@ package enum Period: Hashable, Sendable {
         }
     }
 
-    /// As Apple writes it.
+    /// The period as Apple writes it.
     package var text: String {
         switch self {
         case .week: "P1W"

@@ -1,7 +1,7 @@
 /// The fingerprint of a plan: the same rows, facts and rules in the same order give the same text.
 ///
-/// The instant of the plan is not part of it, nor is `notice_at`, which moves with the clock once the notice
-/// could already have begun: what counts is what would be sent, when at the latest, and with which effect.
+/// The instant of the plan is not part of it. Nor is `notice_at`, which moves with the clock once the notice could
+/// have begun. What counts is what would be sent, when at the latest, and with which effect.
 package struct PlanHash: Sendable {
     private var hasher = SHA256()
 
@@ -10,17 +10,17 @@ package struct PlanHash: Sendable {
         for line in rules.canonicalLines { add(Array("\(line)\n".utf8)) }
     }
 
-    /// Adds rows that `PlanRow.appendHashed` wrote down; the order of the calls counts.
+    /// Adds rows that `PlanRow.appendHashed` wrote. The order of the calls counts.
     package mutating func add(_ rows: [UInt8]) {
         hasher.update(rows)
     }
 
-    /// 64 hexadecimal digits.
+    /// The hash as 64 hexadecimal digits.
     package var text: String { hasher.hexadecimalDigest() }
 }
 
 extension PlanRow {
-    /// Writes down what the hash is about: each value behind its length, so that no two rows read the same.
+    /// Appends what the hash covers, each value after its length, so that no two rows read the same.
     package func appendHashed(to bytes: inout [UInt8]) {
         func add(_ text: String?) {
             guard let text else {
@@ -38,7 +38,7 @@ extension PlanRow {
             }
             bytes.append(UInt8(ascii: "#"))
             repeat {
-                // Seven bits a byte; the eighth says that more follow.
+                // A byte holds seven bits; the eighth says that more follow.
                 bytes.append(UInt8(truncatingIfNeeded: rest & 0x7F) | (rest > 0x7F ? 0x80 : 0))
                 rest >>= 7
             } while rest > 0

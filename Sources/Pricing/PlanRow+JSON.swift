@@ -1,10 +1,10 @@
 internal import JSON
 
 extension PlanRow {
-    /// One line of `plan --rows`, without the line feed; every key is always there, in a fixed order.
+    /// One line of `plan --rows`, without the line feed. Every key is always there, in a fixed order.
     package var json: String { String(decoding: jsonBytes, as: UTF8.self) }
 
-    /// `json` as UTF-8.
+    /// The same as UTF-8.
     package var jsonBytes: [UInt8] {
         var json = JSONWriter(capacity: 1500)
         json.object { json in
@@ -72,7 +72,7 @@ extension PlanRow {
 }
 
 extension [RuleAnswer] {
-    /// As they are stored with a change: a JSON array.
+    /// The answers as they are stored with a change: a JSON array.
     package var json: String {
         var json = JSONWriter()
         write(&json)

@@ -1,48 +1,48 @@
 /// The forecast for one row of a batch: what `plan --rows` and `explain --json` print.
 package struct PlanRow: Hashable, Sendable {
-    /// 0 where no file is involved (`explain`, the check before sending).
+    /// The line in the file; 0 where there is no file (`explain`, the check before sending).
     package var line: Int
     package var originalTransactionID: String
     package var sku: String
-    /// Nil for a row that can go.
+    /// The fault; nil for a row that can go.
     package var fault: RowFault?
-    /// Every fault of the row's own cells, the first that `fault` names included; empty where its cells are in order.
+    /// Every fault of the row's own cells, the one of `fault` included; empty where its cells are in order.
     package var cellFaults: [RowCode] = []
     package var direction: Direction?
     package var currency: String?
     package var storefront: String?
-    /// As Apple wrote it.
+    /// The period as Apple wrote it.
     package var period: String?
     package var currentPrice: Int64?
     package var newPrice: Int64?
-    /// Nil where no verdict was reached.
+    /// The forecast of consent; nil where no verdict was reached.
     package var consent: Consent?
-    /// What the consent rules said; nil for a decrease, and where they could not be asked.
+    /// The answers of the consent rules; nil for a decrease, and where the rules could not be asked.
     package var verdict: ConsentVerdict?
-    /// The verdict holds for a call at `judgedAt`; this is what a later one in time meets, where it differs.
+    /// How a later call in time would be judged, where that differs. The verdict holds for a call at `judgedAt`.
     package var turn: ConsentTurn?
-    /// The instant that the rules were asked for: at which the call goes.
+    /// The instant of the call for which the rules were asked.
     package var judgedAt: Instant?
-    /// `signedDate` of the newest statement that the facts rest on.
+    /// The `signedDate` of the newest statement behind the facts.
     package var factsAt: Instant?
     /// Since when statements tell what the subscription was charged.
     package var knownSince: Instant?
-    /// Whether a renewal that is known lies behind: what it brought is not.
+    /// Whether a known renewal has passed of which no statement tells yet.
     package var isStale = false
-    /// What a period loses when the customer doesn't consent, dependents counted in: milliunits of the row's currency;
-    /// nil for a decrease.
+    /// What a period loses when the customer does not consent, dependents included, in milliunits of the row's
+    /// currency; nil for a decrease.
     package var atRisk: Int64?
-    /// Dependents in another currency or period.
+    /// The charges of dependents in another currency or period.
     package var atRiskElsewhere: [ItemCharge] = []
-    /// R0.
+    /// R0, the next renewal.
     package var renewalAt: Instant?
-    /// The dates of a row that can go; nil for a refused one.
+    /// The dates of a row that can go; nil for a refused row.
     package var noticeAt: Instant?
     package var sendAfter: Instant?
     package var sendBy: Instant?
     package var effectiveAt: Instant?
     package var dependentSKUs: [String] = []
-    /// Where dependents that live on other subscriptions of the customer were found, however the row names them.
+    /// The places of dependents on other subscriptions of the customer, however the row names them.
     package var dependentPlaces: [DependentReference] = []
     package var expectedPrice: Int64?
     package var effectiveOnOrAfter: CivilDate?
@@ -52,13 +52,13 @@ package struct PlanRow: Hashable, Sendable {
     }
 
     package var code: RowCode? { fault?.code }
-    /// What keeps the row from going: all that is wrong with its cells, else the first that the facts hold against it.
+    /// Why the row cannot go: every fault of its cells, or else the first that the facts show.
     package var faults: [RowCode] {
         cellFaults.isEmpty ? code.map { [$0] } ?? [] : cellFaults
     }
     package var reasons: [ConsentReason] { verdict?.reasons ?? [] }
     package var notKnown: [ConsentReason] { verdict?.notKnown ?? [] }
-    /// One whose answer turns before `sendBy` says when, and to what.
+    /// The answers of the rules. An answer that turns before `sendBy` says when, and to what.
     package var rules: [RuleAnswer] {
         let rules = verdict?.rules ?? []
         guard let turn else { return rules }
@@ -74,7 +74,7 @@ package struct PlanRow: Hashable, Sendable {
     }
     package var thresholdSource: RuleSource? { verdict?.thresholdSource }
 
-    /// What is known of a row that the file itself spoiled.
+    /// What is known of a row that its own cells made unusable.
     package init(
         line: Int, originalTransactionID: String = "", sku: String = "", fault: RowFault? = nil
     ) {

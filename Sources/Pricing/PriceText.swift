@@ -1,30 +1,30 @@
-/// Prices as people write them, to and from milliunits, without floating point.
+/// Converts prices as people write them to and from milliunits, without floating point.
 package enum PriceText {
     package enum Fault: Error, Hashable {
-        /// Not plain digits with at most one decimal point.
+        /// The text is not plain digits with at most one decimal point.
         case notANumber
-        /// More than `Int64` milliunits hold.
+        /// It is more than `Int64` milliunits can hold.
         case tooLarge
         case notPositive
-        /// Smaller steps than a thousandth, or what else is the smallest.
+        /// It has smaller steps than a thousandth, or than the given number of decimals allows.
         case tooManyDecimals
     }
 
-    /// Milliunits of a decimal price: `12.990` is 12990.
+    /// The milliunits of a decimal price: `12.990` is 12990.
     ///
-    /// No sign, exponent, blank or thousands separator.
+    /// It takes no sign, exponent, blank or thousands separator.
     package static func milliunits(decimal text: String) throws(Fault) -> Int64 {
         try units(decimal: text, places: 3)
     }
 
-    /// A decimal number above 0 in units of the last of its `places` decimals.
+    /// A decimal number above 0, in units of the last of its `places` decimals.
     static func units(decimal text: some StringProtocol, places limit: Int) throws(Fault) -> Int64 {
         var digits: Int64 = 0
         var wholeCount = 0
         var isTooLarge = false
-        /// Digits after the point; nil before it.
+        /// The number of digits after the point; nil before the point.
         var places: Int?
-        /// The last digit after the point that is more than 0.
+        /// The place of the last digit after the point that is more than 0.
         var significant = 0
         for byte in text.utf8 {
             if byte == UInt8(ascii: "."), places == nil {
@@ -35,7 +35,7 @@ package enum PriceText {
             if let place = places {
                 places = place + 1
                 if byte != UInt8(ascii: "0") { significant = place + 1 }
-                // What lies beyond the last place is not added: it is zero, or refused below.
+                // A digit beyond the last place is not added: it is zero, or refused below.
                 if place >= limit { continue }
             } else {
                 wholeCount += 1
@@ -52,7 +52,7 @@ package enum PriceText {
         return digits
     }
 
-    /// Milliunits written as an integer.
+    /// Reads milliunits that are written as an integer.
     package static func milliunits(integer text: String) throws(Fault) -> Int64 {
         guard !text.utf8.isEmpty, text.utf8.allSatisfy(isDigit) else { throw .notANumber }
         guard let value = Int64(text) else { throw .tooLarge }
@@ -60,7 +60,7 @@ package enum PriceText {
         return value
     }
 
-    /// Whether the digit still fits.
+    /// Appends the digit, and returns whether it still fits.
     private static func append(_ digit: UInt8, to value: inout Int64) -> Bool {
         let (scaled, isScaledOver) = value.multipliedReportingOverflow(by: 10)
         let (sum, isSumOver) = scaled.addingReportingOverflow(Int64(digit &- UInt8(ascii: "0")))
@@ -69,7 +69,8 @@ package enum PriceText {
         return true
     }
 
-    /// `12.99`; with the currency's decimals where the price has no more, else with three.
+    /// The price in text, such as `12.99`: with the currency's decimals where these suffice, and otherwise with
+    /// three.
     package static func decimal(_ milliunits: Int64, decimals: Int = 2) -> String {
         let step = Currency(code: "", decimals: decimals).smallestStep
         let shown = milliunits % step == 0 ? max(0, min(decimals, 3)) : 3

@@ -1,11 +1,11 @@
 /// A rate in billionths, so that no amount of money passes through floating point.
 package struct Rate: Hashable, Sendable {
-    /// Greater than 0.
+    /// The rate in billionths, greater than 0.
     package let billionths: Int64
 
     package static let one = Rate(trusted: 1_000_000_000)
 
-    /// Nil unless positive.
+    /// nil unless it is positive.
     package init?(billionths: Int64) {
         guard billionths > 0 else { return nil }
         self.billionths = billionths
@@ -14,10 +14,10 @@ package struct Rate: Hashable, Sendable {
     private init(trusted billionths: Int64) { self.billionths = billionths }
 
     package enum Fault: Error, Hashable {
-        /// Not plain digits with at most one decimal point.
+        /// The text is not plain digits with at most one decimal point.
         case notANumber
         case notPositive
-        /// More than nine decimals, or too large to hold.
+        /// It has more than nine decimals, or is too large.
         case outOfRange
     }
 
@@ -33,12 +33,12 @@ package struct Rate: Hashable, Sendable {
             case .tooLarge, .tooManyDecimals: throw .outOfRange
             }
         }
-        // The largest whole part of which every fraction still fits is one less.
+        // This is one less than the largest whole part, so that every fraction still fits.
         guard units < 9_223_372_036_000_000_000 else { throw .outOfRange }
         billionths = units
     }
 
-    /// As short as it can be read back: `1.0876`.
+    /// The shortest text that reads back the same: `1.0876`.
     package var text: String {
         let whole = billionths / 1_000_000_000
         var fraction = padded(Int(billionths % 1_000_000_000), 9)
@@ -46,7 +46,7 @@ package struct Rate: Hashable, Sendable {
         return fraction.isEmpty ? "\(whole)" : "\(whole).\(fraction)"
     }
 
-    /// Rounded down; nil where it is no rate any more.
+    /// The quotient, rounded down; nil where it is no rate any more.
     func divided(by other: Rate) -> Rate? {
         Int64(
             exactly: Int128(billionths) * Int128(Rate.one.billionths) / Int128(other.billionths)

@@ -6,11 +6,11 @@ package struct RenewalCalendar: Hashable, Sendable {
     private let step: Period.Step
     private let anchorDay: Int
 
-    /// The calendar of a last known renewal.
+    /// The calendar of a known renewal.
     ///
-    /// The anchor day is the start day of the running subscription where stepping from it leads to that renewal, else
-    /// (an extension has moved it) the renewal's own day. Nil where the period cannot be stepped or the renewal is off
-    /// the calendar.
+    /// The anchor day is the start day of the running subscription, where stepping from it leads to that renewal.
+    /// Otherwise, as after an extension, it is the renewal's own day. Nil where the period cannot be stepped, or the
+    /// renewal is off the calendar.
     package init?(knownAt: Instant, period: Period, startedAt: Instant?) {
         guard knownAt.isOnCalendar, let step = period.step else { return nil }
         self.knownAt = knownAt
@@ -29,7 +29,7 @@ package struct RenewalCalendar: Hashable, Sendable {
         anchorDay = anchor?.day ?? known.day
     }
 
-    /// The renewal `index` steps after the last known one.
+    /// The renewal `index` steps after the known one.
     package func renewal(_ index: Int) -> Instant {
         switch step {
         case .days(let days):

@@ -1,10 +1,10 @@
-/// Which renewal a call for one change takes effect at, whenever it is sent.
+/// Finds the renewal at which one change takes effect, whenever its call is sent.
 ///
-/// Each renewal is judged for itself, as of the instant of the call, and the call reaches the first that it is in
-/// time for.
+/// Each renewal is judged for itself, as of the instant of the call. The call reaches the first renewal for which it
+/// is in time.
 struct RenewalSearch {
     let renewals: Renewals
-    /// Nil for a decrease, of which nobody is told.
+    /// nil for a decrease, of which nobody is told.
     let increase: IncreaseCase?
     /// The instant of the plan.
     let now: Instant
@@ -13,7 +13,7 @@ struct RenewalSearch {
     /// When time alone changes what the rules say, in order.
     private let turns: [Instant]
 
-    /// A renewal that a call reaches, and what was judged for it.
+    /// A renewal that a call reaches, and its verdict.
     struct Reached: Hashable {
         var index: Int
         var consent: Consent
@@ -29,8 +29,8 @@ struct RenewalSearch {
         turns = increase?.turns(after: now) ?? []
     }
 
-    /// The dates of a call that is held back for a day; without one, of a call made now. Nil where no renewal can be
-    /// reached, which no calendar gives.
+    /// The dates of a call that is held back for a day or, without one, of a call made now. Nil where no renewal can
+    /// be reached, which no calendar gives.
     func timeline(onOrAfter: CivilDate?) -> Timeline? {
         guard !renewals.isSandbox else { return sandboxTimeline }
         let target = onOrAfter.map { renewals.firstIndex(atOrAfter: $0.startAt) } ?? first
@@ -44,7 +44,7 @@ struct RenewalSearch {
             turn: turn(for: effectiveAt, from: call, to: sendBy))
     }
 
-    /// Where the verdict that holds for a call first turns for calls up to the last.
+    /// Where the verdict first turns for calls up to the last one.
     private func turn(for renewal: Instant, from call: Instant, to last: Instant) -> ConsentTurn? {
         guard let increase, let end = turns.last, call < end,
             turns.contains(where: { call < $0 && $0 <= last })
@@ -61,7 +61,7 @@ struct RenewalSearch {
         return nil
     }
 
-    /// The Sandbox has no lead times, and an increase skips one renewal.
+    /// The dates in the Sandbox, which has no lead times, and where an increase skips one renewal.
     private var sandboxTimeline: Timeline {
         let next = renewals.renewal(first)
         guard increase != nil else {
@@ -77,7 +77,7 @@ struct RenewalSearch {
     /// The renewal that a call sent at an instant reaches.
     func reached(by call: Instant) -> Reached? {
         let start = max(first, renewals.firstIndex(atOrAfter: call))
-        // The longest lead is 60 days, the shortest period one.
+        // The longest lead is 60 days, and the shortest period one.
         for index in start...(start + 100) {
             let candidate = judged(index, at: call)
             if let last = lastCall(for: candidate), call <= last { return candidate }
@@ -97,11 +97,11 @@ struct RenewalSearch {
     private func firstCall(reaching target: Int) -> (Instant, Reached)? {
         var call = now
         if target > first {
-            // No call before reaches further than the renewal before.
+            // No earlier call gets beyond the renewal before it.
             let lead = Timeline.longestLeadDays * Instant.millisecondsPerDay
             call = max(now, renewals.renewal(target - 1).advanced(by: -lead))
         }
-        // A call moves on over the renewals of 60 days and over the turns.
+        // It steps over the renewals of 60 days, and over the turns.
         for _ in 0...(200 + turns.count) {
             guard let reached = reached(by: call) else { return nil }
             if reached.index >= target { return (call, reached) }
@@ -132,7 +132,7 @@ struct RenewalSearch {
     /// The last instant of a call that is in time for this renewal; nil where none is.
     private func lastCall(for candidate: Reached) -> Instant? {
         if isFourthOfAWeek(candidate) {
-            // The first of the four is a renewal that the call is a day ahead of.
+            // The first of the four is a renewal that lies at least a day after the call.
             guard candidate.index - 3 >= first else { return nil }
             return renewals.renewal(candidate.index - 3).advanced(
                 by: -Instant.millisecondsPerDay)
@@ -141,7 +141,8 @@ struct RenewalSearch {
         return renewals.renewal(candidate.index).advanced(by: -lead)
     }
 
-    /// 27 days span four weekly renewals: the App Store applies an announced price at the fourth.
+    /// Whether this is the fourth renewal of a weekly plan. 27 days span four weekly renewals, and the App Store
+    /// applies an announced price at the fourth.
     private func isFourthOfAWeek(_ candidate: Reached) -> Bool {
         candidate.consent == .notRequired && renewals.period == .week
     }

@@ -10,7 +10,7 @@ struct Renewals {
     let period: Period
     private let startedAt: Instant?
 
-    /// Nil where Apple has not sent a renewal date or a period that can be stepped.
+    /// nil where Apple has sent no renewal date, or no period that can be stepped.
     init?(facts: SubscriptionFacts, environment: StoreEnvironment) {
         guard let knownAt = facts.renewalAt ?? facts.expiresAt, let text = facts.period else {
             return nil
@@ -30,7 +30,7 @@ struct Renewals {
         }
     }
 
-    /// Whether they are those of Apple's Sandbox, which knows no lead times.
+    /// Whether they are those of Apple's Sandbox, which has no lead times.
     var isSandbox: Bool {
         switch basis {
         case .calendar: false
@@ -38,7 +38,7 @@ struct Renewals {
         }
     }
 
-    /// The renewal so many steps after the last known one; before it where the number is negative.
+    /// The renewal so many steps after the last known one. A negative number steps back.
     func renewal(_ index: Int) -> Instant {
         switch basis {
         case .calendar(let calendar): calendar.renewal(index)
@@ -46,8 +46,8 @@ struct Renewals {
         }
     }
 
-    /// The first index, from 0 on, whose renewal is at or after the instant. That of R0 for now: the last known
-    /// renewal, or where it lies before now the first stepped one.
+    /// The first index, from 0 on, whose renewal is at or after the instant. For now it is that of R0: the last known
+    /// renewal or, where that has passed, the first stepped one after it.
     func firstIndex(atOrAfter instant: Instant) -> Int {
         switch basis {
         case .calendar(let calendar): calendar.firstIndex(atOrAfter: instant)
@@ -57,7 +57,7 @@ struct Renewals {
 
     /// The renewal at which an item goes from its offer to its full price.
     func conversion(of offer: SubscriptionFacts.Offer) -> Instant? {
-        // Apple's largest count is 12; a garbled one must not overflow the stepping.
+        // Apple's largest count is 12. A garbled one must not overflow the stepping.
         guard let left = Int(exactly: offer.periodsLeft ?? 0), (0...1200).contains(left) else {
             return nil
         }
@@ -76,7 +76,7 @@ struct Renewals {
     }
 }
 
-/// The shortened renewals of Apple's Sandbox: as far apart as the running period is long.
+/// The shortened renewals of Apple's Sandbox, which are as far apart as the running period is long.
 struct SandboxRenewals {
     let knownAt: Instant
     let span: Int64

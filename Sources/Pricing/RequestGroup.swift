@@ -1,19 +1,21 @@
 /// Which items of one subscription share a call, as their batch was submitted.
 package enum RequestGrouping: String, Hashable, Sendable, CaseIterable {
-    /// Those whose increase is only announced share one, decreases another, each that may need consent is alone.
+    /// Increases that are only announced share a call, decreases share another, and each increase that may need
+    /// consent is alone.
     case announced
-    /// None.
+    /// No items share a call.
     case item
-    /// All that can go at the same time, whatever they need. Apple does not say what a mixed request does.
+    /// All items that can go at the same time share a call. Apple does not say what a mixed request does.
     case subscription
 }
 
 /// Which items of one subscription share one Change Subscription Price request, unless their batch says otherwise
 /// (`RequestGrouping`).
 ///
-/// Items whose increase is only announced share one, because the subscriber then gets one summary. Each item
-/// that needs consent, or may need it, is a request of its own, because Apple does not say what a mixed one does.
-/// Decreases share one of their own: nobody is told of them, and Apple does not say that they may
+/// Items whose increase is only announced share one, because the subscriber then gets one summary. Each item that
+/// needs consent, or may need it, has a request of its own, because Apple does not say what a mixed one does.
+/// Decreases share a request of their own: nobody is told of them, and Apple does not say that they may travel with
+/// increases. Items that take effect at different renewals are never sent together.
 /// travel with increases. Items that take effect at different renewals are never sent together.
 package enum RequestGroup {
     enum Kind: String {
@@ -28,8 +30,7 @@ package enum RequestGroup {
         }
     }
 
-    /// The same for all items that share a call under a batch's grouping, and another for each call of a subscription;
-    /// nil for one that goes alone.
+    /// A key that is the same for all items that share a call under a batch's grouping; nil for one that goes alone.
     package static func key(
         _ grouping: RequestGrouping, consent: Consent, effectiveAt: Instant, sku: String
     ) -> String? {

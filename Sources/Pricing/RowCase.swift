@@ -1,9 +1,9 @@
-/// One row beside the facts that it is judged on.
+/// One row beside the facts by which it is judged.
 struct RowCase {
     let row: BatchRow
-    /// The item that the row names, where the subscription has one.
+    /// The item that the row names, where the subscription has it.
     let item: SubscriptionFacts.Item?
-    /// Of its subscription.
+    /// The group of its subscription.
     private let group: RowGroup
     private var facts: SubscriptionFacts { group.facts }
     private var context: JudgeContext { group.context }
@@ -14,17 +14,18 @@ struct RowCase {
         item = group.facts.items.first { $0.sku == row.sku }
     }
 
-    /// The price of the running period; of an item that only joins at the renewal, the price it joins at.
+    /// The price of the running period. For an item that only joins at the renewal, it is the price at which it
+    /// joins.
     var currentPrice: Int64? { item?.currentPrice ?? item?.renewalPrice }
 
-    /// Against the price of the running period; nil when it would stay.
+    /// The direction from the price of the running period; nil where the price would stay.
     var direction: PlanRow.Direction? {
         guard let current = currentPrice, row.newPrice != current else { return nil }
         return row.newPrice > current ? .increase : .decrease
     }
 
-    /// The first code that applies: what the file shows by itself before what the facts hold against the row, each in
-    /// the order of `RowCode`.
+    /// The first code that applies. What the file shows by itself comes before what the facts show, each in the order
+    /// of `RowCode`.
     func firstFault() -> RowFault? {
         if let fault = faultOfFile() { return fault }
         for check in RowCase.checks {
@@ -33,7 +34,7 @@ struct RowCase {
         return nil
     }
 
-    /// What the file shows by itself, whatever is known of the subscription.
+    /// The fault that the file shows by itself, whatever is known of the subscription.
     func faultOfFile() -> RowFault? { dateInSandbox ?? duplicateRow ?? dependentInFile }
 
     private static let checks: [@Sendable (RowCase) -> RowFault?] = [
@@ -50,8 +51,8 @@ extension SubscriptionFacts.Offer {
 }
 
 extension SubscriptionFacts {
-    /// The SKUs that renew. A subscription whose renewal as a whole is off lists none; its items then count
-    /// as they stand, so that a row is told the real reason.
+    /// The SKUs that renew. Where the whole renewal is off none is listed, and the items then count as they stand, so
+    /// that a row is told the real reason.
     package var renewingSKUs: Set<String> {
         let doAllCount = doAllItemsCount
         return Set(items.lazy.filter { doAllCount || $0.renews }.map(\.sku))
@@ -116,12 +117,12 @@ extension RowCase {
             remedy: "keep one of the rows")
     }
 
-    /// What the item will cost from the renewal on, as far as Apple has said.
+    /// The item's price from the renewal on, as far as Apple has said it.
     private var priceThatRenews: Int64? {
         item.flatMap { $0.increase?.price ?? $0.renewalPrice } ?? currentPrice
     }
 
-    /// A decrease that is due, and was made elsewhere or is an open change of ours.
+    /// A decrease that is due, made by somebody else or by an open change of ours.
     private var decrease: Int64? {
         guard let item, let running = item.currentPrice, let renewal = item.renewalPrice,
             renewal < running, item.increase == nil, item.offer == nil
@@ -129,7 +130,7 @@ extension RowCase {
         return renewal
     }
 
-    /// An item in its own offer is told that alone.
+    /// Whether the item is in its own offer: the row is then told only that.
     private var isInOffer: Bool { item?.offer?.isInForce == true }
 
     private var noChange: RowFault? {
@@ -255,6 +256,6 @@ extension RowCase {
 }
 
 extension SubscriptionFacts.Increase {
-    /// Whether the subscriber was told. A status that nobody knows has not been seen to be told.
+    /// Whether the subscriber was told. With an unknown status nobody has been seen to be told.
     var isCommunicated: Bool { status == "PENDING" || status == "ACCEPTED" }
 }

@@ -43,7 +43,7 @@ package struct RowFault: Error, Hashable, Sendable {
         self.remedy = remedy
     }
 
-    /// `FILE:LINE: CODE: what is wrong; what to do`.
+    /// The text `FILE:LINE: CODE: what is wrong; what to do`.
     package func text(file: String, line: Int) -> String {
         "\(file):\(line): \(code.rawValue): \(message); \(remedy)"
     }

@@ -1,21 +1,21 @@
 /// The rows of one subscription, each judged beside the others.
 ///
-/// A class, which the cases of its rows share: what it holds is costly to copy.
+/// It is a class that the cases of its rows share, because its content is costly to copy.
 final class RowGroup: Sendable {
     let judge: Judge
     let facts: SubscriptionFacts
     let context: JudgeContext
-    /// Nil where Apple has not said when the subscription renews.
+    /// nil where Apple has not said when the subscription renews.
     let renewals: Renewals?
-    /// Of the batch alone, and of all that is known.
+    /// The dependencies of the batch alone, and of everything that is known.
     let dependenciesInFile: DependencyRules
     let dependencies: DependencyRules
-    /// All of the batch that name the subscription.
+    /// All rows of the batch that name the subscription.
     private let rows: [BatchRow]
-    /// Where there are many: the lines that name each SKU.
+    /// The lines that name each SKU, where there are many.
     private let linesBySKU: [String: [Int]]?
 
-    /// `rows` are all of the batch that name the subscription.
+    /// `rows` are all rows of the batch that name the subscription.
     init(_ judge: Judge, rows: [BatchRow], facts: SubscriptionFacts, context: JudgeContext) {
         self.judge = judge
         self.facts = facts
@@ -30,7 +30,7 @@ final class RowGroup: Sendable {
             ? nil : Dictionary(grouping: rows, by: \.sku).mapValues { $0.map(\.line) }
     }
 
-    /// Of the rows at the lines that are wanted, in their order, where nothing was ever received of the subscription.
+    /// The plans of the wanted rows, in their order, where nothing was ever received of the subscription.
     func plansOfUnknown(at isWanted: (_ line: Int) -> Bool) -> [PlanRow] {
         rows.filter { isWanted($0.line) }.map { row in
             var plan = PlanRow(row)
@@ -53,7 +53,7 @@ final class RowGroup: Sendable {
         return linesBySKU[row.sku] ?? []
     }
 
-    /// Of the rows at the lines that are wanted, in their order.
+    /// The plans of the wanted rows, in their order.
     ///
     /// Increases that can go count against those of later renewals, and so do open changes that wait. What takes effect
     /// earliest depends on no other, so they are settled renewal by renewal.
@@ -89,8 +89,8 @@ final class RowGroup: Sendable {
         return plans.filter { isWanted($0.line) }
     }
 
-    /// Whether increases of the subscription take effect at one renewal, whatever they cost: then none counts against
-    /// another. A month's notice is the same with and without consent, and the Sandbox has none.
+    /// Whether increases of the subscription take effect at one renewal, whatever their price: then none counts
+    /// against another. A month's notice is the same with and without consent, and the Sandbox has none.
     private var areAllOfOneRenewal: Bool {
         guard rows.allSatisfy({ $0.effectiveOnOrAfter == nil }) else { return false }
         switch judge.environment {
@@ -152,7 +152,7 @@ final class RowGroup: Sendable {
         return plan
     }
 
-    /// The consent verdict, put into the plan, and the dates that follow from it.
+    /// Puts the consent verdict into the plan, and the dates that follow from it.
     private func forecast(
         _ plan: inout PlanRow, _ rowCase: RowCase, _ history: IncreaseHistory
     ) -> Timeline? {
@@ -187,7 +187,7 @@ final class RowGroup: Sendable {
         }
     }
 
-    /// Nil where Apple has not said the period or the currency.
+    /// nil where Apple has not said the period or the currency.
     func increase(
         of sku: String, from price: Int64, to newPrice: Int64, currency: String?,
         storefront: String?, at call: Instant, besides history: IncreaseHistory

@@ -1,21 +1,21 @@
 internal import Synchronization
 
-/// The rules as they follow one another: a row is judged by those in force when it is sent, and what Apple shows by those
-/// of the day on which it was said.
+/// The rules as they follow one another. A row is judged by those in force when it is sent, and what Apple shows by
+/// those of the day on which it was said.
 ///
-/// A class, for every row that is judged holds them.
+/// It is a class, because every row that is judged holds it.
 package final class RuleCourse: Sendable {
     private let from: Instant
     private let first: RulesInForce
     private let later: [(from: Instant, rules: RulesInForce)]
     private let earlier: EarlierRules?
 
-    /// These rules, whenever a row is sent.
+    /// The course of these rules alone, whenever a row is sent.
     package init(_ rules: RulesInForce) {
         (from, first, later, earlier) = (.distantPast, rules, [], nil)
     }
 
-    /// `now` is the instant of the plan; before it the rules are those that `rules` still holds.
+    /// `now` is the instant of the plan. Before it the rules are those that `rules` still holds.
     package init(_ rules: RuleSet, from now: Instant) {
         from = now
         first = rules.inForce(at: now)
@@ -37,12 +37,12 @@ package final class RuleCourse: Sendable {
         return start >= from && !later.contains { start < $0.from && $0.from <= end }
     }
 
-    /// When others come into force.
+    /// When other rules come into force.
     var starts: [Instant] { later.map(\.from) }
 }
 
-/// The rules of days gone by. Few rows ask for them, and those for few days: each day's are put in order when they are
-/// first asked for.
+/// The rules of past days. Few rows ask for them, and only for few days. Each day's rules are put in order when they
+/// are first asked for.
 private final class EarlierRules: Sendable {
     private let rules: RuleSet
     private let starts: [Instant]

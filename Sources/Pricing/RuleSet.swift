@@ -1,7 +1,7 @@
 /// Where a rule's figure comes from.
 package enum RuleSource: String, Hashable, Sendable, CaseIterable {
     case apple
-    /// From the USD amounts by exchange rates.
+    /// It was estimated from the USD amounts by exchange rates.
     case estimated
     case unknown
 }
@@ -27,16 +27,17 @@ package struct RuleSet: Hashable, Sendable {
 
     /// An increase of more than 50 % that also exceeds this amount needs consent.
     package struct Threshold: Hashable, Sendable {
-        /// ISO 3166-1 alpha-3.
+        /// The storefront as ISO 3166-1 alpha-3.
         package var storefront: String
         package var currency: String
         package var kind: PeriodKind
-        /// Milliunits a period.
+        /// The amount in milliunits a period.
         package var amount: Int64
-        /// Nil: since ever.
+        /// Since when it holds; nil where it always did.
         package var validFrom: Instant?
         package var source: RuleSource
-        /// Nil: shipped with the product, or not stored yet. So with the other rows.
+        /// When it was recorded; nil where it shipped with the product, or is not stored yet. The other rows are
+        /// alike.
         package var recordedAt: Instant?
 
         package init(
@@ -93,7 +94,7 @@ package struct RuleSet: Hashable, Sendable {
 
     /// What one euro costs in a currency.
     package struct ExchangeRate: Hashable, Sendable {
-        /// ISO 4217, upper case.
+        /// The currency in ISO 4217, upper case.
         package var currency: String
         package var perEuro: Rate
         package var validFrom: Instant?

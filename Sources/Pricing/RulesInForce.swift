@@ -1,4 +1,4 @@
-/// The rules of one instant, indexed; made once for a whole batch.
+/// The rules of one instant, indexed. They are made once for a whole batch.
 package struct RulesInForce: Hashable, Sendable {
     private struct ThresholdKey: Hashable {
         var storefront: String
@@ -16,7 +16,7 @@ package struct RulesInForce: Hashable, Sendable {
     private var currencies: [String: RuleSet.CurrencyRule] = [:]
     private var exchangeRates: [String: RuleSet.ExchangeRate] = [:]
     private var estimates: [EstimateKey: ThresholdInForce] = [:]
-    /// Those for which Apple gives an amount.
+    /// The storefronts for which Apple gives an amount.
     private var storefrontsWithAmount: Set<String> = []
 
     init(_ rules: RuleSet, at now: Instant) {
@@ -41,7 +41,7 @@ package struct RulesInForce: Hashable, Sendable {
         return estimates[EstimateKey(currency: currency, kind: kind)]
     }
 
-    /// Every currency's estimate, so that a million rows look it up instead of working it out.
+    /// The estimate of every currency, so that a million rows read it instead of computing it.
     private func makeEstimates() -> [EstimateKey: ThresholdInForce] {
         var rates = exchangeRates
         rates["EUR"] = exchangeRate("EUR")
@@ -79,8 +79,8 @@ package struct RulesInForce: Hashable, Sendable {
 
     /// What the list says of the storefront; nil where nobody knows.
     ///
-    /// Inference: Apple gives an amount only where an increase can go without consent, so a storefront with one does
-    /// not always ask. That the list doesn't name a storefront says nothing.
+    /// Inference: Apple gives an amount only where an increase can go without consent, so a storefront with an amount
+    /// does not always ask. That the list does not name a storefront says nothing.
     func alwaysAnswer(storefront: String) -> AlwaysAnswer? {
         if let row = alwaysConsent[storefront] {
             return AlwaysAnswer(isRequired: row.isRequired, source: row.source.rawValue)
@@ -89,7 +89,7 @@ package struct RulesInForce: Hashable, Sendable {
             ? AlwaysAnswer(isRequired: false, source: "inferred") : nil
     }
 
-    /// A currency by its ISO code, upper case; nil for one that Apple does not price in.
+    /// A currency by its ISO code in upper case; nil for one in which Apple does not price.
     package func currency(_ code: String) -> Currency? { currencies[code]?.currency }
 
     /// The rows in force, in the order of their keys.
@@ -108,13 +108,13 @@ package struct RulesInForce: Hashable, Sendable {
         currencies.values.sorted { $0.currency.code < $1.currency.code }
     }
 
-    /// What a storefront without a row of its own is judged by, in the order of currencies.
+    /// The estimates by which storefronts without a row of their own are judged, in the order of currencies.
     package var estimateRows: [Estimate] {
         estimates.map { Estimate($0.currency, $0.kind, $1) }
             .sorted { ($0.currency, $0.kind.rawValue) < ($1.currency, $1.kind.rawValue) }
     }
 
-    /// What a storefront without a row is judged by; nil where nothing is known.
+    /// The estimate by which a storefront without a row is judged; nil where nothing is known.
     package func estimate(currency: String, kind: PeriodKind) -> Estimate? {
         estimates[EstimateKey(currency: currency, kind: kind)].map { Estimate(currency, kind, $0) }
     }
@@ -123,13 +123,13 @@ package struct RulesInForce: Hashable, Sendable {
     package struct Estimate: Hashable, Sendable {
         package var currency: String
         package var kind: PeriodKind
-        /// Milliunits a period.
+        /// The amount in milliunits a period.
         package var amount: Int64
-        /// Milliunits by which it may be off: an increase that is closer to it is not judged.
+        /// By how many milliunits it may be off. An increase that is closer to it is not judged.
         package var error: Int64
-        /// Apple's amounts that it rests on.
+        /// How many of Apple's amounts it rests on.
         package var rows: Int
-        /// Whether they are of other currencies, by the rates in force.
+        /// Whether these are of other currencies, converted by the rates in force.
         package var isConverted: Bool
 
         fileprivate init(_ currency: String, _ kind: PeriodKind, _ threshold: ThresholdInForce) {
@@ -146,10 +146,10 @@ package struct RulesInForce: Hashable, Sendable {
         exchangeRates.values.sorted { $0.currency < $1.currency }
     }
 
-    /// All rows in force, in a fixed order, as lines: part of the plan hash.
+    /// All rows in force as lines in a fixed order, for the plan hash.
     ///
-    /// Exchange rates are not among them: a row that rests on one names it, and the others must not drift
-    /// with every day's rates.
+    /// Exchange rates are not among them: a row that rests on one names it, and the others must not drift with every
+    /// day's rates.
     var canonicalLines: [String] {
         let amounts = thresholds.values.map {
             "threshold \($0.storefront) \($0.currency) \($0.kind.rawValue) \($0.amount) "
@@ -165,7 +165,7 @@ package struct RulesInForce: Hashable, Sendable {
     }
 }
 
-/// The rows in force: of those with the same key the latest, or among equals the last.
+/// The rows in force: for each key the latest, or among equal dates the last.
 private func newest<Row, Key: Hashable>(
     _ rows: [Row], at now: Instant, from validFrom: (Row) -> Instant?, by key: (Row) -> Key
 ) -> [Key: Row] {

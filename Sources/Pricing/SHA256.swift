@@ -1,4 +1,4 @@
-/// SHA-256 (FIPS 180-4), incremental: a plan's fingerprint must not need a library below this module.
+/// An incremental SHA-256 (FIPS 180-4), because a plan's fingerprint must not need a library below this module.
 package struct SHA256: Sendable {
     private var state: [UInt32] = [
         0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a,
@@ -10,7 +10,7 @@ package struct SHA256: Sendable {
 
     package init() {}
 
-    /// Not generic: a generic call from another module costs more for each byte than the digest itself.
+    /// It is not generic, because a generic call from another module costs more for each byte than the digest itself.
     package mutating func update(_ bytes: [UInt8]) {
         byteCount &+= UInt64(bytes.count)
         var taken = 0
@@ -28,7 +28,7 @@ package struct SHA256: Sendable {
         rest = Array(bytes[(taken + whole)...])
     }
 
-    /// The 32 bytes of the digest; the hasher itself can go on.
+    /// The 32 bytes of the digest. More bytes can be added afterwards.
     package func digest() -> [UInt8] {
         var last = self
         let bitCount = byteCount &* 8

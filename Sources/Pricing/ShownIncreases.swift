@@ -1,7 +1,7 @@
 extension RowGroup {
-    /// The increases that Apple shows and that have not taken effect, but for open changes of ours, whose renewals are
-    /// known. The renewals of the others are inferred: of those that are only scheduled one after the other, since an
-    /// increase that takes effect before may bring consent, and so another renewal.
+    /// The increases that Apple shows and that have not taken effect, without open changes of ours, whose renewals
+    /// are known. The renewals of the others are inferred: those that are only scheduled are taken one after the
+    /// other, because an increase that takes effect before may bring consent, and so another renewal.
     func shown(besides known: IncreaseHistory) -> [EarlierIncrease] {
         guard let renewals else { return [] }
         let items = facts.items.filter { item in
@@ -31,7 +31,7 @@ extension RowGroup {
         return shown
     }
 
-    /// The end of an offer is shown as an increase in South Korea, and is none of the price.
+    /// Whether it is an increase of the price. In South Korea the end of an offer is shown as an increase too.
     private func isRise(
         _ item: SubscriptionFacts.Item, _ increase: SubscriptionFacts.Increase
     ) -> Bool {
@@ -39,7 +39,7 @@ extension RowGroup {
         return price > current
     }
 
-    /// Of an increase that the subscriber was told of.
+    /// The renewal of an increase that the subscriber was told of.
     private func communicatedIndex(
         of item: SubscriptionFacts.Item, _ renewals: Renewals
     ) -> Int {
@@ -49,7 +49,8 @@ extension RowGroup {
         return fourth(after: told, renewals)
     }
 
-    /// An increase of a weekly plan that is only announced applies at the fourth renewal that a call was in time for.
+    /// The fourth renewal for which a call was in time: an increase of a weekly plan that is only announced applies
+    /// there.
     private func fourth(after announced: Instant, _ renewals: Renewals) -> Int {
         guard renewals.period == .week, !renewals.isSandbox else { return 0 }
         let first = (-4...0).first {

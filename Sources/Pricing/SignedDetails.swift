@@ -1,14 +1,14 @@
 package import JSON
 
-/// What a signed transaction or renewal info says beside what has a field of its own: under the App Store's own names,
+/// What a signed transaction or renewal info says beside the fields of their own: under the App Store's own names,
 /// and only what is there. Most statements have none of it.
 ///
-/// A rule, a cohort or a report may ask for it; no rule of today does. Enumerations and codes are kept raw, and nothing
-/// here moves a change. What is in neither is in the evidence alone.
+/// A rule, a cohort or a report may ask for it one day; no rule does now. Enumerations and codes are kept raw, and
+/// nothing here moves a change. What is in neither place is in the evidence alone.
 package struct SignedDetails: Hashable, Sendable {
     package enum Value: Hashable, Sendable {
         case text(String)
-        /// A code, a count, a share, or UTC milliseconds.
+        /// A code, a count, a share, or an instant in UTC milliseconds.
         case number(Int64)
         case flag(Bool)
         case texts([String])
@@ -22,7 +22,7 @@ package struct SignedDetails: Hashable, Sendable {
         case eligibleWinBackOfferIds, priceIncreaseStatus, renewalBillingPlanType, renewalQuantity
     }
 
-    /// Of a transaction. The discount type of its offer has a field of its own.
+    /// The fields of a transaction. The discount type of its offer has a field of its own.
     package static let ofTransaction: [Field] = [
         .offerIdentifier, .offerPeriod, .revocationDate, .revocationReason, .revocationType,
         .revocationPercentage, .isUpgraded, .billingPlanType, .additionalTransactionReason,
@@ -37,12 +37,12 @@ package struct SignedDetails: Hashable, Sendable {
         var value: Value
     }
 
-    /// In the order in which they are asked for, each once.
+    /// The details, each once, in the order in which they are asked for.
     private var details: [Detail] = []
 
     package init() {}
 
-    /// What the object says of these fields; a value of another type is left out, as in the rest of a payload.
+    /// Reads these fields of the object. A value of another type is left out, as in the rest of a payload.
     package init(_ json: JSONNode, _ fields: [Field]) {
         for field in fields {
             guard let node = json[field.name], let value = field.value(node) else { continue }
@@ -62,7 +62,7 @@ package struct SignedDetails: Hashable, Sendable {
         }
     }
 
-    /// Takes out what can't be meant or stored, and returns its fields.
+    /// Takes out what cannot be meant or stored, and returns the fields.
     mutating func removeUnstorable() -> [Field] {
         guard !details.isEmpty else { return [] }
         let odd = details.filter { !$0.isStorable }.map(\.field)
@@ -100,7 +100,7 @@ extension SignedDetails.Detail {
         }
     }
 
-    /// JSON of the database holds no U+0000.
+    /// Whether the database can store it: its JSON holds no U+0000.
     private static func isStorable(_ text: String) -> Bool {
         text.utf8.count <= textBytesMax && !text.utf8.contains(0)
     }
@@ -111,7 +111,7 @@ extension SignedDetails.Field {
         Self.allCases.firstIndex(of: self) ?? 0
     }
 
-    /// For a quick look-up.
+    /// The name in a form that is quick to compare.
     var name: StaticString {
         switch self {
         case .offerIdentifier: "offerIdentifier"
@@ -141,7 +141,7 @@ extension SignedDetails.Field {
             node.int64.map { .number($0) }
         case .isUpgraded: node.boolean.map { .flag($0) }
         case .eligibleWinBackOfferIds:
-            // None to be had is as good as not said.
+            // An empty list counts as not said.
             node.elements.map { $0.compactMap(\.text) }.flatMap { $0.isEmpty ? nil : .texts($0) }
         }
     }

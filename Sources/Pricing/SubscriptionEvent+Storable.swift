@@ -1,4 +1,4 @@
-/// Why a statement can't be folded at all; it is quarantined under this text.
+/// Why a statement cannot be folded at all. It is quarantined under this text.
 package enum StatementFault: Error, Hashable, Sendable, CustomStringConvertible {
     case noMoment(milliseconds: Int64)
     case noSubscription
@@ -15,9 +15,9 @@ package enum StatementFault: Error, Hashable, Sendable, CustomStringConvertible 
 }
 
 extension SubscriptionEvent {
-    /// The statement without the values that mean nothing: genuine, yet a negative price, an instant outside the
-    /// calendar, a text of a hundred kilobytes. One odd value must not lose what the others tell, nor stop a
-    /// subscription for ever; `ignored` names each that was left out, and the evidence keeps it.
+    /// The statement without the values that mean nothing, although it is genuine: a negative price, an instant
+    /// outside the calendar, a text of a hundred kilobytes. One odd value must neither lose what the others tell nor
+    /// stop a subscription for ever. `ignored` names each value that was left out, and the evidence keeps it.
     package func storable() throws(StatementFault) -> SubscriptionEvent {
         guard key.signedAt.isOnCalendar else {
             throw .noMoment(milliseconds: key.signedAt.milliseconds)
@@ -52,11 +52,11 @@ extension SubscriptionEvent {
     }
 }
 
-/// Takes values out that can't be meant, and remembers their names.
+/// Takes out values that cannot be meant, and remembers their names.
 private struct Sieve {
     var ignored: [String] = []
 
-    /// A thousand billion of any currency: sums of many stay within 64 bits.
+    /// The largest price: a thousand billion of any currency, so that sums of many stay within 64 bits.
     private static let pricesMax: Int64 = 1_000_000_000_000_000
     private static let textBytesMax = 256
     private static let skuLengthMax = 128
@@ -132,7 +132,8 @@ private struct Sieve {
         item.dependentSKUs?.removeAll { $0.isEmpty || $0.unicodeScalars.count > 128 }
     }
 
-    /// No SKU of ours is empty or longer than 128 characters; of one told twice the first counts.
+    /// Whether it is no item: no SKU of ours is empty or longer than 128 characters, and of one that is told twice
+    /// the first counts.
     private mutating func isNoItem(
         _ sku: String, _ seen: inout Set<String>, _ name: String
     ) -> Bool {
@@ -161,7 +162,7 @@ private struct Sieve {
         ignored += details.removeUnstorable().map { "\(part).\($0.rawValue)" }
     }
 
-    /// A type is kept by its beginning: it is looked for in reports.
+    /// Keeps the beginning of a long type, because reports select by it.
     mutating func cut(_ text: inout String?, _ name: String) {
         guard let value = text, value.utf8.count > Self.textBytesMax else { return }
         text = String(value.unicodeScalars.prefix(60).map(Character.init))
@@ -180,7 +181,7 @@ private struct Sieve {
         drop(&instant, name, unless: \.isOnCalendar)
     }
 
-    /// An amount that can be added up, on a day that can be stored.
+    /// Whether the amount can be added up and the day can be stored.
     private func isMeant(_ refund: StatementRefund) -> Bool {
         (0...Self.pricesMax).contains(refund.amount) && refund.at.isOnCalendar
     }

@@ -1,8 +1,8 @@
-/// One signed statement about one subscription, decoded: a notification, a response to our call, or a status
+/// One signed statement about one subscription, decoded: a notification, an answer to a call of ours, or a status
 /// that we read. The projector folds them in the order of `key`.
 package struct SubscriptionEvent: Hashable, Sendable {
-    /// The order of folding: Apple's `signedDate`, and where two statements of a subscription bear the same
-    /// millisecond, the evidence id, byte by byte (`notificationUUID`, our `requestReferenceId`, the digest of a
+    /// The order of folding: Apple's `signedDate` and, where two statements of a subscription bear the same
+    /// millisecond, the evidence id byte by byte (`notificationUUID`, our `requestReferenceId`, the digest of a
     /// status). The second part says nothing of what came first; it only makes every order of arrival fold alike.
     ///
     /// A notification is dated by its outer `signedDate`, an answer or a status by that of its renewal info.
@@ -23,28 +23,28 @@ package struct SubscriptionEvent: Hashable, Sendable {
 
     package enum Source: String, Hashable, Sendable {
         case notification, response, status
-        /// A V1 notification: unsigned, and coarser than what Apple signs. It moves no change and
-        /// no price, and yields to every signed statement of its time or a later one.
+        /// A V1 notification: it is unsigned, and coarser than what Apple signs. It moves no change and no price, and
+        /// yields to every signed statement of its time or later.
         case legacy
     }
 
     package var key: Key
     package var source: Source
     package var originalTransactionID: String
-    /// `notificationType` as Apple wrote it; nil for responses and statuses.
+    /// The `notificationType` as Apple wrote it; nil for answers and statuses.
     package var type: String?
     package var subtype: String?
     package var status: Int?
     package var transaction: TransactionStatement?
     package var renewal: RenewalStatement?
-    /// Fields whose values mean nothing and were left out; nil for almost all statements.
+    /// The fields whose values mean nothing and were left out; nil for almost all statements.
     package var ignored: [String]?
-    /// Only of the source `legacy`, which has nothing else.
+    /// The content of the source `legacy`, which has nothing else.
     package var legacy: LegacyStatement?
 }
 
-/// What a V1 notification says that an unsigned source may tell: nothing of prices, consent, items or
-/// the renewal's date. nil is silence.
+/// What a V1 notification says that an unsigned source may tell: nothing of prices, consent, items or the renewal's
+/// date. nil means that it does not say.
 package struct LegacyStatement: Hashable, Sendable {
     package var autoRenews: Bool?
     package var isInBillingRetry: Bool?
@@ -70,12 +70,12 @@ package struct TransactionStatement: Hashable, Sendable {
     package var storefront: String?
     package var currency: String?
     package var price: Int64?
-    /// `price` without the estimated tax in it, of all items together.
+    /// The `price` of all items together without the estimated tax in it.
     package var taxExclusivePrice: Int64?
     package var period: String?
-    /// `FREE_TRIAL`, `PAY_AS_YOU_GO`, `PAY_UP_FRONT` or `ONE_TIME`, of an ordinary subscription.
+    /// `FREE_TRIAL`, `PAY_AS_YOU_GO`, `PAY_UP_FRONT` or `ONE_TIME`, for an ordinary subscription.
     package var offerDiscountType: String?
-    /// Of the offer of its period, as Apple codes it.
+    /// The type of its period's offer, as Apple codes it.
     package var offerType: Int?
     package var quantity: Int?
     package var appTransactionID: String?
@@ -96,11 +96,11 @@ package struct RenewalStatement: Hashable, Sendable {
     package var appAccountToken: String?
     package var consistencyToken: String?
     package var period: String?
-    /// The product that renews: another than `productID` where a change of it is pending.
+    /// The product that renews. It differs from `productID` where a change of it is pending.
     package var autoRenewProductID: String?
-    /// Of the subscription as a whole, in milliunits of `currency`.
+    /// The price of the whole subscription, in milliunits of `currency`.
     package var price: Int64?
-    /// Of the offer that the next period is charged at, as Apple codes it.
+    /// The type of the offer that the next period is charged at, as Apple codes it.
     package var offerType: Int?
     package var appTransactionID: String?
     package var details = SignedDetails()
@@ -116,21 +116,21 @@ package struct StatementItem: Hashable, Sendable {
     package var offerPeriod: String?
     package var offerPeriodCount: Int?
     package var offerReason: String?
-    /// Of a transaction only, as its refunds.
+    /// When it was revoked. Like the refunds, only a transaction has it.
     package var revokedAt: Instant?
     package var refunds: [StatementRefund] = []
-    /// Of a renewal info only, as what follows.
+    /// The status of its increase. Like what follows, only a renewal info has it.
     package var increaseStatus: String?
     package var increasePrice: Int64?
     package var dependentSKUs: [String]?
 
-    /// Whether the period is charged at an offer's price: the running one, or the next.
+    /// Whether the running or the next period is charged at an offer's price.
     var isInOffer: Bool { offerPrice != nil || offerReason != nil || offerPeriod != nil }
 }
 
-/// One refund of an item in full or in part: `advancedCommerceInfo.items[].refunds[]`.
+/// One full or partial refund of an item: `advancedCommerceInfo.items[].refunds[]`.
 package struct StatementRefund: Hashable, Sendable {
-    /// Milliunits of the transaction's currency, positive.
+    /// The amount in milliunits of the transaction's currency, positive.
     package var amount: Int64
     package var at: Instant
 
@@ -140,7 +140,7 @@ package struct StatementRefund: Hashable, Sendable {
     }
 }
 
-// What makes each; the rest is set as it is read.
+// The values that each must have. The others are set as they are read.
 extension SubscriptionEvent {
     package init(key: Key, source: Source, originalTransactionID: String) {
         self.key = key

@@ -1,23 +1,23 @@
-/// Estimates the thresholds of storefronts without a row, of one kind of period.
+/// Estimates the thresholds of storefronts without a row, for one kind of period.
 ///
-/// The definition: an estimate is the USA's amount by the rates in force, times the median of (Apple's amount ÷ what the
-/// rates alone make of the USA's) over Apple's rows of that currency, or of all currencies where it has none. The USA's amount and
-/// its rate cancel out: what remains is the median of Apple's amounts, each converted into the currency. So rows of
-/// the currency itself need no rate.
+/// The definition: an estimate is the USA's amount by the rates in force, times the median of (Apple's amount ÷ what
+/// the rates alone make of the USA's) over Apple's rows of that currency, or of all currencies where it has none. The
+/// USA's amount and its rate cancel out, and the median of Apple's amounts remains, each converted into the currency.
+/// So rows of the currency itself need no rate.
 ///
 /// - The median of an even number is the mean of the two in the middle.
-/// - An estimate is rounded down to the currency's smallest step, so that it rather forecasts consent than misses it;
-///   its error is rounded up to that step.
+/// - An estimate is rounded down to the currency's smallest step, so that it rather forecasts consent than misses it.
+///   Its error is rounded up to that step.
 /// - A row in a currency without a rate is left out where rates are needed.
 struct ThresholdEstimator {
     let kind: PeriodKind
     /// The USA's own row.
     private let base: RuleSet.Threshold?
-    /// Apple's amounts of this kind: what a person has estimated is none of them.
+    /// Apple's amounts of this kind, without what a person has estimated.
     private let known: [RuleSet.Threshold]
     private let rates: [String: RuleSet.ExchangeRate]
 
-    /// `rates` are those in force, that of the euro among them.
+    /// `rates` are those in force, that of the euro included.
     init(
         _ kind: PeriodKind, thresholds: some Sequence<RuleSet.Threshold>,
         rates: [String: RuleSet.ExchangeRate]
@@ -30,7 +30,7 @@ struct ThresholdEstimator {
         }
     }
 
-    /// Nil where there is nothing to estimate by, or the amount does not fit.
+    /// nil where there is nothing to estimate by, or the amount does not fit.
     func estimate(_ currency: Currency) -> ThresholdInForce? {
         let own = known.filter { $0.currency == currency.code }
         guard own.isEmpty else {
@@ -91,7 +91,8 @@ private enum Money {
 
     static func fine(_ milliunits: Int64) -> Int128 { Int128(milliunits) * parts }
 
-    /// `amount` × `rate` ÷ `divisor`, rounded to the nearest billionth; nil where it has more milliunits than `Int64`.
+    /// `amount` × `rate` ÷ `divisor`, rounded to the nearest billionth; nil where it has more milliunits than
+    /// `Int64`.
     static func fine(_ amount: Int64, _ rate: Rate, per divisor: Rate) -> Int128? {
         let divisor = Int128(divisor.billionths)
         let (whole, rest) = (Int128(amount) * Int128(rate.billionths))
@@ -100,7 +101,7 @@ private enum Money {
         return whole * parts + (rest * parts + divisor / 2) / divisor
     }
 
-    /// A quotient to four decimals; nil where it is none, 0 or too large.
+    /// A quotient to four decimals; nil where it is none, is 0, or is too large.
     static func factor(_ amount: Int128, over divisor: Int128) -> Rate? {
         guard divisor > 0 else { return nil }
         let tenThousandths = (amount * 10_000 + divisor / 2) / divisor

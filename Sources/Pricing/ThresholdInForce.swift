@@ -1,10 +1,10 @@
-/// The amount that an increase is compared with, and where it comes from.
+/// The amount with which an increase is compared, and where it comes from.
 struct ThresholdInForce: Hashable, Sendable {
     var amount: Int64
     var source: RuleSource
     var basis = Basis.row
 
-    /// A plan holds one of these a row: the estimate's figures are shared, not copied.
+    /// A plan holds one of these a row, so the estimate's figures are shared and not copied.
     indirect enum Basis: Hashable, Sendable {
         case row
         case estimate(ThresholdEstimate)
@@ -17,8 +17,8 @@ struct ThresholdInForce: Hashable, Sendable {
         }
     }
 
-    /// Whether an increase by `difference` exceeds the amount; nil where it is closer to an estimate than the
-    /// estimate's own error: then Apple's amount may lie on either side.
+    /// Whether an increase by `difference` exceeds the amount. Nil where it is closer to an estimate than the
+    /// estimate's own error, because Apple's amount may then lie on either side.
     func isExceeded(by difference: Int64) -> Bool? {
         isClose(to: difference) ? nil : difference > amount
     }
@@ -33,12 +33,12 @@ struct ThresholdInForce: Hashable, Sendable {
 
 /// What the threshold of a storefront without a row was estimated by.
 struct ThresholdEstimate: Hashable, Sendable {
-    /// By how much Apple's own amounts differ from what is estimated for them: the largest difference, in the milliunits
-    /// of the estimate, rounded up to the currency's smallest step.
+    /// By how much Apple's own amounts differ from their estimates: the largest difference, in the milliunits of the
+    /// estimate, rounded up to the currency's smallest step.
     var error: Int64
-    /// Apple's amounts that it rests on.
+    /// How many of Apple's amounts it rests on.
     var rows: Int
-    /// Nil: they are of the currency itself, and no rate was needed.
+    /// The conversion; nil where these amounts are of the currency itself, and no rate was needed.
     var conversion: Conversion?
 
     struct Conversion: Hashable, Sendable {
@@ -49,7 +49,7 @@ struct ThresholdEstimate: Hashable, Sendable {
         var usdPerEuro: Rate
         /// The factor between what the rates alone say and the estimate, to four decimals.
         var correction: Rate
-        /// Since when the oldest of the rates that were used is in force; nil: since ever.
+        /// Since when the oldest of the used rates is in force; nil where it always was.
         var ratesFrom: Instant?
         var source: String
     }

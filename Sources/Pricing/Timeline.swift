@@ -6,7 +6,7 @@ package struct Timeline: Hashable, Sendable {
     package var judgedAt: Instant
     /// When the App Store starts to tell the subscriber, never before now; nil for a decrease.
     package var noticeAt: Instant?
-    /// The first instant whose call gives this `effectiveAt`; nil when now already does.
+    /// The first instant whose call gives this `effectiveAt`; nil when a call now already does.
     package var sendAfter: Instant?
     /// The last instant whose call gives this `effectiveAt`.
     package var sendBy: Instant
@@ -25,7 +25,7 @@ package struct Timeline: Hashable, Sendable {
                 switch period {
                 case .week: 7
                 case .month: 27
-                // A period that nobody knows gets the longest notice.
+                // An unknown period gets the longest notice.
                 case .twoMonths, .threeMonths, .sixMonths, .year, .other: longestLeadDays
                 }
             }
@@ -35,11 +35,11 @@ package struct Timeline: Hashable, Sendable {
     static let longestLeadDays: Int64 = 60
 }
 
-/// That time alone changes a consent verdict: an earlier increase no longer counts, a rule comes into force.
+/// A change of a consent verdict by time alone: an earlier increase no longer counts, or a rule comes into force.
 package struct ConsentTurn: Hashable, Sendable {
     package var at: Instant
-    /// From then on.
+    /// The consent from then on.
     package var consent: Consent
-    /// The rules whose answers turn, and to what.
+    /// The rules whose answers turn, and their new answers.
     package var answers: [ConsentReason: Bool?]
 }

@@ -8,7 +8,8 @@ package enum UndoObstacle: String, Hashable, Sendable, CaseIterable {
     case hasEnded = "has_ended"
     case undoUnderWay = "undo_under_way"
 
-    /// What is wrong; `state` is the change's, `toldAt` when Apple tells the customer, or takes no decrease more.
+    /// What is wrong. `state` is that of the change; `toldAt` is when Apple tells the customer, or stops taking
+    /// decreases.
     package func meaning(state: String, toldAt: Instant?) -> String {
         switch self {
         case .isAnUndo: "it takes back another change itself"

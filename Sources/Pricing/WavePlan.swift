@@ -1,7 +1,7 @@
 /// The waves of a batch, in order: which rows go first, and when the next ones may.
 ///
-/// A row's wave depends on its subscription alone, so all items of one are in one wave, and the same file has the
-/// same waves whoever plans it.
+/// A row's wave depends on its subscription alone. So all items of one subscription are in one wave, and the same
+/// file has the same waves whoever plans it.
 package struct WavePlan: Hashable, Sendable {
     package static let wavesMax = 100
     /// Shares are counted in hundredths of a percent.
@@ -11,32 +11,32 @@ package struct WavePlan: Hashable, Sendable {
         package var part: Part
         package var release: Release
 
-        /// As it is typed: `10%`, `GBR+IRL`, `rest`.
+        /// The wave as it is typed: `10%`, `GBR+IRL`, `rest`.
         package var label: String { part.label }
     }
 
     package enum Part: Hashable, Sendable {
-        /// Of all subscriptions, in hundredths of a percent.
+        /// A share of all subscriptions, in hundredths of a percent.
         case share(Int)
-        /// ISO 3166-1 alpha-3.
+        /// Storefronts in ISO 3166-1 alpha-3.
         case storefronts([String])
-        /// Whatever is in no wave before it; always the last.
+        /// Everything that is in no wave before it. It is always the last wave.
         case rest
     }
 
-    /// What releases a wave once the ones before it are.
+    /// What releases a wave once those before it are released.
     package enum Release: Hashable, Sendable {
-        /// The approval; only the first.
+        /// The approval. Only the first wave can have it.
         case approval
         case hand
         case at(Instant)
-        /// So many milliseconds after the release of the one before, or after the approval.
+        /// A number of milliseconds after the release of the wave before it, or after the approval.
         case after(Int64)
     }
 
     package let waves: [Wave]
 
-    /// The wave of a row, from 1; nil where none takes it.
+    /// The wave of a row, from 1 on; nil where none takes it.
     package func wave(ofSubscription id: String, storefront: String?) -> Int? {
         let point = waves.contains { $0.part.share != nil } ? Self.point(of: id) : 0
         var passed = 0
@@ -53,7 +53,7 @@ package struct WavePlan: Hashable, Sendable {
         return nil
     }
 
-    /// Where a subscription stands among all, from 0 to 9999: the first eight bytes of the SHA-256 of its id, as a
+    /// The place of a subscription among all, from 0 to 9999: the first eight bytes of the SHA-256 of its id, as a
     /// number, modulo 10,000.
     package static func point(of id: String) -> Int {
         var hash = SHA256()
@@ -64,13 +64,13 @@ package struct WavePlan: Hashable, Sendable {
 }
 
 extension WavePlan {
-    /// Why a text is no plan; the text says what to write instead.
+    /// Why a text is no plan, with what to write instead.
     package struct Fault: Error, Hashable, CustomStringConvertible {
         package var description: String
     }
 
-    /// Reads `1%,10%,rest` or `USA,GBR+IRL,rest`, each with `@hand`, `@INSTANT` or `@+2d` where it does not wait
-    /// for a person. Without it the first goes with the approval and the others are released by hand.
+    /// Reads `1%,10%,rest` or `USA,GBR+IRL,rest`, each with `@hand`, `@INSTANT` or `@+2d`. Without these the approval
+    /// releases the first wave, and a person the others.
     package init(_ text: String) throws(Fault) {
         var waves: [Wave] = []
         for element in text.split(separator: ",", omittingEmptySubsequences: false) {
@@ -111,7 +111,7 @@ extension WavePlan {
         (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte)
     }
 
-    /// `12.5` as 1250; nil for what is no percentage up to 100 with at most two decimals.
+    /// Reads `12.5` as 1250; nil for what is no percentage up to 100 with at most two decimals.
     package static func hundredths(_ text: String) -> Int? {
         let parts = text.split(separator: ".", maxSplits: 1, omittingEmptySubsequences: false)
         guard let whole = parts.first, (1...3).contains(whole.utf8.count),
@@ -126,7 +126,7 @@ extension WavePlan {
         return number
     }
 
-    /// `1250` hundredths as `12.5%`.
+    /// Writes `1250` hundredths as `12.5%`.
     package static func percent(_ hundredths: Int) -> String {
         let (whole, rest) = hundredths.quotientAndRemainder(dividingBy: 100)
         guard rest > 0 else { return "\(whole)%" }

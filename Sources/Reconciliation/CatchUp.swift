@@ -2,14 +2,16 @@ import Facts
 import Pricing
 import ServiceKit
 
-/// Reads what the App Store says before calls go on: where the service was away for longer than it reconciles, and in a
-/// database that was restored or failed over to, which may have lost calls. Until then no replica makes a call.
+/// Reads what the App Store says before calls go on. It does so where the service was away for longer than its
+/// reconciliation allows, and in a database that was restored or failed over to, which may have lost calls. Until
+/// then no replica makes a call.
 package struct CatchUp: Service {
     package let name = "catch-up"
     private let reconciler: Reconciler
-    /// A history read longer ago, by the service's clock, is read first; nil: only in another database.
+    /// How old the last reading of the history may be, by the service's clock, before it is read first; nil where it
+    /// is read first only in another database.
     private let lagMax: Duration?
-    /// Real time that a call which the former database knew of may still be on its way.
+    /// How long a call that the former database knew of may still be on its way, in real time.
     private let flightTime: Duration
     private static let askEvery: Duration = .seconds(1)
     private static let failureWait: Duration = .seconds(10)
@@ -38,25 +40,26 @@ package struct CatchUp: Service {
         }
     }
 
-    /// Before anything that calls starts: holds calls back where the history is to be read first.
+    /// Holds calls back where the history must be read first. It runs before anything starts that calls.
     package func prepare() async throws {
         let lagMax = lagMax
         _ = try await noted { now in lagMax.map { now - $0.milliseconds } }
     }
 
-    /// Notices another database, and reads the history where calls wait for it; false where that failed.
+    /// Notices another database, and reads the history where calls wait for it. Returns false where that failed.
     package func step() async throws -> Bool {
         let dependencies = dependencies
         let controls = try await noted { _ in nil }
         guard let since = controls.catchUpSince, controls.catchUpBy == nil else { return true }
         let realNow = dependencies.realClock.nowMilliseconds()
         guard realNow >= controls.catchUpFrom ?? realNow else { return true }
-        // Later no call of a lost database is on its way: what is signed from now on tells what it did.
+        // After this instant no call of a lost database is on its way, so what is signed from now on tells what the
+        // calls did.
         let restoredAt = dependencies.clock.nowMilliseconds()
         let start = Instant(milliseconds: since)
         dependencies.log.notice(
             "calls wait until the notification history is read", ["since": start.text])
-        // nil: another replica is at it.
+        // nil means that another replica is reading it.
         guard let (summary, failure) = try await reconciler.readHistory(since: start) else {
             return true
         }
@@ -66,7 +69,7 @@ package struct CatchUp: Service {
             return false
         }
         try await dependencies.pool.withTransaction { connection in
-            // A person who began to recover meanwhile ends it.
+            // A person who began to recover meanwhile ends the catch-up.
             guard try ServiceControlQueries.everything(on: connection).catchUpBy == nil else {
                 return
             }
@@ -81,8 +84,8 @@ package struct CatchUp: Service {
         return true
     }
 
-    /// The history may lack what a lost database did. Each subscription that it may have called is asked, and its calls wait
-    /// for that, by themselves.
+    /// Asks for the status of each subscription that a lost database may have called, since the history may not tell
+    /// of it. The calls of each subscription wait for its own status.
     private func askForStatuses(
         since: Int64, at: Int64, on connection: isolated DatabaseConnection
     ) throws {

@@ -60,7 +60,7 @@ extension DatabaseGauges {
             "Calls a second that settings allow, over all replicas.")
         metrics.declareGauge(
             "repricer_rate_used_calls_per_second",
-            "Calls of the last second, over all replicas; absent where slots are not counted.")
+            "Calls of the last second, over all replicas; absent where permits are not counted.")
         metrics.declareGauge(
             "repricer_rate_silence_seconds",
             "How long the App Store still asks for silence at an endpoint; 0: it does not.")

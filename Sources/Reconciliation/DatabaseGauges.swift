@@ -4,8 +4,9 @@ import Pricing
 package import ServiceKit
 import Synchronization
 
-/// Keeps the gauges of what all replicas share: queues and their age, open calls, the rate that is used, deadlines at risk,
-/// what is stored. A scrape never waits for the database: it gets what was read last, and whether the database answers.
+/// Keeps the gauges of what all replicas share: queues and their age, open calls, the used part of the rate,
+/// deadlines at risk, and what is stored. A scrape never waits for the database: it gets what was read last, and
+/// whether the database answers.
 package struct DatabaseGauges: Service {
     package let name = "database gauges"
     private let pool: DatabasePool
@@ -17,19 +18,19 @@ package struct DatabaseGauges: Service {
     private let memory = Memory()
 
     package struct Limits: Sendable {
-        /// Between two readings of what costs little.
+        /// The time between two readings of what costs little.
         package var every: Duration = .seconds(5)
-        /// Between two counts of what may be millions.
+        /// The time between two counts of what may be millions.
         package var countsEvery: Duration = .seconds(60)
-        /// Counting takes at most this part of the time.
+        /// Counting takes at most one part in this many of the time.
         package var countsShare = 50
-        /// Of a thousand seconds, over all replicas, by endpoint.
+        /// The allowed calls of a thousand seconds, over all replicas, by endpoint.
         package var callsPerThousandSeconds: [String: Int] = [:]
 
         package init() {}
     }
 
-    /// What was read last; real time of this process.
+    /// What was read last, with the real time of this process.
     private final class Memory: Sendable {
         struct State {
             var answeredAt: ContinuousClock.Instant?
@@ -39,10 +40,10 @@ package struct DatabaseGauges: Service {
         let state = Mutex(State())
     }
 
-    /// An answer that is older says that the database hangs: three readings, or three of its statements.
+    /// How old an answer may be before the database counts as hanging: three readings, or three of its statements.
     private static let silentAfter: Duration = .seconds(20)
 
-    /// `pool` is of this service alone, of one connection whose statements end by themselves.
+    /// - Parameter pool: A pool of one connection that only this service uses, with a timeout for its statements.
     package init(
         pool: DatabasePool, clock: any WallClock, realClock: any WallClock, metrics: Metrics,
         log: Log, limits: Limits = Limits()
@@ -83,7 +84,7 @@ package struct DatabaseGauges: Service {
         }
     }
 
-    /// One reading, with the counts when it is time for them.
+    /// Does one reading, with the counts when they are due.
     package func refresh(now: ContinuousClock.Instant = .now) async throws {
         let instant = clock.nowMilliseconds()
         do {
@@ -98,7 +99,7 @@ package struct DatabaseGauges: Service {
             tell(calls, instant)
             tell(rates, instant)
         } catch let error as DatabaseServerError where !error.isConnectionLoss {
-            // It answers, with an error: another schema, or a right that is missing.
+            // It answers, though with an error: the schema is another one, or a right is missing.
             if error.sqlState != nil { memory.state.withLock { $0.answeredAt = now } }
             throw error
         } catch {

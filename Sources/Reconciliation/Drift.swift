@@ -1,13 +1,13 @@
 package import Pricing
 
-/// What our facts said of a subscription, against what Apple's status says: one field that differed.
+/// One field in which our facts of a subscription differed from Apple's status.
 package struct Drift: Hashable, Sendable {
-    /// As the facts are called in `repricer.subscriptions`; of an item `items.SKU.…`.
+    /// The name of the field in `repricer.subscriptions`; for a field of an item `items.SKU.…`.
     package var field: String
     package var ours: String
     package var apples: String
 
-    /// The fields that may differ; of an item without its SKU.
+    /// The fields that may differ. A field of an item stands without its SKU.
     package static let fields = [
         "status", "auto_renews", "in_billing_retry", "grace_period_expires_at",
         "expiration_intent", "storefront", "currency", "period", "product_id",
@@ -15,7 +15,8 @@ package struct Drift: Hashable, Sendable {
         "renewal_price", "renews", "offer", "increase",
     ]
 
-    /// The fields that differ. Tokens and instants of signing are left out: they change without a change of facts.
+    /// The fields that differ. Tokens and instants of signing are left out, because they change without a change of
+    /// facts.
     package static func between(
         _ ours: SubscriptionFacts, _ apples: SubscriptionFacts
     ) -> [Drift] {

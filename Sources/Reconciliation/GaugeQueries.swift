@@ -1,8 +1,8 @@
 package import Postgres
 
-/// What metrics say of queues that all replicas share. Each statement reads what is open and nothing that has ended.
+/// What metrics say of queues that all replicas share. Each statement reads what is open, and nothing that has ended.
 package enum GaugeQueries {
-    /// A queue, and since when its oldest member is in it; UTC milliseconds.
+    /// A queue with the number of its members, and since when the oldest of them is in it (UTC milliseconds).
     package struct Queue: Sendable, Equatable {
         package var labels: [String]
         package var count: Int64
@@ -17,7 +17,7 @@ package enum GaugeQueries {
         }
     }
 
-    /// Open changes by state; one search of an index a batch.
+    /// The open changes by state. It searches an index once a batch.
     package static func openChanges(
         on connection: isolated PostgresConnection
     ) throws -> [Queue] {
@@ -36,7 +36,7 @@ package enum GaugeQueries {
                 """), ["state"])
     }
 
-    /// Calls without an end, by kind and state.
+    /// The open calls by kind and state.
     package static func openCalls(on connection: isolated PostgresConnection) throws -> [Queue] {
         try queues(
             connection.query(
@@ -47,7 +47,7 @@ package enum GaugeQueries {
                 """), ["kind", "state"])
     }
 
-    /// Beyond it queues of small rows are not counted any further.
+    /// The most rows of a queue that are counted.
     package static let countedMax = 100_000
 
     package struct Backlogs: Sendable, Equatable {
@@ -59,7 +59,7 @@ package enum GaugeQueries {
         package var isCatchingUp: Bool
     }
 
-    /// What waits to be folded, to be told and to be summed up.
+    /// What waits to be folded, to be sent as a webhook, and to be summed up.
     package static func backlogs(on connection: isolated PostgresConnection) throws -> Backlogs {
         let row = try connection.query(
             """
@@ -85,9 +85,9 @@ package enum GaugeQueries {
 
     package struct Rate: Sendable, Equatable {
         package var endpoint: String
-        /// Calls of the second before now; nil where slots are not remembered.
+        /// The calls of the last second; nil where permits are not remembered.
         package var lastSecond: Int64?
-        /// UTC milliseconds: the App Store asked for silence until then.
+        /// Until when the App Store asked for silence, in UTC milliseconds.
         package var blockedUntil: Int64?
     }
 
@@ -112,7 +112,7 @@ package enum GaugeQueries {
     package struct Storage: Sendable, Equatable {
         package struct Table: Sendable, Equatable {
             package var name: String
-            /// The oldest month that is kept, and the end of the months that are prepared; UTC milliseconds.
+            /// The oldest month that is kept, and the end of the months that are prepared, in UTC milliseconds.
             package var keptSince: Int64?
             package var preparedUntil: Int64?
             package var bytes: Int64
@@ -122,7 +122,7 @@ package enum GaugeQueries {
         package var tables: [Table]
     }
 
-    /// How much is kept, and the tables that are kept by month.
+    /// How much is stored, and the tables that are kept by month.
     package static func storage(on connection: isolated PostgresConnection) throws -> Storage {
         let size = try connection.query(
             """

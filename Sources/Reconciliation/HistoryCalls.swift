@@ -1,8 +1,8 @@
 package import AppStore
 
-/// The call that reading the history needs. The live one is the App Store client; tests script their own.
+/// The call that reading the history needs. The App Store client makes it; tests script their own.
 package protocol HistoryCalls: Sendable {
-    /// Get Notification History, one page.
+    /// Calls Get Notification History for one page.
     func history(
         _ request: NotificationHistoryRequest, paginationToken: String?
     ) async -> CallOutcome<NotificationHistoryPage>
@@ -16,17 +16,16 @@ extension AppStoreClient: HistoryCalls {
     }
 }
 
-/// The one way in for notifications: what comes from the history is verified and stored as if it had come over
-/// HTTP.
+/// Where notifications are handed in. What comes from the history is verified and stored as if it had come over HTTP.
 package protocol NotificationDoor: Sendable {
     func take(_ signedPayload: String) async -> DoorAnswer
 }
 
 package enum DoorAnswer: Hashable, Sendable {
-    /// Durable; `isNew` is false for one that was known.
+    /// It is durable. `isNew` is false where it was known.
     case stored(isNew: Bool)
-    /// Forged, of another app, or nothing that can be stored; the code is stable and short.
+    /// It is forged, of another app, or cannot be stored. The code is stable and short.
     case refused(code: String)
-    /// Not stored: the database is away, or too much waits.
+    /// It is not stored, because the database is away or too much waits.
     case unavailable(String)
 }

@@ -1,11 +1,11 @@
 package import Postgres
 
-/// How far the App Store's notification history was read. Its one row is written by the holder of a lease only.
+/// How far the App Store's notification history was read. Only the holder of a lease writes its one row.
 package enum HistoryQueries {
     package enum Pass: String, Sendable {
-        /// What never reached our server, over the whole window.
+        /// The notifications that never reached our server, over the whole window.
         case failures
-        /// All of the window, slice by slice.
+        /// All notifications of the window, slice by slice.
         case everything
     }
 
@@ -15,7 +15,7 @@ package enum HistoryQueries {
         package var end: Int64
         package var pass: Pass
         package var sliceStart: Int64
-        /// Of the next page of the slice; nil for its first.
+        /// The token of the slice's next page; nil for its first.
         package var pageToken: String?
 
         package init(start: Int64, end: Int64) {
@@ -27,7 +27,7 @@ package enum HistoryQueries {
     }
 
     package struct Position: Sendable, Equatable {
-        /// Everything before it was read, without a gap; nil when nothing was.
+        /// Everything before this instant was read without a gap; nil when nothing was.
         package var readThrough: Int64?
         package var window: Window?
     }
@@ -53,7 +53,7 @@ package enum HistoryQueries {
         return position
     }
 
-    /// Writes where reading stands; false when the lease was lost.
+    /// Stores how far reading has come. Returns false where the lease was lost.
     package static func save(
         _ window: Window, lease: String, owner: String, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -67,7 +67,7 @@ package enum HistoryQueries {
             """) == 1
     }
 
-    /// The window is read. Where it joins what was read before, the position moves to its end.
+    /// Notes that the window is read. Where it joins what was read before, the position moves to its end.
     package static func finish(
         _ window: Window, joins: Bool, lease: String, owner: String,
         on connection: isolated PostgresConnection

@@ -4,24 +4,25 @@ import Facts
 package import Pricing
 package import ServiceKit
 
-/// Reads the App Store's notification history into the inbox: failed ones first, then everything.
+/// Reads the App Store's notification history into the inbox: first those that failed to arrive, then all.
 ///
-/// A window of time is read in slices of a day, a slice in pages of twenty. After each page the database knows
-/// where reading stands, so a process that dies costs one page. Windows and slices overlap, because Apple does not
-/// say whether the edges count: what is read twice has no second effect.
+/// A window of time is read in slices of a day, and a slice in pages of twenty. After each page the database knows
+/// how far reading has come, so a process that dies costs one page. Windows and slices overlap, because Apple does
+/// not say whether their ends belong to them. What is read twice has no second effect.
 package struct HistoryReader: Sendable {
     package struct Limits: Sendable {
-        /// A slice is what an expired page token costs.
+        /// The length of a slice. An expired page token costs one slice.
         package var sliceFor: Duration = .seconds(86_400)
-        /// Failures are few.
+        /// The length of a slice of failures, which are few.
         package var failuresSliceFor: Duration = .seconds(30 * 86_400)
-        /// The next window begins this long before the last one's end: clocks differ, entries come late.
+        /// How long before the end of the last window the next one begins, because clocks differ and entries come
+        /// late.
         package var overlap: Duration = .seconds(3600)
-        /// From Apple's limit of days, for the time that a request needs.
+        /// The distance from Apple's limit of days, for the time that a request needs.
         package var edge: Duration = .seconds(3600)
         package var retry = Backoff(first: .milliseconds(500), max: .seconds(10))
         package var attemptsMax = 5
-        /// Of one slice, after expired tokens.
+        /// How often one slice may begin again after expired tokens.
         package var restartsMax = 3
         package var pagesPerSliceMax = 50_000
 
@@ -38,8 +39,8 @@ package struct HistoryReader: Sendable {
     let limits: Limits
     let progress: @Sendable (HistorySummary) -> Void
 
-    /// Reads from `since`, or from where the last reading ended, to now. What it had read counts in `summary`
-    /// also when it throws.
+    /// Reads from `since`, or from where the last reading ended, to now. What it has read counts in `summary` also
+    /// where it throws.
     func read(since: Instant?, into summary: inout HistorySummary) async throws {
         let now = clock.nowMilliseconds()
         let position = try await pool.withConnection { connection in
@@ -73,7 +74,7 @@ package struct HistoryReader: Sendable {
     ) async throws {
         var window = window
         while true {
-            // A question stays the same for all its pages, so its start is moved only before the first.
+            // A question must stay the same for all its pages, so its start moves only before the first one.
             if window.pageToken == nil { window.sliceStart = max(window.sliceStart, oldestStart()) }
             try await save(window)
             let end = sliceEnd(of: window)
@@ -88,7 +89,7 @@ package struct HistoryReader: Sendable {
                 break
             }
         }
-        // Nothing that Apple still has lies before the oldest instant, so a window from there joins always.
+        // Apple keeps nothing before the oldest instant, so a window that starts there always joins.
         let joins = window.start <= max(readThrough ?? .min, oldestStart())
         let finished = window
         let isOurs = try await pool.withTransaction { connection in
@@ -117,7 +118,7 @@ package struct HistoryReader: Sendable {
         guard isOurs else { throw ReconcileError.leaseLost }
     }
 
-    /// Reads the pages of a slice from its stored token on.
+    /// Reads the pages of a slice, beginning at its stored token.
     private func readSlice(
         _ window: inout HistoryQueries.Window, until end: Int64, into summary: inout HistorySummary
     ) async throws {
@@ -130,7 +131,7 @@ package struct HistoryReader: Sendable {
                 token: window.pageToken)
             guard case .page(let page) = answer else {
                 if case .staleStart = answer {
-                    // Further on each time, so this ends, whatever Apple's clock says.
+                    // It moves on each time, so this ends whatever Apple's clock says.
                     let next = window.sliceStart + limits.edge.milliseconds
                     window.sliceStart = max(next, oldestStart())
                     guard window.sliceStart < end else { return }
@@ -161,11 +162,11 @@ package struct HistoryReader: Sendable {
         case page(NotificationHistoryPage)
         /// The token has expired, or belongs to another question.
         case staleToken
-        /// The span's start has become too old while it was read.
+        /// The start of the span became too old while it was read.
         case staleStart
     }
 
-    /// One page, asked for until it comes.
+    /// Asks for one page until it comes.
     private func page(
         from start: Int64, until end: Int64, onlyFailures: Bool, token: String?
     ) async throws -> PageAnswer {
@@ -180,7 +181,7 @@ package struct HistoryReader: Sendable {
                     onlyFailures: onlyFailures, now: Instant(milliseconds: clock.nowMilliseconds()),
                     environment: environment)
             } catch {
-                // Its days ran out while it was read: the rest begins at a later start.
+                // Its oldest days passed out of reach while it was read, so the rest begins at a later start.
                 if case .startTooFarBack = error { return .staleStart }
                 throw ReconcileError.refused("\(error)")
             }
@@ -212,7 +213,7 @@ package struct HistoryReader: Sendable {
         try await permitSource.wait(limits.retry.delay(attempt: failures, random: &random))
     }
 
-    /// The page is taken only when each of its notifications is: else it is read again.
+    /// Takes a page only where each of its notifications is taken. Otherwise the page is read again.
     private func take(
         _ page: NotificationHistoryPage, into summary: inout HistorySummary
     ) async throws {
@@ -227,35 +228,35 @@ package struct HistoryReader: Sendable {
         progress(summary)
     }
 
-    /// The earliest start that Apple accepts, with room for the way there; a fast clock needs more of it.
+    /// The earliest start that Apple accepts, with room for the time on the way. A fast clock needs more of it.
     private func oldestStart() -> Int64 {
         let now = clock.nowMilliseconds()
         let oldest = NotificationHistoryRequest.oldestStart(
             at: Instant(milliseconds: now), environment)
         let second = clock.realDuration(of: .seconds(1)).seconds
-        // Two seconds of real time on the way, in the service clock's milliseconds.
+        // It allows two seconds of real time on the way, in the service clock's milliseconds.
         let way = second > 0 ? min(2000 / second, 30 * 86_400_000) : 0
         return oldest.milliseconds + max(limits.edge.milliseconds, Int64(way))
     }
 }
 
-/// What reading the history brought.
+/// What a reading of the history brought.
 package struct HistorySummary: Hashable, Sendable {
     package var since: Instant?
-    /// nil where reading did not reach its end.
+    /// The instant up to which it was read; nil where reading did not reach its end.
     package var through: Instant?
-    /// Asked for more than Apple keeps.
+    /// Whether more was asked for than Apple keeps.
     package var isCutShort = false
     package var pages = 0
-    /// Entries of the history, those told twice counted twice.
+    /// The entries of the history. An entry that was told twice counts twice.
     package var seen = 0
     package var new = 0
     package var duplicate = 0
-    /// By code: forged, of another app, of another environment.
+    /// Refused entries by code: forged, of another app, or of another environment.
     package var refused: [String: Int] = [:]
-    /// Entries without a signedPayload.
+    /// The entries without a signedPayload.
     package var unreadable = 0
-    /// Slices read from their beginning again, since a page token had expired.
+    /// How often a slice was begun again, because a page token had expired.
     package var restarts = 0
 
     package init() {}

@@ -1,11 +1,12 @@
 package import AppStore
 
-/// The pages of one question: which comes next, and whether they lead anywhere. A value: pages in, steps out.
+/// The pages of one question: which one comes next, and whether they lead anywhere. It is a value: a page goes in, a
+/// step comes out.
 package struct PageSequence: Sendable {
     package enum Step: Hashable, Sendable {
         case next(token: String)
         case done
-        /// The pages go in a circle or without end.
+        /// The pages go round in a circle, or never end.
         case broken(String)
     }
 
@@ -14,8 +15,8 @@ package struct PageSequence: Sendable {
     private var pages = 0
 
     /// - Parameters:
-    ///   - token: Of the first page that will be asked for; nil for the first of all.
-    ///   - pagesMax: More pages than a question can have.
+    ///   - token: The token of the first page that will be asked for; nil for the very first page.
+    ///   - pagesMax: A number of pages that no question can have.
     package init(resumingAt token: String?, pagesMax: Int) {
         self.pagesMax = pagesMax
         if let token { tokens.insert(token) }

@@ -1,10 +1,10 @@
 /// Why reconciling stopped before its end. What was done until then is kept, and the next run goes on from there.
 package enum ReconcileError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// No answer, however often it was asked.
+    /// There was no answer, however often it was asked.
     case storeAway(String)
-    /// Our key, or the question itself, is refused; the text says what that means.
+    /// Our key, or the question itself, was refused. The text says what that means.
     case refused(String)
-    /// Answers that lead nowhere: pages without an end, tokens that expire again and again.
+    /// The answers lead nowhere: pages without an end, or tokens that expire again and again.
     case brokenAnswer(String)
     case databaseAway(String)
     /// Another process took the work over.

@@ -1,19 +1,19 @@
 import ServiceKit
 
-/// Reconciles on a schedule of the service's clock: one replica at a time, once an interval over all of them.
+/// Reconciles on a schedule of the service's clock: one replica at a time, and once an interval over all of them.
 package struct ReconcileService: Service {
     package let name = "reconciler"
     private let reconciler: Reconciler
     private let every: Duration
-    /// However fast the clock runs, runs and checks at the schedule keep this distance in real time.
+    /// The least real time between runs, and between checks of the schedule, however fast the clock runs.
     private let pauseMin: Duration
     private static let pauseMax: Duration = .seconds(60)
-    /// A run that failed is tried again after so much real time.
+    /// The real time after which a failed run is tried again.
     private static let failureWait: Duration = .seconds(30)
 
     /// - Parameters:
-    ///   - every: Of the service's clock, from the start of a run to that of the next.
-    ///   - pauseMin: Of real time, from the end of a run to the start of the next.
+    ///   - every: The time from the start of a run to that of the next, by the service's clock.
+    ///   - pauseMin: The least real time from the end of a run to the start of the next.
     package init(
         _ reconciler: Reconciler, every: Duration, pauseMin: Duration = .seconds(5)
     ) {
@@ -29,7 +29,7 @@ package struct ReconcileService: Service {
         let outage = Outage(log: dependencies.log, failure: "reconciling failed")
         while !Task.isCancelled {
             do {
-                // The first run waits too: a service that is started again and again asks for nothing.
+                // The first run waits too, so that a service that is started again and again asks for nothing.
                 try await dependencies.wait(pause)
                 let turn = try await runIfDue()
                 outage.end()
@@ -46,13 +46,13 @@ package struct ReconcileService: Service {
     }
 
     package enum Turn: Hashable, Sendable {
-        /// Not due, or another replica is at it.
+        /// It is not due, or another replica is doing it.
         case notOurs
         case ran(Reconciler.Summary)
         case failed(Reconciler.Summary)
     }
 
-    /// Runs once if it is due and nobody else is at it.
+    /// Runs once if it is due and nobody else is running.
     package func runIfDue() async throws -> Turn {
         let dependencies = reconciler.dependencies
         let lease = reconciler.lease

@@ -13,9 +13,9 @@ package struct Reconciler: Sendable {
         package var store: any StoreCalls
         package var door: any NotificationDoor
         package var environment: StoreEnvironment
-        /// Decides what is silent and how far back the history goes.
+        /// The clock that decides what is silent and how far back the history goes.
         package var clock: any WallClock
-        /// Leases and retries.
+        /// The clock of leases and retries.
         package var realClock: any WallClock
         package var log: Log
         package var metrics: Metrics
@@ -43,22 +43,22 @@ package struct Reconciler: Sendable {
     }
 
     package struct Limits: Sendable {
-        /// Statuses; the history has as many calls of its own.
+        /// Status reads a second. Readings of the history have as many calls of their own.
         package var statusPerSecond = 50
-        /// A change is silent when nothing was heard so long after something should have been.
+        /// How long after it should have been heard of a change counts as silent.
         package var silentAfter: Duration = .seconds(86_400)
         package var silentPerRun = 10_000
-        /// A longer silence that Apple asks for ends the run.
+        /// The longest silence that is waited out. A longer one ends the run.
         package var silenceMax: Duration = .seconds(60)
         package var history = HistoryReader.Limits()
         package var checks = StatusCheckRunner.Limits()
-        /// Rounds of folding what the history brought.
+        /// The most rounds that fold what the history brought.
         package var foldRoundsMax = 100_000
 
         package init() {}
     }
 
-    /// What one run did.
+    /// The result of one run.
     package struct Summary: Hashable, Sendable {
         package var history = HistorySummary()
         package var folded = 0
@@ -85,7 +85,7 @@ package struct Reconciler: Sendable {
         HeldLease(name: Self.leaseName, pool: dependencies.pool, realClock: dependencies.realClock)
     }
 
-    /// Runs once, unless another process is at it: then nil. What was done counts in `summary` also when it
+    /// Runs once. Returns nil where another process is running. What was done counts in `summary` also where it
     /// throws.
     package func runOnce(
         since: Instant? = nil, progress: @escaping @Sendable (HistorySummary) -> Void = { _ in }
@@ -93,7 +93,7 @@ package struct Reconciler: Sendable {
         try await once { await run(since: since, lease: $0, progress: progress) }
     }
 
-    /// Reads and folds the history alone, as `runOnce`.
+    /// Reads and folds only the history; otherwise it is like `runOnce`.
     package func readHistory(
         since: Instant?, progress: @escaping @Sendable (HistorySummary) -> Void = { _ in }
     ) async throws -> (summary: Summary, failure: (any Error)?)? {
@@ -122,7 +122,7 @@ package struct Reconciler: Sendable {
         }
     }
 
-    /// All parts in their order; a part that fails doesn't stop those that can do without it.
+    /// Runs all parts in their order. A part that fails does not stop those that can do without it.
     func run(
         since: Instant?, lease: HeldLease, progress: @escaping @Sendable (HistorySummary) -> Void
     ) async -> (summary: Summary, failure: (any Error)?) {
@@ -161,7 +161,7 @@ package struct Reconciler: Sendable {
         try await reader.read(since: since, into: &summary)
     }
 
-    /// What the history brought is folded before statuses are compared: else it would count as drift.
+    /// Folds what the history brought before statuses are compared, because it would otherwise count as drift.
     private func fold(into summary: inout Summary) async throws {
         let projector = Projector(
             pool: dependencies.pool, log: dependencies.log, metrics: dependencies.metrics)
@@ -172,8 +172,8 @@ package struct Reconciler: Sendable {
         }
     }
 
-    /// A check that shows nothing hands the call back for its next step at once: with the scheduler's growing
-    /// waits, runs that come more often than a wait lasts would postpone that step for ever.
+    /// A check that shows nothing returns the call for its next step at once. With the scheduler's growing waits,
+    /// runs that come more often than a wait lasts would postpone that step for ever.
     private static let afterCheck = Backoff(
         first: .milliseconds(500), max: .milliseconds(500), factor: 1)
 
@@ -214,7 +214,7 @@ package struct Reconciler: Sendable {
         for reason in [StatusCheckQueries.Reason.silent, .legacy] {
             try await statusChecks.run(StatusCheckQueries.List(reason), into: &summary.checks)
         }
-        // Finished checks are kept while they hold further ones back, and then forgotten.
+        // Finished checks are kept while they hold further ones back, and deleted afterwards.
         let old = now - 2 * limits.silentAfter.milliseconds
         _ = try await dependencies.pool.withTransaction { connection in
             for reason in [StatusCheckQueries.Reason.silent, .legacy] {

@@ -2,17 +2,18 @@ package import Facts
 package import Pricing
 import ServiceKit
 
-/// Brings a database up to date that has lost what was done since an instant: it was restored, or failed over to with loss.
+/// Brings a database up to date that has lost what was done since an instant, because it was restored, or failed over
+/// to with a loss.
 ///
-/// No call leaves from `begin` to `end`. In between the notification history is read and each subscription asked whose rows
-/// may have been called: a statement with exactly a row's price makes it `scheduled`, reason `adopted`, and follows it on.
-/// Each part may be run again, and goes on where it stood.
+/// No call leaves from `begin` to `end`. In between the notification history is read, and the status of each
+/// subscription whose rows may have been called. A statement with exactly a row's price makes the row `scheduled`,
+/// with the reason `adopted`, and is followed from then on. Each part may be run again, and goes on where it stopped.
 package struct Recovery: Sendable {
     private let pool: DatabasePool
     private let reconciler: Reconciler
     private let runner: StatusCheckRunner
     package let lostSince: Instant
-    /// Real time that a call which the former database knew of may still be on its way.
+    /// How long a call that the former database knew of may still be on its way, in real time.
     private let flightTime: Duration
 
     package init(
@@ -28,7 +29,7 @@ package struct Recovery: Sendable {
 
     private var list: StatusCheckQueries.List { .init(.recover, id: lostSince.text) }
 
-    /// What would be done; writes nothing.
+    /// What recovery would do. It writes nothing.
     package func scope() async throws -> RecoveryQueries.Scope {
         let since = lostSince.milliseconds
         return try await pool.withConnection { connection in
@@ -36,7 +37,7 @@ package struct Recovery: Sendable {
         }
     }
 
-    /// What recovering since the same instant has found before; nil: it is the first time.
+    /// What an earlier recovery since the same instant found; nil the first time.
     package func former() async throws -> RecoveryQueries.Former? {
         let since = lostSince.milliseconds
         return try await pool.withConnection { connection in
@@ -44,12 +45,13 @@ package struct Recovery: Sendable {
         }
     }
 
-    /// Holds all calls back; returns how many changes may have been called, and asks for their subscriptions' statuses.
+    /// Holds all calls back, and asks for the statuses of the subscriptions whose changes may have been called.
+    /// Returns how many such changes there are.
     package func begin() async throws -> Int {
         let (since, list) = (lostSince.milliseconds, list)
         let dependencies = reconciler.dependencies
         let now = dependencies.clock.nowMilliseconds()
-        // A dump is restored long after its calls; one that a replica of before has made may still be on its way.
+        // A dump is restored long after its calls, but a call that an earlier replica made may still be on its way.
         let from = dependencies.realClock.nowMilliseconds() + flightTime.milliseconds
         return try await pool.withTransaction { connection in
             let changes = try ServiceControlQueries.beginCatchUp(
@@ -74,7 +76,7 @@ package struct Recovery: Sendable {
         }
     }
 
-    /// nil while another process reads the history.
+    /// Reads the history. Returns nil while another process reads it.
     package func readHistory(
         progress: @escaping @Sendable (HistorySummary) -> Void
     ) async throws -> (summary: Reconciler.Summary, failure: (any Error)?)? {
@@ -86,13 +88,13 @@ package struct Recovery: Sendable {
         try await runner.run(list, into: &summary, progress: progress)
     }
 
-    /// Lets calls go on; rows whose subscription could not be read wait another day, and are named.
+    /// Lets calls go on. Rows whose subscription could not be read wait another day, and are named.
     package func end() async throws -> RecoveryQueries.Outcome {
         let (since, list) = (lostSince.milliseconds, list)
         let realNow = reconciler.dependencies.realClock.nowMilliseconds()
         let now = reconciler.dependencies.clock.nowMilliseconds()
         return try await pool.withTransaction { connection in
-            try RecoveryQueries.putOffUnread(in: list, until: realNow + 86_400_000, on: connection)
+            try RecoveryQueries.parkUnread(in: list, until: realNow + 86_400_000, on: connection)
             var outcome = try RecoveryQueries.outcome(since: since, in: list, on: connection)
             outcome.isPaused = try ServiceControlQueries.everything(on: connection).isPaused
             _ = try connection.pipeline([

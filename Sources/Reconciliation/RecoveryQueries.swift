@@ -3,15 +3,15 @@ package import Postgres
 
 /// The rows that a lost database may have called, and what became of them.
 package enum RecoveryQueries {
-    /// Of changes that nobody here has called, as far as this database knows.
+    /// The condition on changes that nobody has called, as far as this database knows.
     private static let uncalled: SQL = """
         c.state IN ('awaiting_approval', 'queued', 'rejected', 'ineligible', 'missed', 'aborted')
         """
 
     package struct Scope: Sendable, Equatable {
-        /// Rows that may have been called since.
+        /// The rows that may have been called since.
         package var changes: Int
-        /// Calls without an outcome.
+        /// The calls without an outcome.
         package var openCalls: Int
         package var subscriptions: Int
     }
@@ -39,7 +39,8 @@ package enum RecoveryQueries {
             subscriptions: try row.int("subscriptions"))
     }
 
-    /// Asks for the status of every subscription with such a change or an open call; `recover` again asks for none twice.
+    /// Asks for the status of every subscription with such a change or an open call. A second `recover` asks for none
+    /// twice.
     package static func wantChecks(
         since: Int64, in list: StatusCheckQueries.List, at: Int64,
         on connection: isolated PostgresConnection
@@ -60,13 +61,13 @@ package enum RecoveryQueries {
             """)
     }
 
-    /// Unsent changes whose subscription could not be read are tried again later only. `until`: real time.
-    package static func putOffUnread(
+    /// Parks unsent changes whose subscription could not be read. `until` is real time.
+    package static func parkUnread(
         in list: StatusCheckQueries.List, until: Int64, on connection: isolated PostgresConnection
     ) throws {
         try connection.execute(
             """
-            -- name: putOffUnread
+            -- name: parkUnreadOfRecovery
             UPDATE repricer.price_changes c
             SET parked_reason = 'its status could not be read by recover', next_attempt_at = \(timestamp: until)
             FROM repricer.status_checks k
@@ -77,14 +78,14 @@ package enum RecoveryQueries {
             """)
     }
 
-    /// Apple has not said what it has. "Not found" is an answer.
+    /// The outcomes after which Apple has not said what it has. "Not found" is an answer, and so not among them.
     private static let isUnread: SQL = "('refused', 'unreadable', 'unanswered')"
 
     package struct Outcome: Sendable, Equatable {
         package struct Batch: Sendable, Equatable {
             package var batchID: String
             package var name: String
-            /// The App Store shows their very price: they go on from there.
+            /// The App Store shows exactly their price, and they go on from there.
             package var adopted: Int
             /// The App Store does not have them.
             package var released: Int
@@ -99,18 +100,19 @@ package enum RecoveryQueries {
         }
 
         package var batches: [Batch] = []
-        /// The first hundred, in the order of their ids.
+        /// The first hundred of them, in the order of their ids.
         package var unread: [Unread] = []
         package var unreadSubscriptions = 0
-        /// Calls still without an outcome: they are checked on, and never sent again under another id.
+        /// The calls that are still without an outcome. They are checked further, and never sent again under another
+        /// id.
         package var openCalls = 0
-        /// A person's pause holds everything back.
+        /// Whether a person's pause holds everything back.
         package var isPaused = false
     }
 
-    /// What recovering since the same instant has found before.
+    /// What an earlier recovery since the same instant found.
     package struct Former: Sendable, Equatable {
-        /// UTC milliseconds.
+        /// When it ended, in UTC milliseconds.
         package var at: Int64
         package var by: String
         package var adopted: Int
@@ -119,7 +121,7 @@ package enum RecoveryQueries {
         package var unread: Int
     }
 
-    /// The last time; nil: nobody has recovered since that instant.
+    /// The last one; nil where nobody has recovered since that instant.
     package static func former(
         since: Int64, on connection: isolated PostgresConnection
     ) throws -> Former? {
@@ -141,7 +143,7 @@ package enum RecoveryQueries {
         }
     }
 
-    /// Keeps what was found, in the audit trail.
+    /// Keeps in the audit trail what was found.
     package static func note(_ outcome: Outcome, since: Int64, at: Int64) -> SQL {
         func sum(_ count: (Outcome.Batch) -> Int) -> Int64 {
             Int64(outcome.batches.map(count).reduce(0, +))

@@ -1,7 +1,7 @@
 package import Facts
 package import ServiceKit
 
-/// Keeps the gauges of how old what we know is.
+/// Keeps the gauges that say how old our knowledge is.
 package struct StalenessGauges: Service {
     package let name = "staleness"
     private let pool: DatabasePool
@@ -10,7 +10,7 @@ package struct StalenessGauges: Service {
     private let silentAfter: Duration
     private let every: Duration
 
-    /// - Parameter every: Real time between two readings.
+    /// - Parameter every: The real time between two readings.
     package init(
         pool: DatabasePool, clock: any WallClock, metrics: Metrics, silentAfter: Duration,
         every: Duration = .seconds(15)
@@ -43,7 +43,7 @@ package struct StalenessGauges: Service {
             } catch is CancellationError {
                 return
             } catch {
-                // The database is away: the old figures stay, and /readyz says so.
+                // The database is away. The old figures stay, and /readyz reports it.
             }
             try await Task.sleep(for: every)
         }

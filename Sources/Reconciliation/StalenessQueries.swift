@@ -1,6 +1,6 @@
 package import Postgres
 
-/// How old what we know is, and which changes should have been heard of.
+/// How old our knowledge is, and of which changes something should have been heard.
 package enum StalenessQueries {
     /// Instants are UTC milliseconds of the service's clock; nil where there is none.
     package struct Staleness: Sendable, Equatable {
@@ -12,8 +12,8 @@ package enum StalenessQueries {
         package var openChecks: Int64
     }
 
-    /// Changes that Apple has and of which nothing was heard by `now - margin`: scheduled ones past their
-    /// notice, any past their renewal. The notice moves with the renewal that the change is due at.
+    /// The changes that Apple has and of which nothing was heard by `now - margin`: scheduled ones past their notice,
+    /// and any past their renewal. The notice moves with the renewal at which the change is due.
     private static func silent(now: Int64, margin: Int64) -> SQL {
         """
         SELECT original_transaction_id, bucket, due_effective_at FROM repricer.price_changes
@@ -28,8 +28,8 @@ package enum StalenessQueries {
         """
     }
 
-    /// Asks for a status check of subscriptions with a change silent too long, the longest first. One that was checked
-    /// since `now - margin` is left alone until then.
+    /// Asks for a status check of subscriptions with a silent change, those silent for longest first. A subscription
+    /// that was checked since `now - margin` is left alone.
     package static func wantSilent(
         now: Int64, margin: Int64, limit: Int, on connection: isolated PostgresConnection
     ) throws -> Int {

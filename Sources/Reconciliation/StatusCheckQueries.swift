@@ -1,24 +1,24 @@
 import Facts
 package import Postgres
 
-/// Subscriptions whose status somebody wants read. Claims name one bucket; instants of claims and retries are
-/// real time.
+/// Subscriptions whose status is to be read. Claims name one bucket. The instants of claims and retries are real
+/// time.
 package enum StatusCheckQueries {
     package enum Reason: String, Sendable, CaseIterable {
         /// A person gave a list of ids.
         case sync
-        /// An open change of which nothing was heard for too long.
+        /// Nothing was heard of an open change for too long.
         case silent
-        /// A coarser source hinted at a change.
+        /// A V1 notification, which is unsigned, hinted at a change.
         case legacy
-        /// A database that was restored asks what it has lost.
+        /// A restored database asks what it has lost.
         case recover
     }
 
-    /// What belongs together: all checks of one file, or all of one reason.
+    /// The checks that belong together: those of one file, or those of one reason.
     package struct List: Sendable, Hashable {
         package var reason: Reason
-        /// The digest of a file; empty where the reason is list enough.
+        /// The digest of a file; empty where the reason alone names the list.
         package var id: String
 
         package init(_ reason: Reason, id: String = "") {
@@ -26,7 +26,7 @@ package enum StatusCheckQueries {
             self.id = id
         }
 
-        /// What a service asks for that finds itself in another database. Calls of these subscriptions wait for it.
+        /// The list of a service that finds itself in another database. Calls of its subscriptions wait for it.
         static let restored = List(.recover, id: "restored")
     }
 
@@ -37,7 +37,7 @@ package enum StatusCheckQueries {
 
     package struct Wanted: Sendable, Hashable {
         package var originalTransactionID: String
-        /// Line of its file.
+        /// The line in its file.
         package var line: Int64?
 
         package init(_ originalTransactionID: String, line: Int64? = nil) {
@@ -46,7 +46,7 @@ package enum StatusCheckQueries {
         }
     }
 
-    /// Asks for checks; one asked for already, done or not, stays as it is. Returns how many are new.
+    /// Asks for checks. A check that was asked for already, done or not, stays as it is. Returns how many are new.
     package static func want(
         _ wanted: [Wanted], in list: List, at: Int64, on connection: isolated PostgresConnection
     ) throws -> Int {
@@ -63,7 +63,7 @@ package enum StatusCheckQueries {
             """)
     }
 
-    /// Asks for a check even where one was done before: something new was heard since.
+    /// Asks for a check even where one was done before, because something new was heard since.
     package static func wantAgain(
         _ originalTransactionID: String, in list: List, at: Int64,
         on connection: isolated PostgresConnection
@@ -82,14 +82,14 @@ package enum StatusCheckQueries {
             """)
     }
 
-    /// One that this process holds until its claim ends.
+    /// A check that this process holds until its claim ends.
     package struct Claimed: Sendable, Hashable {
         package var originalTransactionID: String
-        /// Tries that brought no answer.
+        /// The tries that brought no answer.
         package var attempts: Int
     }
 
-    /// The buckets with due checks: one probe of the index each.
+    /// The buckets with due checks. Each costs one probe of the index.
     package static func dueBuckets(
         _ list: List, realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> [Int] {
@@ -147,7 +147,7 @@ package enum StatusCheckQueries {
         }
     }
 
-    /// One statement a bucket.
+    /// Stores the outcomes, with one statement a bucket.
     package static func settle(_ settled: [Settled], in list: List, at: Int64) -> [SQL] {
         Bucket.groups(settled, of: \.originalTransactionID).map { settled in
             """
@@ -164,7 +164,7 @@ package enum StatusCheckQueries {
         }
     }
 
-    /// Checks without an answer go back to be tried again at their instants: one statement a bucket.
+    /// Releases checks without an answer, to be tried again at their instants; one statement a bucket.
     package static func release(
         _ tried: [(id: String, attempts: Int, at: Int64)], in list: List
     ) -> [SQL] {
@@ -181,7 +181,7 @@ package enum StatusCheckQueries {
         }
     }
 
-    /// Frees what a process that is gone had claimed, and forgets earlier tries.
+    /// Releases what a process that has ended had claimed, and forgets earlier tries.
     package static func freeClaims(of list: List) -> SQL {
         """
         -- name: freeCheckClaims
@@ -191,7 +191,7 @@ package enum StatusCheckQueries {
         """
     }
 
-    /// The earliest instant at which an open check is due; nil when none is open. 0: one is due now.
+    /// The earliest instant at which an open check is due: nil where none is open, and 0 where one is due now.
     package static func nextCheck(
         of list: List, on connection: isolated PostgresConnection
     ) throws -> Int64? {
@@ -208,7 +208,7 @@ package enum StatusCheckQueries {
         return try row.millisecondsOrNil("next_check_at") ?? 0
     }
 
-    /// Asks once more for those of a list that could not be read before an instant, UTC milliseconds.
+    /// Asks again for those of a list that could not be read before an instant (UTC milliseconds).
     static func repeatUnread(_ list: List, doneBefore: Int64) -> SQL {
         """
         -- name: repeatUnreadChecks
@@ -256,7 +256,7 @@ package enum StatusCheckQueries {
         package var detail: String
     }
 
-    /// Checks of a list that ended without a status, in the order of lines; pages begin after a line.
+    /// The checks of a list that ended without a status, in the order of lines. A page begins after a line.
     package static func problems(
         of list: List, afterLine: Int64, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Problem] {
@@ -293,7 +293,7 @@ package enum StatusCheckQueries {
             ).map { try $0.text("original_transaction_id") })
     }
 
-    /// Takes up to `limit` finished checks of a list away; returns how many.
+    /// Deletes up to `limit` finished checks of a list, and returns how many.
     package static func forget(
         _ list: List, doneBefore: Int64?, limit: Int, on connection: isolated PostgresConnection
     ) throws -> Int {

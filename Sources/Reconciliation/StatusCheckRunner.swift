@@ -7,20 +7,22 @@ import Synchronization
 
 /// Reads the statuses that a list asks for, at the allowed rate and with enough calls on their way to reach it.
 ///
-/// Claims and results are rows: a process that dies costs the checks that were on their way, and they are read
-/// again. Memory holds what is on its way, whatever the list's length.
+/// Claims and results are rows. So a process that dies costs the checks that were on their way, and they are read
+/// again. Memory holds only what is on its way, however long the list is.
+///
+/// The engine of calls is not used: `Sources/README.md` says why.
 package struct StatusCheckRunner: Sendable {
     package struct Limits: Sendable {
         package var inFlightMax = 64
-        /// Of one claim, so that results are written between claims.
+        /// How many checks one claim takes, so that results are written between claims.
         package var claimMax = 64
-        /// Tries of one id that bring no answer.
+        /// How often one id is tried without an answer.
         package var attemptsMax = 5
         package var retry = Backoff(first: .milliseconds(500), max: .seconds(20))
-        /// Longer than any call takes: then another process may take it.
+        /// How long a claim holds a check. It is longer than any call takes; afterwards another process may claim it.
         package var claimFor: Duration = .seconds(60)
         package var pace: Duration = .milliseconds(10)
-        /// Drift lines kept for the report; all are counted.
+        /// How many lines of drift are kept for the report. All are counted.
         package var driftLinesMax = 1000
 
         package init() {}
@@ -53,7 +55,7 @@ package struct StatusCheckRunner: Sendable {
         var answer: StoreAnswer
     }
 
-    /// Runs until nothing of the list is open. What was settled counts in `summary` also when it throws.
+    /// Runs until nothing of the list is open. What was settled counts in `summary` also where it throws.
     package func run(
         _ list: StatusCheckQueries.List, into summary: inout StatusCheckSummary,
         progress: (StatusCheckSummary) -> Void = { _ in }
@@ -99,7 +101,7 @@ package struct StatusCheckRunner: Sendable {
         }
     }
 
-    /// Answers on their way back to the loop.
+    /// The answers that have come and wait for the loop.
     private final class Finishers: Sendable {
         private let waiting = Mutex<[Finished]>([])
 
@@ -118,7 +120,7 @@ package struct StatusCheckRunner: Sendable {
         let settlement: StatusCheckSettlement
         var summary: StatusCheckSummary
         var stop: ReconcileError?
-        /// Answers since the last check that brought none.
+        /// How many answers have come since the last check without one.
         var answersInARow = 0
         /// Where the next claim begins, so that every bucket has its turn.
         var bucket = 0
@@ -130,7 +132,7 @@ package struct StatusCheckRunner: Sendable {
         var permits: CallPermits?
     }
 
-    /// Leases calls and claims as many checks, bucket by bucket.
+    /// Leases permits and claims as many checks, bucket by bucket.
     private func claim(
         _ list: StatusCheckQueries.List, _ free: Int, _ run: inout Run
     ) async throws -> Claim {
@@ -164,7 +166,7 @@ package struct StatusCheckRunner: Sendable {
         return claim
     }
 
-    /// Waits for the rate, or for the next try; false when nothing of the list is open.
+    /// Waits for the rate, or for the next try. Returns false where nothing of the list is open.
     private func waitForNext(_ list: StatusCheckQueries.List, _ claim: Claim) async throws -> Bool {
         if claim.hasDue {
             if let permits = claim.permits, permits.granted == 0 {
@@ -260,13 +262,13 @@ package struct StatusCheckRunner: Sendable {
     }
 }
 
-/// What checks brought.
+/// The result of checks.
 package struct StatusCheckSummary: Hashable, Sendable {
     package var outcomes: [StatusCheckQueries.Outcome: Int] = [:]
     package var retries = 0
-    /// Subscriptions whose facts differed from Apple's.
+    /// The subscriptions whose facts differed from Apple's.
     package var drifted = 0
-    /// Fields that differed, over all subscriptions.
+    /// How often each field differed, over all subscriptions.
     package var driftFields: [String: Int] = [:]
     package var driftLines: [DriftLine] = []
 
@@ -284,7 +286,7 @@ package struct StatusCheckSummary: Hashable, Sendable {
         }
     }
 
-    /// SKUs are left out: a count by field has few keys.
+    /// The field without the SKU, so that a count by field has few keys.
     private static func kind(of field: String) -> String {
         let parts = field.split(separator: ".")
         guard parts.first == "items" else { return field }

@@ -1,18 +1,18 @@
 import ServiceKit
 
-/// Reads the statuses that others wait for, within seconds. Every replica does so: a check is claimed by one.
+/// Reads within seconds the statuses for which others wait. Every replica does so, and one of them claims each check.
 package struct StatusCheckService: Service {
     package enum Subject: String, Sendable {
-        /// What V1 notifications hint at.
+        /// The statuses at which V1 notifications hint.
         case hinted
-        /// What a lost database may have called: calls of these subscriptions wait for their statuses.
+        /// The statuses of what a lost database may have called. Calls of these subscriptions wait for them.
         case restored
     }
 
     package let name: String
     private let reconciler: Reconciler
     private let subject: Subject
-    /// Real time between two questions for what is asked for.
+    /// The real time between two questions what is wanted.
     private let every: Duration
     private static let failureWait: Duration = .seconds(10)
 
@@ -41,7 +41,7 @@ package struct StatusCheckService: Service {
         }
     }
 
-    /// Reads what is asked for now.
+    /// Reads what is wanted now.
     package func step() async throws {
         switch subject {
         case .hinted: try await reconciler.check(StatusCheckQueries.List(.legacy))

@@ -9,13 +9,14 @@ import ServiceKit
 enum StatusCheckVerdict {
     case read([SubscriptionEvent])
     case ended(StatusCheckQueries.Outcome, detail: String)
-    /// No answer that says anything.
+    /// No answer came that says anything.
     case unanswered(String)
     case throttled(until: Instant)
     /// No check can succeed until somebody acts.
     case halted(String)
 
-    /// An answer that can't be read, and a "not found" that Apple calls passing, come again the same way for ever.
+    /// How often an answer is tried that cannot be read, or a "not found" that Apple calls temporary: these may come
+    /// for ever.
     private static let oddAnswersMax = 3
 
     init(_ answer: StoreAnswer, attempts: Int) {
@@ -45,7 +46,7 @@ enum StatusCheckVerdict {
     }
 }
 
-/// Writes what checks brought: facts corrected by folding the signed status, and what differed.
+/// Writes the results of checks: the facts as the signed status corrects them, and what differed.
 struct StatusCheckSettlement: Sendable {
     let pool: DatabasePool
     let list: StatusCheckQueries.List
@@ -55,12 +56,12 @@ struct StatusCheckSettlement: Sendable {
     private static let unreadWait: Int64 = 86_400_000
 
     struct Status: Sendable {
-        /// The id that was asked for; statements may be of the customer's other subscriptions too.
+        /// The id that was asked for. Its statements may also be about the customer's other subscriptions.
         var askedFor: String
         var events: [SubscriptionEvent]
     }
 
-    /// Folds statuses bucket by bucket, each in one transaction.
+    /// Folds statuses bucket by bucket, each bucket in one transaction.
     func settle(
         _ statuses: [Status], at: Int64
     ) async throws -> [StatusCheckQueries.Settled: [DriftLine]] {
@@ -71,7 +72,7 @@ struct StatusCheckSettlement: Sendable {
         return all
     }
 
-    /// In one transaction, or each in its own where one of them can't be stored.
+    /// Settles the statuses in one transaction, or each in its own where one of them cannot be stored.
     private func settleGroup(
         _ statuses: [Status], at: Int64
     ) async throws -> [StatusCheckQueries.Settled: [DriftLine]] {
@@ -113,7 +114,7 @@ struct StatusCheckSettlement: Sendable {
         }
     }
 
-    /// Statements for the changes that wait for these statuses, all of one bucket.
+    /// The statements for the changes that wait for these statuses, all of one bucket.
     private func wakeUps(
         _ settled: [StatusCheckQueries.Settled], read ids: Set<String>
     ) -> [DatabaseStatement] {
@@ -135,7 +136,7 @@ struct StatusCheckSettlement: Sendable {
             try SubscriptionQueries.create(ids, on: connection)
             try SubscriptionQueries.lock(ids, on: connection)
             let before = try SubscriptionQueries.load(ids, on: connection)
-            // What waits in the inbox is no drift: it is known, only not folded yet.
+            // What waits in the inbox is no drift: it has arrived, and is only not folded yet.
             let waiting = try StatusCheckQueries.withUnfolded(ids, on: connection)
             try SubscriptionFolder.fold(events, on: connection)
             let after = try SubscriptionQueries.load(ids, on: connection)

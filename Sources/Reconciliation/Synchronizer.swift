@@ -3,10 +3,10 @@ package import Facts
 package import Pricing
 package import ServiceKit
 
-/// Loads the state of given ids from the App Store. The ids are kept as wanted checks under the digest of their
-/// file: the same file again, after a kill, goes on where it stood; after its end it begins anew.
+/// Loads the state of given ids from the App Store. The ids are kept as wanted checks under the digest of their file.
+/// After a kill, the same file goes on where it stopped; after its end it begins anew.
 package struct Synchronizer: Sendable {
-    /// Ids of one statement.
+    /// The ids of one statement.
     private static let chunk = 5000
 
     private let pool: DatabasePool
@@ -15,12 +15,12 @@ package struct Synchronizer: Sendable {
 
     package struct Loaded: Hashable, Sendable {
         package var list: StatusCheckQueries.List
-        /// Lines that are not blank, the header left out.
+        /// The lines that are not blank, without the header.
         package var lines = 0
         package var faults = 0
-        /// Ids of the list, each once.
+        /// The distinct ids of the list.
         package var ids: Int64 = 0
-        /// What an earlier run had read of them.
+        /// How many of them an earlier run had read.
         package var doneBefore: Int64 = 0
         package var duplicates: Int64 { Int64(lines) - Int64(faults) - ids }
     }
@@ -31,7 +31,7 @@ package struct Synchronizer: Sendable {
         self.clock = clock
     }
 
-    /// Reads the file and writes its ids down. `report` is told of every bad line, in the file's order.
+    /// Reads the file and stores its ids. `report` gets every bad line, in the file's order.
     package func load(
         _ input: BatchInput, report: (RowFault, Int) -> Void
     ) async throws -> Loaded {
@@ -72,7 +72,7 @@ package struct Synchronizer: Sendable {
         _ chunk: inout [StatusCheckQueries.Wanted], _ list: StatusCheckQueries.List, _ now: Int64
     ) async throws {
         guard !chunk.isEmpty else { return }
-        // One id twice in a statement would be an error of it; the first line counts.
+        // One id twice in a statement would be an error of the statement, so the first line counts.
         var seen: Set<String> = []
         let wanted = chunk.filter { seen.insert($0.originalTransactionID).inserted }
         chunk = []
@@ -96,7 +96,7 @@ package struct Synchronizer: Sendable {
         }
     }
 
-    /// Tells of every id that ended without a status, in the order of lines.
+    /// Reports every id that ended without a status, in the order of lines.
     package func forEachProblem(
         of list: StatusCheckQueries.List, _ tell: (StatusCheckQueries.Problem) -> Void
     ) async throws {
@@ -114,7 +114,7 @@ package struct Synchronizer: Sendable {
         }
     }
 
-    /// The list was read and told of: the same file again begins anew.
+    /// Deletes the list once it was read and reported, so that the same file begins anew.
     package func forget(_ list: StatusCheckQueries.List) async throws {
         while true {
             let gone = try await pool.withTransaction { connection in

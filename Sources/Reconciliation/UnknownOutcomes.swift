@@ -3,7 +3,7 @@ import Facts
 import Pricing
 import ServiceKit
 
-/// Resolves calls of unknown outcome by reading their subscriptions' statuses; never sends one again.
+/// Resolves calls of unknown outcome by reading the statuses of their subscriptions. It never sends a call again.
 struct UnknownOutcomes<Kind: CallKind>: Sendable {
     private static var perRound: Int { 25 }
 
@@ -48,7 +48,8 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
     private func settle(_ calls: [StoreCall], into summary: inout Summary) async throws {
         let attempts = try await withThrowingTaskGroup(of: Attempt<Kind>.self) { group in
             for call in calls {
-                // Each at its own instant; one not checked stays leased, and is due again when that ends.
+                // Each is checked at an instant of its own. A call that was not checked stays leased, and is due
+                // again when the lease ends.
                 try await kind.checkPermitSource.takeOne()
                 group.addTask { Attempt(call, await kind.check(call)) }
             }

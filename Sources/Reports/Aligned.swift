@@ -1,6 +1,6 @@
-/// Lines of cells as columns: no trailing blanks, so that output can be compared. A missing cell is empty; the first
-/// line may be underlined. On a terminal it keeps to the screen: cells break between words, and where the words
-/// themselves are too long for that, each line becomes a record of names and values.
+/// Lays lines of cells out as columns, without trailing blanks, so that output can be compared. A missing cell is
+/// empty, and the first line may be underlined. On a terminal it keeps to the width of the screen: cells break
+/// between words, and where the words themselves are too long, each line becomes a record of names and values.
 package func aligned(
     _ lines: [[String]], isRight: [Bool], isUnderlined: Bool = false, hasHeadings: Bool = true
 ) -> String {
@@ -38,7 +38,7 @@ package func namesAndValues(_ lines: [(name: String, value: String)]) -> String 
         hasHeadings: false)
 }
 
-/// How many cells of a terminal it takes: Chinese, Japanese and Korean characters and emoji take two.
+/// How many cells of a terminal a text takes. Chinese, Japanese and Korean characters and emoji take two.
 package func cellCount(_ text: String) -> Int {
     if text.utf8.count == text.count { return text.utf8.count }
     return text.reduce(0) { $0 + (isWide($1) ? 2 : 1) }
@@ -57,9 +57,9 @@ private func isWide(_ character: Character) -> Bool {
     }
 }
 
-/// What the command writes to; nobody's unless it is a terminal.
+/// The screen that the command writes to. There is none unless it is a terminal.
 package enum Screen {
-    /// nil: no terminal, or one of any width.
+    /// The width; nil where there is no terminal, or one of any width.
     @TaskLocal package static var columns: Int?
     @TaskLocal package static var isColoured = false
 }
@@ -68,7 +68,8 @@ package enum Screen {
 private enum TableWidths {
     private static let gap = 2
 
-    /// nil where even broken at every blank it is too wide. The widest columns give first.
+    /// The widths that fit; nil where it is too wide even when broken at every blank. The widest columns give way
+    /// first.
     static func fitted(_ natural: [Int], to columns: Int?, _ lines: [[String]]) -> [Int]? {
         guard let columns else { return natural }
         var over = natural.reduce(0, +) + gap * max(0, natural.count - 1) - columns
@@ -91,7 +92,7 @@ private enum TableWidths {
     }
 }
 
-/// Each line below the other, every cell beside its heading.
+/// Lays each line out as a block, every cell beside its heading.
 private func records(_ lines: [[String]], hasHeadings: Bool, columns: Int) -> String {
     let headings = hasHeadings ? lines.first ?? [] : []
     return lines.dropFirst(hasHeadings ? 1 : 0).map { cells in
@@ -106,7 +107,7 @@ private func records(_ lines: [[String]], hasHeadings: Bool, columns: Int) -> St
     }.joined()
 }
 
-/// Lines of at most `width` characters, broken at blanks; a word that is longer than that, anywhere.
+/// Lines of at most `width` characters, broken at blanks. A longer word is broken anywhere.
 package func brokenText(_ text: String, width: Int) -> [String] {
     var lines: [String] = []
     var line = ""
@@ -126,7 +127,7 @@ package func brokenText(_ text: String, width: Int) -> [String] {
     return lines + (line.isEmpty ? [] : [line])
 }
 
-/// So many characters as fit, and at least one.
+/// As many characters as fit, and at least one.
 private func prefix(of text: Substring, width: Int) -> String {
     var piece = ""
     var cells = 0
@@ -138,7 +139,7 @@ private func prefix(of text: Substring, width: Int) -> String {
     return piece
 }
 
-/// Colours of a terminal, for what should be seen first. Nothing is said by colour alone.
+/// Colours of a terminal, for what should be seen first. Nothing is told by colour alone.
 package enum Paint {
     private static let good: Set = ["ok", "yes", "effective", "accepted", "approved", "confirmed"]
     private static let bad: Set = [
@@ -163,14 +164,14 @@ package enum Paint {
     }
 }
 
-/// Stored text may come from anybody: no character of it steers the terminal.
+/// Removes control characters: stored text may come from anybody, and must not steer the terminal.
 package func withoutControls(_ text: String) -> String {
     if text.unicodeScalars.allSatisfy({ !steers($0) }) { return text }
     let scalars = text.unicodeScalars.map { steers($0) ? "\u{FFFD}" : $0 }
     return String(String.UnicodeScalarView(scalars))
 }
 
-/// Whether it moves the cursor, breaks a line, or turns the direction of the text that follows it.
+/// Whether a character moves the cursor, breaks a line, or turns the direction of the text that follows it.
 package func steers(_ scalar: Unicode.Scalar) -> Bool {
     switch scalar.properties.generalCategory {
     case .control, .lineSeparator, .paragraphSeparator: true

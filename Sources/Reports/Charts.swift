@@ -9,7 +9,7 @@ package struct Bar: Sendable {
     package var label: String
     package var value: Int64
     package var shown: String
-    /// What the full width stands for: bars with the same one can be compared.
+    /// The value of the full width. Bars with the same one can be compared.
     package var full: Int64
     package var kind: Kind
 
@@ -23,7 +23,7 @@ package struct Bar: Sendable {
     }
 }
 
-/// Bars are drawn in the rows of their own table, so that the chart is its table of data and stays readable at any width.
+/// Draws bars in the rows of their own table. So the chart is its table of data, and stays readable at any width.
 package func barChart(_ title: String, unit: String, _ bars: [Bar]) -> HTML {
     guard !bars.isEmpty else { return .none }
     let rows = bars.map { bar -> HTML in
@@ -61,11 +61,11 @@ package func progressBar(_ part: Int64, of whole: Int64) -> HTML {
     meter(Bar("", part, "", full: whole, kind: part >= whole ? .gain : .plain))
 }
 
-/// At least one for any value but 0.
+/// The share in thousandths; at least one for any value but 0.
 private func thousandths(_ value: Int64, of full: Int64) -> Int {
     guard value != 0, full != 0 else { return 0 }
     let share = value.magnitude.multipliedFullWidth(by: 1000)
-    // The high word is below the whole whenever |value| is at most |full|; else the bar is full.
+    // The high word is below the whole whenever |value| is at most |full|. Otherwise the bar is full.
     guard share.high < full.magnitude else { return 1000 }
     return max(1, min(1000, Int(full.magnitude.dividingFullWidth(share).quotient)))
 }
@@ -79,7 +79,7 @@ package struct Curve: Sendable {
 
         package var name: String
         package var kind: Kind
-        /// Sums up to and with the day; ascending.
+        /// The sums up to and including each day, in ascending order.
         package var points: [(day: CivilDate, value: Int64)]
 
         package init(_ name: String, _ kind: Kind, _ points: [(day: CivilDate, value: Int64)]) {
@@ -155,7 +155,7 @@ package struct Curve: Sendable {
         return lines.joined(by: "\n")
     }
 
-    /// Where now is; at the edge where it lies beyond it.
+    /// A mark at the present day, at the edge where that lies beyond the chart.
     private func mark(_ percent: Double) -> HTML {
         let tenths = Int((min(100, max(0, percent)) * 10).rounded())
         let x = "\(tenths / 10).\(tenths % 10)%"
@@ -167,7 +167,7 @@ package struct Curve: Sendable {
             """
     }
 
-    /// A stair: nothing happens between two days.
+    /// A line in steps, because nothing happens between two days.
     private func path(_ line: Series, _ x: (CivilDate) -> Int, _ most: Int64) -> HTML {
         var text = ""
         for point in line.points {

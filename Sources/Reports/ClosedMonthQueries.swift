@@ -1,9 +1,10 @@
 package import Postgres
 
-/// Months whose figures finance has signed.
+/// The months whose figures finance has signed.
 package enum ClosedMonthQueries {
-    /// Closes a month, written as `2026-10`; returns how many figures it has. Throws where it is not over or was closed,
-    /// and where the user may not. `at` is UTC milliseconds, and counts in a rehearsal alone: else the server's clock does.
+    /// Closes a month, written as `2026-10`, and returns how many figures it has. Throws where the month is not over
+    /// or is closed already, and where the user may not close it. `at` is UTC milliseconds and counts only in a
+    /// rehearsal; otherwise the server's clock does.
     package static func close(
         _ month: String, at: Int64, on connection: isolated PostgresConnection
     ) throws -> Int64 {

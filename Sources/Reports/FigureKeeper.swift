@@ -2,12 +2,13 @@ package import Facts
 import Postgres
 package import ServiceKit
 
-/// Keeps the figures of ended changes up to date, so that a report need not count them. Where it lags or does not run,
-/// reports say the same and take longer: what is marked is counted from the facts.
+/// Keeps the figures of ended changes up to date, so that a report need not count them. Where it lags or does not
+/// run, reports say the same and take longer: what is marked is counted from the facts.
 package struct FigureKeeper: Service {
-    /// Marks of one transaction: some tens of milliseconds.
+    /// How many marks one transaction handles, which takes some tens of milliseconds.
     package static let marks = 500
-    /// Real time between two looks at what is marked: marks of one subscription that come together are one work.
+    /// The real time between two readings of the marks. Marks of one subscription that come together are handled at
+    /// once.
     private static let pause: Duration = .seconds(2)
 
     package let name = "figures"
@@ -40,8 +41,8 @@ package struct FigureKeeper: Service {
         }
     }
 
-    /// Returns of how many subscriptions the figures were computed anew; 0 where nothing is marked, or another replica
-    /// is at it.
+    /// Computes marked figures anew, and returns of how many subscriptions. It is 0 where nothing is marked, or where
+    /// another replica is doing it.
     @discardableResult
     package func keepOnce(marks: Int = Self.marks) async throws -> Int {
         try await pool.withTransaction(.repeatableRead) { connection in

@@ -2,8 +2,8 @@ import Postgres
 
 /// The figures that reports keep beside the facts.
 enum FigureQueries {
-    /// Computes anew the figures of up to `limit` marks; returns of how many subscriptions. In a transaction of one
-    /// snapshot.
+    /// Computes the figures of up to `limit` marks anew, and returns of how many subscriptions. It runs in a
+    /// transaction of one snapshot.
     static func summarise(
         limit: Int, on connection: isolated PostgresConnection
     ) throws -> Int {

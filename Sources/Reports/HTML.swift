@@ -1,7 +1,7 @@
 package import Pricing
 
-/// A piece of a page. What the literal says is markup; what is put into it is text and is escaped, unless it is a piece
-/// itself. So stored text never becomes markup.
+/// A piece of a page. The literal is markup. What is put into it is text and is escaped, unless it is a piece itself.
+/// So stored text never becomes markup.
 package struct HTML: Sendable, ExpressibleByStringInterpolation {
     package private(set) var markup: String
 
@@ -36,7 +36,7 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
 
         package mutating func appendInterpolation(_ text: String) { markup += escapeHTML(text) }
 
-        /// A number as markup needs it; people read `counted`.
+        /// Appends a number as markup needs it. People read `counted`.
         package mutating func appendInterpolation(_ number: some BinaryInteger) {
             markup += String(number)
         }
@@ -90,7 +90,7 @@ extension HTML {
     /// Text in which `backticks` stand around what is typed or named.
     package static func prose(_ text: String) -> HTML {
         let parts = text.split(separator: "`", omittingEmptySubsequences: false).map(String.init)
-        // An odd one out is no pair.
+        // An odd backtick belongs to no pair.
         guard parts.count % 2 == 1 else { return HTML(text) }
         return parts.enumerated().map { number, part in
             number % 2 == 0 ? HTML(part) : command(part)
@@ -134,12 +134,12 @@ package func amount(_ milliunits: Int64, _ currency: String) -> String {
     "\(money(milliunits, currency: currency)) \(currency)"
 }
 
-/// `+12.99 EUR`: a difference says in which direction it goes.
+/// A difference such as `+12.99 EUR`, which shows its direction.
 package func difference(_ milliunits: Int64, _ currency: String) -> String {
     (milliunits > 0 ? "+" : "") + amount(milliunits, currency)
 }
 
-/// `98 %`. Never 100 % while one is missing, nor 0 % while there is one.
+/// A share such as `98 %`. It is never 100 % while one is missing, nor 0 % while there is one.
 package func share(_ part: Int64, of whole: Int64) -> String {
     guard whole > 0 else { return "–" }
     if part <= 0 { return "0 %" }
@@ -164,7 +164,7 @@ package func escapeHTML(_ text: String) -> String {
         case "\"": escaped += "&quot;"
         case "'": escaped += "&#39;"
         case "\u{0}"..."\u{8}", "\u{B}", "\u{C}", "\u{E}"..."\u{1F}", "\u{7F}"..."\u{9F}",
-            // Marks that turn the direction of what follows them, out of their own text.
+            // These marks turn the direction of what follows them, beyond their own text.
             "\u{202A}"..."\u{202E}", "\u{2066}"..."\u{2069}":
             escaped += "\u{FFFD}"
         default: escaped.unicodeScalars.append(scalar)

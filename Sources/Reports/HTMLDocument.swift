@@ -1,16 +1,16 @@
 import Foundation
 import Pricing
 
-/// A page around what it shows. It needs nothing else: no script, nothing that is fetched from elsewhere.
+/// A page with its frame. It needs nothing else: it has no script, and nothing is fetched from another place.
 package struct HTMLDocument: Sendable {
     package var title: String
-    /// Under the heading: what the page is about.
+    /// The text below the heading, which says what the page is about.
     package var lead: HTML
     package var body: HTML
     /// What stands above and below all pages of a site.
     package var header: HTML
     package var footer: HTML
-    /// Seconds until the page is loaded anew; nil: never.
+    /// After how many seconds the page is loaded again; nil for never.
     package var refreshSeconds: Int?
 
     package init(
@@ -46,7 +46,7 @@ package struct HTMLDocument: Sendable {
         return page.markup
     }
 
-    /// Else a browser asks for one, and reports that there is none.
+    /// Without it a browser asks for an icon, and reports that there is none.
     private static let icon =
         "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E"
         + "%3Cpath d='M1 6h2V4h2V1h2v6H1z' fill='%233a6ea5'/%3E%3C/svg%3E"

@@ -16,13 +16,13 @@ package struct HTMLTable: Sendable {
     package var caption: String
     package var columns: [Column]
     package var rows: [[HTML]]
-    /// Below the rows: what they add up to.
+    /// The sums below the rows.
     package var totals: [[HTML]] = []
-    /// On a narrow screen each row becomes a block, each cell with its heading before it.
+    /// Whether each row becomes a block on a narrow screen, with each cell after its heading.
     package var isStacked: Bool
-    /// The heading above it says the same: the caption is for who listens.
+    /// Whether the heading above it says the same, so that the caption is only for who listens.
     package var isNamedAbove = false
-    /// Set smaller in print, for there are many columns.
+    /// Whether it has many columns, and is set smaller in print.
     package var isMany = false
 
     private static let columnsOfANarrowScreen = 3
@@ -38,7 +38,7 @@ package struct HTMLTable: Sendable {
         self.isStacked = isStacked ?? (columns.count > Self.columnsOfANarrowScreen)
     }
 
-    /// Nothing at all where there is no row.
+    /// The markup; empty where there is no row.
     package var html: HTML {
         guard !rows.isEmpty else { return .none }
         let head = columns.map { column -> HTML in
@@ -98,7 +98,7 @@ package func definitions(_ lines: [(name: String, value: HTML)]) -> HTML {
     return "<dl class=\"facts\">\n\(items)</dl>\n"
 }
 
-/// What can be opened: for lists that few readers need.
+/// A part that can be opened, for lists that few readers need.
 package func folded(_ title: String, _ body: HTML) -> HTML {
     body.isEmpty ? .none : "<details><summary>\(title)</summary>\n\(body)</details>\n"
 }
@@ -111,7 +111,7 @@ package func section(_ title: String, _ table: HTMLTable, after: HTML = .none) -
     return section(title, table.html + after)
 }
 
-/// A part of a page under a heading of the second level; nothing where its body is nothing.
+/// A part of a page under a heading of the second level; empty where its body is.
 package func section(_ title: String, _ body: HTML) -> HTML {
     guard !body.isEmpty else { return .none }
     let id = String(title.lowercased().map { $0.isASCII && $0.isLetter ? $0 : "-" })

@@ -21,8 +21,8 @@ extension ReportTable {
         columns.indices.filter { !name.hiddenFromPeople.contains(columns[$0].name) }
     }
 
-    /// The sum of each currency, or of all rows where there is none: what people would add up by hand. Empty where a report
-    /// has nothing to add, or only one row of each.
+    /// The sum of each currency, or of all rows where there is none, as people would add them up by hand. It is empty
+    /// where a report has nothing to add, or only one row of each.
     var totals: [[String?]] {
         let summed = columns.map { name.totals.contains($0.name) && $0.kind == .integer }
         guard summed.contains(true), let labelled = shownColumns.first else { return [] }
@@ -57,12 +57,12 @@ extension ReportTable {
     }
 }
 
-/// `1,290.50`, `138,092` for a currency without decimals: rounded to what the currency has, half away from zero, so that
-/// a sum of fractions reads as money. Three decimals where nobody knows the currency.
+/// An amount such as `1,290.50`, or `138,092` for a currency without decimals. It is rounded half away from zero to
+/// the currency's decimals, so that a sum of fractions reads as money. An unknown currency has three decimals.
 package func money(_ milliunits: Int64, currency: String?) -> String {
     let decimals = currency.flatMap { appleDecimals[$0] } ?? 3
     let step: UInt64 = [1000, 100, 10, 1][min(max(decimals, 0), 3)]
-    // Never beyond 64 bits: a magnitude is at most half of them.
+    // It never exceeds 64 bits: a magnitude is at most half of them.
     let rounded = (milliunits.magnitude + step / 2) / step * step
     let whole = groupedByThousands(rounded / 1000)
     let rest = String(String(rounded % 1000 + 1000).dropFirst().prefix(decimals))
@@ -84,7 +84,7 @@ extension Int64 {
         return isOver ? (signum() * factor.signum() < 0 ? .min : .max) : product
     }
 
-    /// With the other sign; the least number has none, and becomes the greatest.
+    /// The number with the other sign. The least number has no opposite, and becomes the greatest.
     package var negatedClamped: Int64 { multipliedClamped(by: -1) }
 
     package func addedClamped(_ other: Int64) -> Int64 {

@@ -1,12 +1,12 @@
 /// How a report is shown: what people see of it, and in which order.
 struct ReportFace {
     let title: String
-    /// The order of the rows: total, so that the same facts print the same report.
+    /// The order of the rows. It is total, so that the same facts print the same report.
     let order: String
     var hasBatches = true
-    /// Columns that a table leaves to CSV and JSON.
+    /// The columns that a table leaves to CSV and JSON.
     var hidden: Set<String> = ["batch_id"]
-    /// Columns that can be added up over the rows of a currency. Prices a period can't: periods differ.
+    /// The columns that can be added up over the rows of a currency. Prices a period cannot, because periods differ.
     var totals: Set<String> = []
 }
 

@@ -3,18 +3,19 @@ import ServiceKit
 
 /// How a report is written.
 package enum ReportFormat: String, Hashable, Sendable, CaseIterable {
-    /// For people: money in the currency's own decimals, the columns that matter.
+    /// It is for people: money in the currency's own decimals, and the columns that matter.
     case table
-    /// RFC 4180, every column, money in milliunits. A text that a spreadsheet would run as a formula begins with `'`.
+    /// RFC 4180 with every column, and money in milliunits. A text that a spreadsheet would run as a formula begins
+    /// with `'`.
     case csv
-    /// One object; every column; `bigint` as a JSON number, money in milliunits.
+    /// One object with every column. `bigint` is a JSON number, and money is in milliunits.
     case json
-    /// One page without scripts or links to elsewhere, with a chart where there is one to draw.
+    /// One page without scripts or links to other places, with a chart where there is one to draw.
     case html
 }
 
-/// Turns the columns and rows of one report into text, piece by piece. CSV and JSON are written as
-/// the rows come; a table and a page need all rows first.
+/// Turns the columns and rows of one report into text, piece by piece. CSV and JSON are written as the rows come. A
+/// table and a page need all rows first.
 package struct ReportRenderer: Sendable {
     private let query: ReportQuery
     private let format: ReportFormat
@@ -28,7 +29,7 @@ package struct ReportRenderer: Sendable {
         gathered = ReportTable(name: query.name, columns: [], rows: [])
     }
 
-    /// To be called once, before any rows.
+    /// Begins the text. It is called once, before any rows.
     package mutating func begin(_ columns: [ReportColumn]) -> String {
         gathered.columns = columns
         return switch format {
@@ -63,7 +64,8 @@ package struct ReportRenderer: Sendable {
     }
 }
 
-/// RFC 4180: CRLF, quotes only where needed. NULL is an empty cell, an empty text is `""`. By bytes: millions of cells.
+/// Writes RFC 4180: CRLF, and quotes only where needed. NULL is an empty cell, and an empty text is `""`. It works on
+/// bytes, because there are millions of cells.
 private func csv(_ rows: [[String?]], areTexts: [Bool]) -> String {
     var bytes: [UInt8] = []
     for row in rows {
@@ -93,7 +95,7 @@ private func appendField(_ cell: UnsafeBufferPointer<UInt8>, to bytes: inout [UI
     bytes.append(quote)
 }
 
-/// A report read as a whole: for people, who do not read a million rows.
+/// A whole report, for people, who do not read a million rows.
 package struct ReportTable: Hashable, Sendable {
     package var name: ReportName
     package var columns: [ReportColumn]
@@ -114,7 +116,7 @@ package struct ReportTable: Hashable, Sendable {
         return row[index]
     }
 
-    /// A number, or 0: the views never leave a count out.
+    /// The number of a cell, or 0. The views never leave a count out.
     package func number(_ row: [String?], _ column: String) -> Int64 {
         cell(row, column).flatMap { Int64($0) } ?? 0
     }

@@ -1,4 +1,4 @@
-/// The reports: each is a view of schema `report`, under the same name.
+/// The reports. Each is a view of schema `report` with the same name.
 package enum ReportName: String, Hashable, Sendable, CaseIterable {
     case batchSummary = "batch_summary"
     case priceChange = "price_change"
@@ -20,7 +20,7 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
     case unknownPart = "unknown_part"
     case renewalExtension = "renewal_extension"
 
-    /// The name as typed: `batch_summary` and `batch-summary` are the same; nil for any other.
+    /// Reads the name as it is typed: `batch_summary` and `batch-summary` are the same; nil for any other.
     package init?(argument: String) {
         let name = String(argument.lowercased().map { $0 == "-" ? "_" : $0 })
         self.init(rawValue: name)
@@ -42,13 +42,13 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
     }
     /// The heading of the report.
     package var title: String { face.title }
-    /// The order of the rows: total, so that the same facts print the same report.
+    /// The order of the rows. It is total, so that the same facts print the same report.
     var order: String { face.order }
-    /// Columns that a table leaves to CSV and JSON.
+    /// The columns that a table leaves to CSV and JSON.
     var hiddenFromPeople: Set<String> { face.hidden }
-    /// Columns that can be added up over the rows of a currency.
+    /// The columns that can be added up over the rows of a currency.
     var totals: Set<String> { face.totals }
-    /// One record below the other instead of one a line: many columns, few rows.
+    /// Whether rows are shown as records, because there are many columns and few rows.
     var isInRecords: Bool { self == .batchSummary }
 }
 
@@ -84,18 +84,19 @@ package struct ReportDescription: Hashable, Sendable {
 /// What to read of a report.
 package struct ReportQuery: Hashable, Sendable {
     package var name: ReportName
-    /// The id of the one batch wanted; nil for all.
+    /// The id of the one batch that is wanted; nil for all.
     package var batchID: String?
-    /// What was known at this instant is wanted, UTC milliseconds; nil for what is known now.
+    /// The instant whose knowledge is wanted, in UTC milliseconds; nil for now.
     package var asOf: Int64?
-    /// ISO 4217: what a report of one currency converts to; nil for US dollars.
+    /// The ISO 4217 code to which a report of one currency converts; nil for US dollars.
     package var reportingCurrency: String?
-    /// Of what is known now: the instant that lateness is judged at, UTC milliseconds; nil for the server's clock.
+    /// The instant by which lateness is judged, in UTC milliseconds, for what is known now; nil for the server's
+    /// clock.
     package var judgedAt: Int64?
-    /// Only rows of this currency, and of this storefront: for a report that has such a column.
+    /// Only rows of this currency, and of this storefront, are read, where a report has such a column.
     package var currency: String?
     package var storefront: String?
-    /// No more rows than these are read; nil: all.
+    /// The most rows that are read; nil for all.
     package var rowsMax: Int?
 
     package init(
@@ -111,7 +112,7 @@ package struct ReportQuery: Hashable, Sendable {
 /// Why a report could not be read.
 package enum ReportError: Error, Hashable, Sendable, CustomStringConvertible {
     case unknownBatch(String)
-    /// Several have the name, or ids that begin so.
+    /// Several batches have the name, or ids that begin so.
     case ambiguousBatch(String, candidates: [String])
     case hasNoBatches(ReportName)
     /// Nobody keeps what this report said at an earlier instant.

@@ -3,7 +3,7 @@ import ServiceKit
 
 /// Reads the views of schema `report`: each report is one snapshot, read page by page.
 package struct ReportStore: Sendable {
-    /// Rows fetched at a time: what a report of any size costs in memory.
+    /// How many rows are fetched at a time. It is what a report of any size costs in memory.
     package static let pageRows = 1000
 
     private let pool: PostgresPool
@@ -47,7 +47,7 @@ package struct ReportStore: Sendable {
         return only.id
     }
 
-    /// The dictionary: what each report and each of its columns says.
+    /// What each report and each of its columns means.
     package func describe(_ names: [ReportName]) async throws -> [ReportDescription] {
         try await pool.withTransaction { connection in
             try names.map { name in
@@ -67,7 +67,7 @@ package struct ReportStore: Sendable {
         }
     }
 
-    /// Gives the columns once, then the rows page by page: cells as text, nil for NULL.
+    /// Gives the columns once, then the rows page by page: cells as text, and nil for NULL.
     ///
     /// Throws a `ReportError`, or what the two closures throw.
     package func read(
@@ -93,11 +93,11 @@ package struct ReportStore: Sendable {
         }
     }
 
-    /// How long what is being recorded may take, real time.
+    /// How long it waits for what is being recorded, in real time.
     private static let recordersWait: Duration = .seconds(120)
 
-    /// An instant that is still to come is refused before anybody is waited for: who begins to record after that may
-    /// bear it.
+    /// Refuses an instant that is still to come before it waits for anybody: who begins to record later may bear that
+    /// instant.
     private func requirePast(_ asOf: Int64) async throws {
         try await pool.withTransaction { connection in
             _ = try connection.query(
@@ -108,8 +108,8 @@ package struct ReportStore: Sendable {
         }
     }
 
-    /// Waits until what is being recorded now is committed or not: it may bear an instant before the one that is asked
-    /// about. What is recorded from now on bears a later one, since it is dated under the lock of its table.
+    /// Waits until what is being recorded now is committed or not, because it may bear an instant before the asked
+    /// one. What is recorded from now on bears a later one, since it is dated under the lock of its table.
     private func waitForRecorders() async throws {
         let start = ContinuousClock.now
         var open = try await recorders()
@@ -124,8 +124,8 @@ package struct ReportStore: Sendable {
         }
     }
 
-    /// The transactions that write what reports read. Everybody may see these locks. A standby sees none of its primary's,
-    /// but from which transaction on some had not ended.
+    /// The transactions that write what reports read. Everybody may see these locks. A standby sees none of its
+    /// primary's locks, but only from which transaction on some had not ended.
     private func recorders() async throws -> Set<String> {
         let rows = try await pool.withTransaction { connection in
             try connection.query(
@@ -157,8 +157,8 @@ private func readSnapshot(
     _ query: ReportQuery, on connection: isolated PostgresConnection,
     columns: ([ReportColumn]) throws -> Void, page: ([[String?]]) throws -> Void
 ) async throws {
-    // All rows are read, so the plan that is best for all is wanted, not the one whose first row comes soonest. No
-    // report runs long enough to earn what compiling its many expressions costs.
+    // All rows are read, so the plan must be best for all and not for the first row. No report runs long enough to
+    // repay compiling its many expressions.
     _ = try connection.query(
         """
         -- name: setReportPlan
@@ -265,7 +265,7 @@ private func columnKind(_ type: String) -> ReportColumn.Kind {
     }
 }
 
-/// Each cell leaves the server as the text that the report shows; instants as `instantCell` reads them.
+/// The cursor whose cells leave the server as the report shows them, with instants as `instantCell` reads them.
 private func declareCursor(_ query: ReportQuery, columns: [ReportColumn]) -> SQL {
     let cells = columns.map { column in
         let name = "\"\(column.name)\""

@@ -1,9 +1,9 @@
 import Pricing
 
-/// Rows of one table on a page; a report of more says so and names the format that holds all.
+/// The most rows of one table on a page. A larger report says so, and names the format that holds all rows.
 package let htmlRowsMax = 2000
 
-/// More columns are set smaller in print, so that none is lost.
+/// More columns than these are set smaller in print, so that none is lost.
 private let columnsOfAPage = 9
 
 extension ReportTable {
@@ -47,7 +47,7 @@ extension ReportTable {
             table.totals = totals.map { row in shown.map { cell(row, $0, Links()) } }
         }
         table.isNamedAbove = true
-        // Too many to be blocks: it is scrolled sideways.
+        // There are too many columns to be blocks, so it is scrolled sideways.
         table.isStacked = false
         table.isMany = shown.count > columnsOfAPage
         return table.html
@@ -102,7 +102,7 @@ extension ReportTable {
 }
 
 extension ReportDescription {
-    /// What it tells, without what concerns those who write SQL alone.
+    /// What it tells, without the part that concerns only those who write SQL.
     package var lead: String {
         guard let end = meaning.firstRange(of: "No NAME_as_of") else { return meaning }
         let lead = meaning[..<end.lowerBound]
@@ -111,14 +111,14 @@ extension ReportDescription {
 }
 
 extension ReportColumn {
-    /// Columns whose texts are words of ours, and not an item or a name.
+    /// Columns whose texts are words of ours, and neither items nor names.
     fileprivate static let ofWords: Set = [
         "acceptance", "answer", "batch_state", "came_consent", "cause", "check_name",
         "check_result", "consent_outcome", "exception", "explained_as", "forecast_because",
         "forecast_consent", "forecast_threshold_source", "kind", "reason", "state",
     ]
 
-    /// `Uplift per month`; the unit stands in the cells.
+    /// The title, such as `Uplift per month`. The unit stands in the cells.
     package var title: String {
         let words =
             switch name {
@@ -135,7 +135,7 @@ extension ReportColumn {
 // Charts of reports -----------------------------------------------------------------------------------------------------
 
 extension ReportTable {
-    /// The chart that belongs to the report; nothing where there is none, or nothing to draw.
+    /// The chart that belongs to the report; empty where there is none, or nothing to draw.
     package var chart: HTML {
         switch name {
         case .consentFunnel:

@@ -1,5 +1,5 @@
 extension ReportTable {
-    /// For a terminal: numbers to the right, no character that could steer it.
+    /// The table for a terminal: numbers to the right, and no character that could steer it.
     var text: String {
         guard !rows.isEmpty else { return "\(name.title): no rows\n" }
         let shown = shownColumns

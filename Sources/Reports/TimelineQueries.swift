@@ -1,7 +1,7 @@
 package import Postgres
 import Pricing
 
-/// All that happened to one subscription, for people who ask why.
+/// Everything that happened to one subscription, for people who ask why.
 package enum TimelineQueries {
     package struct Line: Sendable, Equatable {
         /// UTC milliseconds.
@@ -33,7 +33,7 @@ package enum TimelineQueries {
         }
     }
 
-    /// Oldest first: what Apple said, what we did, what became of each change and dependent.
+    /// The lines, the oldest first: what Apple said, what we did, and what became of each change and dependent.
     package static func lines(
         of id: String, on connection: isolated PostgresConnection
     ) throws -> [Line] {
@@ -101,8 +101,8 @@ package enum TimelineQueries {
         }
     }
 
-    /// An amount as people write it, in the decimals of Apple's prices: `119.03`, `1290`; with three where it has a fraction
-    /// of the last.
+    /// An amount as people write it, in the decimals of Apple's prices: `119.03`, `1290`. It has three decimals where
+    /// it has a fraction of the last one.
     private static func amount(_ milliunits: String, _ currency: String) -> SQL {
         let whole = Currency.apple.filter { $0.decimals == 0 }.map(\.code)
         return """
@@ -118,8 +118,8 @@ package enum TimelineQueries {
         "\(fragment: amount(old, currency)) || ' → ' || \(fragment: amount(new, currency)) || ' ' || \(unsafe: currency)"
     }
 
-    /// Increases that no change of ours explains. A fold keeps the instants of the statements that told of them;
-    /// those statements are the evidence, and of a charge its transaction.
+    /// Increases that no change of ours explains. A fold keeps the instants of the statements that told of them.
+    /// Those statements are the evidence, and for a charge its transaction.
     private static func increasesOfOthers(_ id: String) -> SQL {
         """
         SELECT told.at, 5, 'increase',
@@ -146,7 +146,7 @@ package enum TimelineQueries {
         """
     }
 
-    /// Increases that a person imported stand at their day; who imported them, and in which import, beside them.
+    /// Increases that a person imported, at their days, with who imported them and in which import.
     private static func importedIncreases(_ id: String) -> SQL {
         """
         SELECT i.increased_on::timestamp AT TIME ZONE 'UTC', 5, 'increase', 'increase imported', i.sku,

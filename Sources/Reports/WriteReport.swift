@@ -25,7 +25,7 @@ package func readTable(_ query: ReportQuery, from store: ReportStore) async thro
     return table.state.withLock { $0 }
 }
 
-/// The connection's thread fills it while the caller waits; nobody else holds the lock.
+/// The connection's thread fills it while the caller waits, and nobody else holds the lock.
 private final class Shared<State: Sendable>: Sendable {
     let state: Mutex<State>
 

@@ -9,7 +9,7 @@ package final class Alarm: TaskExecutor, JobRunner {
 
     private let queue: JobQueue
 
-    /// The thread starts with the first wait.
+    /// Makes the alarm. Its thread starts with the first wait.
     init(name: String) {
         queue = JobQueue(name: name)
     }
@@ -23,14 +23,14 @@ package final class Alarm: TaskExecutor, JobRunner {
     }
 
     func run(_ job: UnownedJob) {
-        // As no serial executor: a task would leave that one at its every call.
+        // It runs as no serial executor, because a task would leave that one at its every call.
         job.runSynchronously(on: asUnownedTaskExecutor())
     }
 
-    /// Tasks that wait.
+    /// How many tasks wait.
     var waiting: Int { queue.sleeperCount }
 
-    /// Waits so long; at once when `time` is not positive.
+    /// Waits for this time, and not at all when `time` is not positive.
     ///
     /// Throws `CancellationError` as soon as the task is cancelled.
     package func wait(for time: Duration) async throws {
@@ -42,7 +42,7 @@ package final class Alarm: TaskExecutor, JobRunner {
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 queue.insert(.init(id: id, wakesAt: wakesAt, continuation: continuation))
-                // Cancelled before it stood in the list: its handler has found nobody to wake.
+                // It was cancelled before it stood in the list, and its handler has found nobody to wake.
                 if Task.isCancelled { queue.cancel(id) }
             }
         } onCancel: {
@@ -52,7 +52,7 @@ package final class Alarm: TaskExecutor, JobRunner {
 }
 
 extension Duration {
-    /// Whole nanoseconds; clamped instead of overflowing.
+    /// The duration in whole nanoseconds, clamped instead of overflowing.
     fileprivate var nanoseconds: Int64 {
         let (seconds, attoseconds) = components
         let (whole, overflow) = seconds.multipliedReportingOverflow(by: 1_000_000_000)

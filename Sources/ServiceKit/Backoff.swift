@@ -1,11 +1,12 @@
-/// How long to wait before trying again: growing, capped, and spread so that callers do not march.
+/// How long to wait before trying again. The wait grows, is capped, and is spread so that callers do not all come at
+/// once.
 package struct Backoff: Sendable, Equatable {
     package var first: Duration
     package var max: Duration
     package var factor: Double
     package var jitter: Double
 
-    /// `jitter` is the share by which a delay may be shorter or longer; 0.2 means ±20 %.
+    /// `jitter` is the share by which a delay may be shorter or longer: 0.2 means ±20 %.
     package init(first: Duration, max: Duration, factor: Double = 2, jitter: Double = 0.2) {
         self.first = first
         self.max = max
@@ -13,7 +14,7 @@ package struct Backoff: Sendable, Equatable {
         self.jitter = jitter
     }
 
-    /// The delay after the failed `attempt` (1 is the first); never above `max`, never negative.
+    /// The delay after the failed `attempt` (1 is the first). It is never above `max`, and never negative.
     package func delay(attempt: Int, random: inout some RandomNumberGenerator) -> Duration {
         // 64 doublings exceed any duration in use; the bound keeps the power finite.
         var growth = 1.0

@@ -3,13 +3,13 @@ package struct CivilTime {
     package let year: Int
     let month: Int
     let day: Int
-    /// Since midnight.
+    /// The milliseconds since midnight.
     let milliseconds: Int
 
-    /// UTC milliseconds since 1970.
+    /// Takes apart UTC milliseconds since 1970.
     package init(_ unixMilliseconds: Int64) {
         let (days, rest) = Self.floorDivide(Int(unixMilliseconds), by: 86_400_000)
-        // Years counted from 1 March, so that the leap day is a year's last:
+        // Years are counted from 1 March, so that the leap day is the last of its year:
         // https://howardhinnant.github.io/date_algorithms.html
         let (era, dayOfEra) = Self.floorDivide(days + 719_468, by: 146_097)
         let yearOfEra =
@@ -65,7 +65,7 @@ package struct CivilTime {
         Self.append(rest, width: 3, to: &bytes)
     }
 
-    /// At least so many digits.
+    /// Appends at least so many digits.
     private static func append(_ number: Int, width: Int, to bytes: inout [UInt8]) {
         var place = 1
         var digits = 1

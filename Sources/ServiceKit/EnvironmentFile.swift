@@ -48,7 +48,7 @@ enum EnvironmentFile {
                 parser.skipLine()
             }
         }
-        // All of them at once, so that a file is mended in one go.
+        // All faults are reported at once, so that a file is mended in one go.
         if var first = faults.first {
             first.further = Array(faults.dropFirst())
             throw first
@@ -64,7 +64,7 @@ private struct EnvironmentParser {
     private var line = 1
 
     init(text: String, file: String) {
-        // A byte order mark and CRLF line ends come from editors, not from intent.
+        // A byte order mark and CRLF line ends come from editors and have no meaning.
         let unified = text.hasPrefix("\u{FEFF}") ? String(text.dropFirst()) : text
         let normal = unified.replacing("\r\n", with: "\n")
         scalars = Array(normal.unicodeScalars)
@@ -133,7 +133,7 @@ private struct EnvironmentParser {
     private mutating func value(of key: String, start: Int) throws(SettingsError) -> String {
         while current == " " || current == "\t" { _ = advance() }
         var value = String.UnicodeScalarView()
-        // Blanks after bare text are dropped; quoted or escaped ones are kept.
+        // Blanks after bare text are dropped, but quoted or escaped ones are kept.
         var kept = 0
         while let scalar = advance(), scalar != "\n" {
             switch scalar {

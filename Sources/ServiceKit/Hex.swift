@@ -1,4 +1,4 @@
-/// Hexadecimal digits. Inlinable, since other modules read column by column with it.
+/// Hexadecimal digits. They are inlinable, because other modules read column by column with them.
 package enum Hex {
     package static let digits = Array("0123456789abcdef".utf8)
 

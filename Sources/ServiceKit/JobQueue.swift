@@ -1,6 +1,6 @@
 import Glibc
 
-/// An executor, by how it runs a job on the thread.
+/// An executor, which knows how to run a job on the thread.
 protocol JobRunner: AnyObject, Sendable {
     func run(_ job: UnownedJob)
 }
@@ -13,7 +13,7 @@ protocol JobRunner: AnyObject, Sendable {
 final class JobQueue: @unchecked Sendable {
     struct Sleeper {
         let id: UInt64
-        /// Of the monotonic clock, in nanoseconds.
+        /// The instant by the monotonic clock, in nanoseconds.
         let wakesAt: Int64
         let continuation: CheckedContinuation<Void, any Error>
     }
@@ -25,7 +25,7 @@ final class JobQueue: @unchecked Sendable {
 
     // Each entry keeps its runner alive until the job has run: the runtime's reference is unowned.
     private var jobs: [(job: UnownedJob, runner: any JobRunner)] = []
-    /// The next to wake stands last.
+    /// The one to wake next stands last.
     private var sleepers: [Sleeper] = []
     private var nextID: UInt64 = 0
     private var isStopping = false
@@ -69,12 +69,13 @@ final class JobQueue: @unchecked Sendable {
             jobs.append((job, runner))
             return startThread()
         }
-        // Without the lock, which the woken thread would only wait for.
+        // It signals without the lock, for which the woken thread would only wait.
         pthread_cond_signal(changed)
         Self.demandThread(code)
     }
 
-    /// Without a thread what waits could neither run nor fail: waiting for ever would be worse.
+    /// Ends the process where there is no thread: what waits could neither run nor fail, and waiting for ever would
+    /// be worse.
     private static func demandThread(_ code: Int32) {
         precondition(code == 0, "cannot start a thread: \(String(cString: strerror(code)))")
     }
@@ -98,7 +99,7 @@ final class JobQueue: @unchecked Sendable {
         }
     }
 
-    /// Wakes the thread only when this one is the next.
+    /// Inserts a sleeper, and wakes the thread only when it is the next one.
     func insert(_ sleeper: Sleeper) {
         let code = locked {
             var low = 0
@@ -113,7 +114,7 @@ final class JobQueue: @unchecked Sendable {
             }
             sleepers.insert(sleeper, at: low)
             if low == sleepers.count - 1 { pthread_cond_signal(changed) }
-            // It runs, unless the executor was shut down meanwhile.
+            // The thread runs, unless the executor was shut down meanwhile.
             return startThread()
         }
         Self.demandThread(code)
@@ -127,7 +128,7 @@ final class JobQueue: @unchecked Sendable {
         found?.continuation.resume(throwing: CancellationError())
     }
 
-    /// What is to be done next: a sleeper whose instant has come, first of all, or the jobs in their order; nil when
+    /// What is to be done next: first a sleeper whose instant has come, otherwise the jobs in their order. nil when
     /// the thread should end.
     private func take() -> Work? {
         pthread_mutex_lock(lock)
@@ -153,7 +154,8 @@ final class JobQueue: @unchecked Sendable {
         }
     }
 
-    /// Under the lock. 0, or the system's code when it refuses a thread. The thread keeps the queue.
+    /// Starts the thread, under the lock. Returns 0, or the system's code when it refuses a thread. The thread keeps
+    /// the queue alive.
     private func startThread() -> Int32 {
         guard !hasThread else { return 0 }
         var thread = pthread_t()

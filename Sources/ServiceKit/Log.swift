@@ -24,7 +24,7 @@ package struct Log: Sendable {
     package typealias Sink = @Sendable (String) -> Void
     package typealias Fields = KeyValuePairs<String, String>
 
-    /// A message longer than this is cut: one event must not fill a disk.
+    /// The longest message. Longer ones are cut, because one event must not fill a disk.
     package static let valueCharactersMax = 4096
 
     private let component: String
@@ -50,7 +50,7 @@ package struct Log: Sendable {
         Log(component: component, level: level, format: format, clock: clock, sink: sink)
     }
 
-    /// Whether lines of `level` are written: who would gather much for one asks first.
+    /// Whether lines of `level` are written. Who would gather much for one asks first.
     package func writes(_ level: Level) -> Bool { level >= self.level }
 
     package func debug(_ message: String, _ fields: @autoclosure () -> Fields = [:]) {
@@ -147,7 +147,7 @@ package struct Log: Sendable {
                     let part = UnsafeRawBufferPointer(rebasing: rest)
                     let count = Glibc.write(STDERR_FILENO, part.baseAddress, part.count)
                     if count < 0 && errno == EINTR { continue }
-                    // Standard error is gone: there is nowhere left to say so.
+                    // Standard error is gone, so there is nowhere left to say so.
                     guard count > 0 else { return }
                     rest = rest.dropFirst(count)
                 }

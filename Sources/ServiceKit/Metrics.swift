@@ -26,7 +26,7 @@ package final class Timing: Sendable {
     fileprivate init() {}
 
     package func observe(seconds: Double) {
-        // From the last bucket down: each holds what the ones before it hold.
+        // The buckets are added from the last one down: each holds what the ones before it hold.
         var first = Metrics.bucketBounds.count
         while first > 0, seconds <= Metrics.bucketBounds[first - 1] { first -= 1 }
         state.withLock { state in
@@ -43,11 +43,11 @@ package final class Timing: Sendable {
 
 /// Counters, gauges and timings, rendered in Prometheus' text format.
 package final class Metrics: Sendable {
-    /// Upper bounds in seconds of a timing's buckets.
+    /// The upper bounds of a timing's buckets, in seconds.
     package static let bucketBounds = [
         0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
     ]
-    /// Series beyond this are dropped and counted: a label must never hold an unbounded value.
+    /// The most series. Further ones are dropped and counted, because a label must never hold an unbounded value.
     package static let seriesMax = 10_000
 
     private enum Value {
@@ -93,21 +93,22 @@ package final class Metrics: Sendable {
             "Series beyond the most that a process keeps; more than 0 is a fault of the program.")
     }
 
-    /// Values of each label of a metric, where they are bounded: each combination exists at 0 before its first event.
+    /// The values of each label of a metric, where they are bounded. Each combination exists at 0 before its first
+    /// event.
     package typealias Labels = KeyValuePairs<String, [String]>
 
-    /// A counter with its help. Without labels it exists at 0 from now on.
+    /// Declares a counter with its help. Without labels it exists at 0 from now on.
     package func declareCounter(_ name: String, _ help: String, labels: Labels = [:]) {
         declare(name, "counter", help)
         for combination in Self.combinations(labels) { _ = counter(name, labels: combination) }
     }
 
-    /// A gauge with its help. It has no sample until it is set: what is not known is not 0.
+    /// Declares a gauge with its help. It has no sample until it is set, because what is not known is not 0.
     package func declareGauge(_ name: String, _ help: String) {
         declare(name, "gauge", help)
     }
 
-    /// A histogram with its help, as a counter.
+    /// Declares a histogram with its help, in the same way.
     package func declareTiming(_ name: String, _ help: String, labels: Labels = [:]) {
         declare(name, "histogram", help)
         for combination in Self.combinations(labels) { _ = timing(name, labels: combination) }
@@ -124,13 +125,14 @@ package final class Metrics: Sendable {
         }
     }
 
-    /// Has `collect` set its gauges whenever the registry is read: for figures that cost little and move always.
+    /// Has `collect` set its gauges whenever the registry is read. It serves figures that cost little and always
+    /// move.
     package func onRender(_ collect: @escaping @Sendable (Metrics) -> Void) {
         state.withLock { $0.collectors.append(collect) }
     }
 
-    /// The counter of that name and those labels, to be kept by who counts often. It exists from now on; one series too
-    /// many is counted and leads nowhere.
+    /// The counter of that name and those labels, to be kept by who counts often. It exists from now on. One series
+    /// too many is counted and leads nowhere.
     package func counter(_ name: String, labels: [String: String] = [:]) -> Counter {
         let key = Self.labelText(labels)
         return state.withLock { state in
@@ -141,7 +143,7 @@ package final class Metrics: Sendable {
         }
     }
 
-    /// The histogram of that name and those labels, to be kept by who measures often; else as a counter.
+    /// The histogram of that name and those labels, to be kept by who measures often. Otherwise it is like a counter.
     package func timing(_ name: String, labels: [String: String] = [:]) -> Timing {
         let key = Self.labelText(labels)
         return state.withLock { state in
@@ -163,14 +165,14 @@ package final class Metrics: Sendable {
         state.withLock { $0.put(.gauge(value), name, key) }
     }
 
-    /// Takes samples of a gauge away: what they said is not known any more.
+    /// Removes the samples of a gauge, because what they said is no longer known.
     package func clear(_ name: String) {
         state.withLock { state in
             state.seriesCount -= state.families.removeValue(forKey: name)?.count ?? 0
         }
     }
 
-    /// Sets all samples of a gauge; those that were set before and are not among them go.
+    /// Sets all samples of a gauge, and removes those that are not among them.
     package func set(_ name: String, toAll samples: [(labels: [String: String], value: Double)]) {
         state.withLock { state in
             state.seriesCount -= state.families.removeValue(forKey: name)?.count ?? 0

@@ -2,12 +2,12 @@ import Synchronization
 
 /// An error that may come from something that is away for a time, and whose absence somebody else has told of.
 package protocol ToldError: Error {
-    /// One line of the log says already that this goes on: it needs no other one.
+    /// Whether the log already says that this goes on, so that no other line is needed.
     var isTold: Bool { get }
 }
 
-/// Something that fails, perhaps a hundred times a second, until it works again: one line when it begins and one when it
-/// ends. A failure of another kind in between gets its line, too, at most one in `againAfter`.
+/// Something that fails, perhaps a hundred times a second, until it works again. It gets one line when it begins and
+/// one when it ends. A failure of another kind in between gets a line too, at most one in `againAfter`.
 package final class Outage: Sendable {
     private struct State {
         var since: ContinuousClock.Instant?
@@ -24,13 +24,14 @@ package final class Outage: Sendable {
     private let againAfter: Duration
     private let quietFor: Duration
     private let state = Mutex(State())
-    /// Asked at every success, and so without a lock.
+    /// It is asked at every success, and so without a lock.
     private let isOn = Atomic(false)
 
     /// - Parameters:
     ///   - failure: What the first failure says, and that it is tried again.
-    ///   - recovery: What the first success after it says.
-    ///   - quietFor: A success sooner after a failure ends nothing: of many that ask, others may still fail.
+    ///   - recovery: What the first success afterwards says.
+    ///   - quietFor: A success sooner than this after a failure ends nothing, because others of many that ask may
+    ///     still fail.
     package init(
         log: Log, level: Log.Level = .error, failure: String,
         recovery: String = "it works again", againAfter: Duration = .seconds(10),
@@ -43,8 +44,6 @@ package final class Outage: Sendable {
         self.againAfter = againAfter
         self.quietFor = quietFor
     }
-
-    package var isNow: Bool { isOn.load(ordering: .relaxed) }
 
     /// Another failure. One that is told already gets no line, neither now nor when it ends.
     package func note(_ error: any Error, now: ContinuousClock.Instant = .now) {

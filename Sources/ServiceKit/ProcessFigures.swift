@@ -1,8 +1,9 @@
 import Glibc
 
-/// What the system knows of this process, under the names that Prometheus' own clients use; read at each scrape.
+/// What the system knows of this process, under the names that Prometheus' own clients use. It is read at each
+/// scrape.
 package enum ProcessFigures {
-    /// Begins to tell them.
+    /// Begins to report the figures.
     package static func report(to metrics: Metrics) {
         metrics.declareCounter(
             "process_cpu_seconds_total", "CPU time of the process, user and system.")
@@ -18,7 +19,7 @@ package enum ProcessFigures {
 
     private static func set(on metrics: Metrics) {
         guard let stat = text("/proc/self/stat"), let end = stat.lastIndex(of: ")") else { return }
-        // Behind the name, which may hold anything: the third field of proc(5) is the first here.
+        // The fields follow the name, which may hold anything: the third field of proc(5) is the first here.
         let fields = stat[stat.index(after: end)...].split(separator: " ")
         func field(_ number: Int) -> Double? {
             let place = number - 3
@@ -52,7 +53,7 @@ package enum ProcessFigures {
     private static func openFiles() -> Int? {
         guard let folder = opendir("/proc/self/fd") else { return nil }
         defer { closedir(folder) }
-        // Neither the two dots nor the folder that is being read.
+        // It counts neither the two dots nor the folder that is being read.
         var count = -3
         while readdir(folder) != nil { count += 1 }
         return max(0, count)

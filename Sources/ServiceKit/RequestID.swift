@@ -1,11 +1,12 @@
-/// The id of the HTTP request that a task answers: it stands in every line that the task logs, and in the answer's head.
+/// The id of the HTTP request that a task answers. It stands in every line that the task logs, and in the head of the
+/// answer.
 package enum RequestID {
     @TaskLocal package static var current: String?
 
-    /// Longer than any that a proxy makes.
+    /// The longest id, which is longer than any that a proxy makes.
     private static let lengthMax = 64
 
-    /// What a client may name its request: nothing that could be taken for something else in a line of the log.
+    /// Whether a client may name its request so: nothing of it may be taken for something else in a line of the log.
     package static func isUsable(_ text: String) -> Bool {
         (1...lengthMax).contains(text.utf8.count)
             && text.utf8.allSatisfy { byte in

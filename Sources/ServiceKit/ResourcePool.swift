@@ -7,14 +7,14 @@ package enum PoolRefusal: Error {
     case full
 }
 
-/// A bounded set of resources, lent to one user at a time, newest first so that few stay warm. Users beyond the bound
-/// wait in order.
+/// A bounded set of resources, lent to one user at a time and the newest first, so that few stay warm. Users beyond
+/// the bound wait in order.
 package final class ResourcePool<Resource: AnyObject & Sendable>: Sendable {
-    /// What a user may go on with.
+    /// What a user gets.
     package enum Grant: Sendable {
-        /// One that lay idle.
+        /// A resource that lay idle.
         case idle(Resource)
-        /// The right to make one.
+        /// The right to make a resource.
         case slot
     }
 
@@ -23,11 +23,11 @@ package final class ResourcePool<Resource: AnyObject & Sendable>: Sendable {
 
     private struct State {
         let size: Int
-        /// Slots: resources that are idle, lent, or being made.
+        /// The places in use: resources that are idle, lent, or being made.
         var openCount = 0
         var idle: [Resource] = []
         var queue: [(ticket: UInt64, waiter: Waiter)] = []
-        /// Who has a ticket and does not wait yet, and why it gave up meanwhile.
+        /// Users who have a ticket and do not wait yet, with the reason where they were refused meanwhile.
         var announced: [UInt64: PoolRefusal?] = [:]
         var lastTicket: UInt64 = 0
         var isClosed = false
@@ -40,19 +40,20 @@ package final class ResourcePool<Resource: AnyObject & Sendable>: Sendable {
             return .slot
         }
 
-        /// Nil for who waits from now on.
+        /// Lets a user wait. Returns the outcome where there is one already; nil for who waits from now on.
         mutating func enlist(_ ticket: UInt64, _ waiter: Waiter) -> Outcome? {
             if let refusal = announced.removeValue(forKey: ticket) ?? nil {
                 return .failure(refusal)
             }
             if isClosed { return .failure(.closed) }
-            // Since the ticket was drawn something may have become free.
+            // Something may have become free since the ticket was drawn.
             if let grant = grant() { return .success(grant) }
             queue.append((ticket, waiter))
             return nil
         }
 
-        /// Takes a waiter out of the queue; nil when it was served already, or is turned away as soon as it comes.
+        /// Takes a waiter out of the queue. Returns nil when it was served already, or is refused as soon as it
+        /// comes.
         mutating func abandon(_ ticket: UInt64, _ refusal: PoolRefusal) -> Waiter? {
             if announced.keys.contains(ticket) { announced[ticket] = .some(refusal) }
             guard let index = queue.firstIndex(where: { $0.ticket == ticket }) else { return nil }
@@ -70,12 +71,12 @@ package final class ResourcePool<Resource: AnyObject & Sendable>: Sendable {
 
     package var openCount: Int { state.withLock { $0.openCount } }
 
-    /// Resources, those of them that lie idle, and users who wait.
+    /// The number of resources, of idle ones, and of users who wait.
     package var counts: (open: Int, idle: Int, waiting: Int) {
         state.withLock { ($0.openCount, $0.idle.count, $0.queue.count) }
     }
 
-    /// A resource or a slot for one user, who gives it back by `release`; waits no longer than the deadline.
+    /// Lends a resource or a place to one user, who returns it by `release`. It waits no longer than the deadline.
     package func acquire(
         until deadline: ContinuousClock.Instant
     ) async throws(PoolRefusal) -> Grant {
@@ -93,7 +94,7 @@ package final class ResourcePool<Resource: AnyObject & Sendable>: Sendable {
         return try await wait(first.ticket, until: deadline).get()
     }
 
-    /// The same for a user who does not wait.
+    /// Lends one to a user who does not wait.
     package func acquireFree() -> Grant? {
         state.withLock { $0.isClosed || !$0.announced.isEmpty ? nil : $0.grant() }
     }
@@ -122,8 +123,8 @@ package final class ResourcePool<Resource: AnyObject & Sendable>: Sendable {
         state.withLock { $0.abandon(ticket, refusal) }?.resume(returning: .failure(refusal))
     }
 
-    /// Takes back a resource, or with nil the slot of one that is gone, for whoever waits longest. False once the pool
-    /// is closed: nobody will use it any more.
+    /// Takes back a resource, or with nil the place of one that is gone, for whoever has waited longest. Returns
+    /// false once the pool is closed, because nobody will use it any more.
     @discardableResult
     package func release(_ resource: Resource?) -> Bool {
         let (waiter, isOpen) = state.withLock { state -> (Waiter?, Bool) in
@@ -139,7 +140,7 @@ package final class ResourcePool<Resource: AnyObject & Sendable>: Sendable {
         return isOpen
     }
 
-    /// Refuses users from now on, those who wait among them. Returns what lay idle; what is lent comes back.
+    /// Refuses users from now on, including those who wait. Returns what lay idle; what is lent comes back.
     @discardableResult
     package func close() -> [Resource] {
         let (idle, queue) = state.withLock { state in

@@ -1,7 +1,8 @@
-/// Does one round after another until cancelled; one that found nothing to do, or failed, is followed by a wait.
+/// Does one round after another until it is cancelled. A round that found nothing to do, or failed, is followed by a
+/// wait.
 package struct Rounds: Sendable {
     package var log: Log
-    /// What failed, and that it is tried again; one line of the log until it works again.
+    /// The line of the log for a failure, which says that it is tried again. There is one until it works again.
     package var failure: String
     package var idleWait: Duration
     /// Counts a failed round.

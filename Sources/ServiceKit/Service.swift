@@ -1,11 +1,11 @@
 /// A part of the program that runs until it is cancelled.
 package protocol Service: Sendable {
-    /// Short and unique in its group; it appears in logs.
+    /// The name, short and unique in its group. It appears in logs.
     var name: String { get }
-    /// It is told to stop together with all others that are, before those that wait for their turn: what it begins
-    /// anew must not depend on how long they take.
+    /// Whether it is told to stop before those that wait for their turn, together with all others like it. What it
+    /// begins afterwards must not depend on how long they take.
     var stopsAtOnce: Bool { get }
-    /// Returns soon after its task is cancelled, having finished what it began.
+    /// Runs until its task is cancelled, and returns soon afterwards with everything finished that it began.
     func run() async throws
 }
 
@@ -17,7 +17,7 @@ extension Service {
 package enum ServiceGroupError: Error, Equatable, CustomStringConvertible {
     /// A service returned although nobody had asked it to stop.
     case endedUnexpectedly(service: String)
-    /// These services ignored their cancellation until the deadline; they may still be running.
+    /// These services ignored their cancellation until the deadline, and may still be running.
     case stopDeadlineExceeded(services: [String])
 
     package var description: String {
@@ -30,14 +30,14 @@ package enum ServiceGroupError: Error, Equatable, CustomStringConvertible {
     }
 }
 
-/// Runs services together: started in order, one failure ends all. Those that stop at once are told so together; the others
-/// are stopped in reverse order, each when the one before has ended.
+/// Runs services together. They are started in order, and one failure ends all. Those that stop at once are told so
+/// together. The others are stopped in reverse order, each when the one before has ended.
 package struct ServiceGroup: Sendable {
     private let services: [any Service]
     private let log: Log
     private let stopDeadline: Duration
 
-    /// Every service has this long to end when the others have used up the time of all.
+    /// The time that every service has to end, even when the others have used up the time of all.
     private static let shortestStop: Duration = .milliseconds(50)
 
     /// `stopDeadline` is for all services together, from the moment that they are asked to stop.

@@ -10,14 +10,14 @@ package struct SettingsError: Error, Equatable, CustomStringConvertible {
         ([self] + further).map(\.ownText).joined(separator: "\n")
     }
 
-    /// This fault alone.
+    /// The text of this fault alone.
     package var ownText: String {
         let place = line.map { "\(file):\($0):" } ?? "\(file):"
         return "\(place) \(reason)"
     }
 }
 
-/// The process environment over an optional environment file; each value knows where it came from.
+/// The process environment over an optional environment file. Each value knows where it came from.
 package struct Settings: Sendable {
     package struct Value: Sendable, Equatable {
         package let text: String
@@ -25,14 +25,14 @@ package struct Settings: Sendable {
         package let source: String
     }
 
-    /// An environment file larger than this is refused.
+    /// The largest environment file. A larger one is refused.
     package static let fileBytesMax = 1 << 20
 
     private let values: [String: Value]
 
-    /// Reads `envFile` (systemd's EnvironmentFile syntax); a variable of the process wins over it.
+    /// Reads `envFile` (systemd's EnvironmentFile syntax). A variable of the process wins over it.
     ///
-    /// - Parameter isSecret: Whether a key's value is nobody else's to read: then the file must not be, either.
+    /// - Parameter isSecret: Whether nobody else may read a key's value: then nobody else may read the file either.
     package static func load(
         environment: [String: String], envFile: String?,
         isSecret: (_ key: String, _ value: String) -> Bool = { _, _ in false }

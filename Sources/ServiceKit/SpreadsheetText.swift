@@ -1,5 +1,5 @@
-/// Texts as cells of a CSV file that somebody opens in a spreadsheet: what begins like a formula is run there, and what
-/// begins with `'` is a text.
+/// Texts as cells of a CSV file that somebody opens in a spreadsheet. It would run what begins like a formula, and it
+/// takes what begins with `'` for a text.
 package enum SpreadsheetText {
     /// The text, with a `'` before it where it would run.
     package static func cell(_ text: String) -> String {
@@ -11,8 +11,8 @@ package enum SpreadsheetText {
         cell.hasPrefix("'") && wouldRun(cell) ? String(cell.dropFirst()) : cell
     }
 
-    /// By bytes: a line end of two is one Character. A text that begins as an escaped one does counts, so that each
-    /// text is read back as it was.
+    /// Whether a spreadsheet would run it. It compares bytes, because a line end of two is one Character. A text that
+    /// begins like an escaped one counts too, so that each text is read back as it was.
     private static func wouldRun(_ text: String) -> Bool {
         guard let first = text.utf8.first(where: { $0 != UInt8(ascii: "'") }) else { return false }
         switch first {

@@ -1,11 +1,11 @@
 import Glibc
 
-/// The socket on which systemd hears how a service is: one datagram a message, as sd_notify(3) has it.
+/// The socket through which systemd learns how a service is: one datagram for each message, as in sd_notify(3).
 package struct SupervisorSocket: Sendable {
     private let address: sockaddr_un
     private let length: socklen_t
 
-    /// `path` is `NOTIFY_SOCKET`; one that begins with `@` has a name and no file. Nil where it can be none.
+    /// `path` is `NOTIFY_SOCKET`. One that begins with `@` has a name and no file. Nil where it cannot be a socket's.
     package init?(path: String) {
         var bytes = Array(path.utf8)
         guard let first = bytes.first, first == UInt8(ascii: "/") || first == UInt8(ascii: "@")
@@ -23,7 +23,7 @@ package struct SupervisorSocket: Sendable {
         length = socklen_t(head + bytes.count)
     }
 
-    /// Sends a message as `READY=1`; whether systemd took it. Nothing waits for it.
+    /// Sends a message such as `READY=1`, and returns whether systemd took it. Nothing waits for it.
     @discardableResult
     package func tell(_ message: String) -> Bool {
         let descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
@@ -39,19 +39,21 @@ package struct SupervisorSocket: Sendable {
     }
 }
 
-/// Tells systemd that all services have started, that the process lives, and that it ends: the last of its group.
+/// Tells systemd that all services have started, that the process lives, and that it ends. It is the last service of
+/// its group.
 package struct Supervised: Service {
     package let name = "supervisor"
     private let socket: SupervisorSocket
     private let signOfLifeEvery: Duration?
 
-    /// Nil where no supervisor listens. `environment` has `NOTIFY_SOCKET` and, where it watches, `WATCHDOG_USEC`.
+    /// nil where no supervisor listens. `environment` has `NOTIFY_SOCKET` and, where systemd watches,
+    /// `WATCHDOG_USEC`.
     package init?(environment: [String: String]) {
         guard let socket = environment["NOTIFY_SOCKET"].flatMap(SupervisorSocket.init) else {
             return nil
         }
         self.socket = socket
-        // Twice in the time after which systemd would end the process.
+        // It signals twice in the time after which systemd would end the process.
         signOfLifeEvery = environment["WATCHDOG_USEC"].flatMap(Int64.init)
             .flatMap { $0 > 1 ? .microseconds($0 / 2) : nil }
     }

@@ -1,7 +1,7 @@
 /// Runs jobs one after another on a thread of its own.
 ///
-/// For code that blocks (libpq, OpenSSL, sockets): Swift's shared pool has one thread a core, and a
-/// blocked one stalls the whole process. Use it as an actor's executor or as a task's preference.
+/// It is for code that blocks (libpq, OpenSSL, sockets): Swift's shared pool has one thread a core, and a blocked one
+/// stalls the whole process. It can be an actor's executor or a task's preference.
 package final class ThreadExecutor: SerialExecutor, TaskExecutor, JobRunner {
     package let name: String
     private let queue: JobQueue

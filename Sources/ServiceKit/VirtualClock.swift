@@ -13,7 +13,7 @@ package struct ClockFormatError: Error, Equatable, CustomStringConvertible {
 ///
 /// Two programs given the same three numbers see the same time, which is how a rehearsal shares one.
 package struct VirtualClock: WallClock {
-    /// Virtual seconds for one real second may not exceed this: about a year in three seconds.
+    /// The most virtual seconds for one real second: about a year in three seconds.
     package static let rateMax = 10_000_000.0
 
     package let start: Int64
@@ -36,7 +36,7 @@ package struct VirtualClock: WallClock {
 
     package func realDuration(of interval: Duration) -> Duration {
         guard rate > 0 else { return interval }
-        // Bounded to about three centuries: a larger figure would trap in Duration's arithmetic.
+        // It is bounded to about three centuries, because a larger figure would trap in Duration's arithmetic.
         return .seconds(min(interval.seconds / rate, 1e10))
     }
 

@@ -202,7 +202,7 @@ import Testing
         #expect(try await change(.failure(unsent)) == .notSent(reason: "refused (cannotConnect)"))
     }
 
-    /// A second call at once would have no slot of the rate: it goes again with its sender's next one.
+    /// A second call at once would have no permit of the rate: it goes again with its sender's next one.
     @Test func changePrice_whenATokenOfSomeAgeIsRefused_countsAsNotSent() async throws {
         let good = try answer(["signedRenewalInfo": try Fixture.sign(Fixture.renewal())])
         let http = ScriptedHTTP(good, refusal(401, 4_010_000), good)

@@ -10,7 +10,7 @@ import Testing
     /// How late a call leaves at most, and how much longer one takes to Apple than another.
     private static let jitter: Int64 = 15_000
 
-    /// The last is too fast for its slots to be remembered.
+    /// The last is too fast for its permits to be remembered.
     @Test(arguments: [50, 7, 1, 1200])
     func lease_whateverReplicasDo_keepsTheRateInEveryWindow(perSecond: Int) async throws {
         let pool = try await Self.pool(size: 1)
@@ -27,17 +27,17 @@ import Testing
             let told = missed.filter { _ in Bool.random(using: &random) }
             missed.removeAll { told.contains($0) }
             let lease = try await Self.lease(rate, wanted, missed: told, at: now, of: pool)
-            // A third of the replicas die, and some use fewer slots than they reserved.
+            // A third of the replicas die, and some use fewer permits than they reserved.
             let dies = Int.random(in: 0..<3, using: &random) == 0
-            let used = Int.random(in: 0...lease.slots.count, using: &random)
+            let used = Int.random(in: 0...lease.permits.count, using: &random)
             if !dies && Bool.random(using: &random) {
                 try await Self.giveBack(rate, lease, used: used, of: pool)
             }
-            for slot in lease.slots.prefix(used) {
+            for permit in lease.permits.prefix(used) {
                 if Int.random(in: 0..<5, using: &random) == 0 {
-                    missed.append(slot)
+                    missed.append(permit)
                 } else {
-                    arrivals.append(slot + Int64.random(in: 0...Self.jitter, using: &random))
+                    arrivals.append(permit + Int64.random(in: 0...Self.jitter, using: &random))
                 }
             }
         }
@@ -56,7 +56,7 @@ import Testing
         for turn in 0..<600 {
             calls += try await Self.lease(
                 rate, 25, at: Self.start + Int64(turn) * 100_000, of: pool
-            ).slots.count
+            ).permits.count
         }
 
         // 60 seconds, and the last lease reaches half a second beyond them.
@@ -65,9 +65,9 @@ import Testing
         await pool.close()
     }
 
-    /// A slot in sixteen is missed, and told of by the lease that follows: of the calls that slots at the even distance
-    /// would carry, a hundredth is lost at most, and not a sixteenth.
-    @Test func lease_whereSlotsAreMissed_makesUpForThem() async throws {
+    /// A permit in sixteen is missed, and told of by the lease that follows: of the calls that permits at the even
+    /// distance would carry, a hundredth is lost at most, and not a sixteenth.
+    @Test func lease_wherePermitsAreMissed_makesUpForThem() async throws {
         let pool = try await Self.pool(size: 1)
         let rate = CallRate(endpoint: "change_price", perSecond: 50)
         var calls: [Int64] = []
@@ -78,9 +78,9 @@ import Testing
             let lease = try await Self.lease(
                 rate, 25, missed: missed, at: Self.start + Int64(turn) * 100_000, of: pool)
             missed = []
-            for slot in lease.slots {
+            for permit in lease.permits {
                 number += 1
-                if number % 16 == 0 { missed.append(slot) } else { calls.append(slot) }
+                if number % 16 == 0 { missed.append(permit) } else { calls.append(permit) }
             }
         }
 
@@ -89,7 +89,7 @@ import Testing
         await pool.close()
     }
 
-    @Test func lease_ofManyConnectionsAtOnce_sharesNoSlot() async throws {
+    @Test func lease_ofManyConnectionsAtOnce_sharesNoPermit() async throws {
         let pool = try await Self.pool(size: 6)
         let rate = CallRate(endpoint: "status", perSecond: 10_000)
 
@@ -106,12 +106,12 @@ import Testing
             return try await group.reduce(into: []) { $0 += $1 }
         }
 
-        let sorted = leases.flatMap(\.slots).sorted()
+        let sorted = leases.flatMap(\.permits).sorted()
         #expect(sorted.count > 200)
         for (earlier, later) in zip(sorted, sorted.dropFirst()) {
             #expect(later >= earlier + rate.gapMicros)
         }
-        #expect(leases.allSatisfy { lease in lease.slots.allSatisfy { $0 >= lease.nowMicros } })
+        #expect(leases.allSatisfy { lease in lease.permits.allSatisfy { $0 >= lease.nowMicros } })
         await pool.close()
     }
 
@@ -124,13 +124,13 @@ import Testing
         let next = try await Self.lease(rate, 25, at: Self.start + 2 * Self.second, of: pool)
 
         // What was reserved before the step may still leave within a horizon, and counts for a window more.
-        #expect(lease.slots == [])
+        #expect(lease.permits == [])
         #expect(lease.nextMicros == Self.start + rate.horizonMicros + rate.windowMicros)
-        #expect(next.slots.count == 25)
+        #expect(next.permits.count == 25)
         await pool.close()
     }
 
-    @Test func giveBack_ofTheLastSlots_leavesThemToTheNextLease() async throws {
+    @Test func giveBack_ofTheLastPermits_leavesThemToTheNextLease() async throws {
         let pool = try await Self.pool(size: 1)
         let rate = CallRate(endpoint: "change_price", perSecond: 50)
         let first = try await Self.lease(rate, 10, at: Self.start, of: pool)
@@ -138,7 +138,7 @@ import Testing
 
         let second = try await Self.lease(rate, 5, at: Self.start, of: pool)
 
-        #expect(second.slots == Array(first.slots[4..<9]))
+        #expect(second.permits == Array(first.permits[4..<9]))
         await pool.close()
     }
 
@@ -149,11 +149,11 @@ import Testing
         let beyond = try await Self.lease(rate, 1, at: Self.start, of: pool)
         try await Self.giveBack(rate, first, used: 1, of: pool)
 
-        var calls = Array(first.slots.prefix(1)) + beyond.slots
+        var calls = Array(first.permits.prefix(1)) + beyond.permits
         var now = Self.start
         while now < Self.start + 2 * Self.second {
             now += 100_000
-            calls += try await Self.lease(rate, 9, at: now, of: pool).slots
+            calls += try await Self.lease(rate, 9, at: now, of: pool).permits
         }
 
         #expect(calls == calls.sorted())
@@ -177,9 +177,9 @@ import Testing
         let other = try await Self.lease(statuses, 5, at: Self.start + 59 * Self.second, of: pool)
         let after = try await Self.lease(prices, 5, at: Self.start + 60 * Self.second, of: pool)
 
-        #expect((during.slots.count, during.blockedUntil) == (0, until))
-        #expect((other.slots.count, other.blockedUntil) == (5, nil))
-        #expect((after.slots.count, after.blockedUntil) == (5, nil))
+        #expect((during.permits.count, during.blockedUntil) == (0, until))
+        #expect((other.permits.count, other.blockedUntil) == (5, nil))
+        #expect((after.permits.count, after.blockedUntil) == (5, nil))
         await pool.close()
     }
 

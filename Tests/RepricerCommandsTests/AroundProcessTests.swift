@@ -31,10 +31,10 @@ import Testing
         #expect(try await harness.calls("extend") == [])
     }
 
-    /// Six customers, who never answer unless said otherwise:
-    /// 1: B of the same subscription falls with A. 2: consents late, so B stays. 3: B rises by itself, which is
-    /// announced only, and falls with A all the same. 4 and 5: C is alone on the second subscription, found by its
-    /// name: one call. 6 and 7: D has company there: a person's. 8: turned the renewal off when asked.
+    /// Six customers, who never answer unless said otherwise: 1: B of the same subscription falls with A. 2: consents
+    /// late, so B stays. 3: B rises by itself, which is announced only, and falls with A all the same. 4 and 5: C is
+    /// alone on the second subscription, found by its name: one call. 6 and 7: another item renews beside D, so a
+    /// person decides. 8: turned the renewal off when asked.
     @Test func dependents_ofThoseWhoDecline_fallOnceAndNobodyElses() async throws {
         try await ProcessHarness.tell(months: [9, 18, 36]) { month in
             let ids = (0...8).map(ProcessHarness.id)

@@ -18,7 +18,7 @@ import Testing
         try await harness.until(
             "SELECT count(*) = 0 AS done FROM repricer.webhook_deliveries WHERE state = 'pending'"
         )
-        // A crowded machine misses its slot now and then: the call is put back, and asked for again.
+        // A crowded machine misses its permit now and then: the call is put back, and asked for again.
         let told = harness.hooks.accepted.compactMap(\.type)
         #expect(told.first == "dependent_cancellation.requested")
         #expect(
@@ -30,7 +30,8 @@ import Testing
     /// `drop_before`: killed between the intent and the call's effect. `drop_after`: killed after it.
     @Test(arguments: ["drop_before", "drop_after"])
     func dependentElsewhere_serviceKilledDuringTheCall_isCancelledOnce(fault: String) async throws {
-        // The dependent's year, twelve months, must not end before the killed call is made again: a slow machine takes long.
+        // The dependent's year, twelve months, must not end before the killed call is made again: a slow machine
+        // takes long.
         let harness = try await ProcessHarness.open(ProcessHarness.Seed(month: 10))
         defer { harness.close() }
         try await harness.order(fault: fault)

@@ -112,14 +112,13 @@ import Testing
     static func settings(
         _ url: String, _ store: GapStore, _ scratch: ScratchFolder
     ) throws -> [String: String] {
-        let key = try scratch.file("key.p8", try ES256PrivateKey.newPEM())
-        chmod(key, 0o600)
-        return [
+        [
             "REPRICER_DATABASE_URL": TestDatabase.url, "REPRICER_BUNDLE_ID": "com.example.app",
             "REPRICER_ENVIRONMENT": "Sandbox", "REPRICER_API_BASE_URL": url,
             "REPRICER_ROOT_CERTIFICATES": try scratch.file("root.pem", store.roots),
             "REPRICER_ISSUER_ID": "57246542-96fe-1a63-e053-0824d011072a",
-            "REPRICER_KEY_ID": "ABC123DEFG", "REPRICER_KEY_FILE": key,
+            "REPRICER_KEY_ID": "ABC123DEFG",
+            "REPRICER_KEY_FILE": try scratch.secret("key.p8", try ES256PrivateKey.newPEM()),
             "REPRICER_STATUS_RATE": "1000",
         ]
     }

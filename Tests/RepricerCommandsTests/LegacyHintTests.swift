@@ -8,8 +8,7 @@ import Testing
     @Test func serve_afterAV1Notification_readsTheStatusThatItHintsAt() async throws {
         let scratch = try ScratchFolder()
         let store = try GapStore(messages: 0)
-        let secret = try scratch.file("secret", "shared\n")
-        chmod(secret, 0o600)
+        let secret = try scratch.secret("secret", "shared\n")
 
         try await store.serving { url in
             let settings = try GapCommandKillTests.settings(url, store, scratch).merging([

@@ -1,7 +1,6 @@
 import Foundation
 import JOSE
 import Postgres
-import SandboxStore
 import ServiceKit
 import TestSupport
 import Testing
@@ -12,27 +11,7 @@ import Testing
 /// What monitoring sees of a real `repricer serve`, from its first scrape on.
 @Suite(.database) struct MetricsPortTests {
     private static func settings(_ scratch: ScratchFolder) throws -> [String: String] {
-        let authority = try CertificateAuthority(
-            validFrom: milliseconds(of: .now) - 86_400_000,
-            validUntil: milliseconds(of: .now) + 86_400_000)
-        return [
-            "REPRICER_DATABASE_URL": TestDatabase.url, "REPRICER_BUNDLE_ID": "com.example.app",
-            "REPRICER_ENVIRONMENT": "Sandbox", "REPRICER_API_BASE_URL": "http://127.0.0.1:9",
-            "REPRICER_ROOT_CERTIFICATES": try scratch.file("root.pem", authority.rootPEM()),
-            "REPRICER_ISSUER_ID": "57246542-96fe-1a63-e053-0824d011072a",
-            "REPRICER_KEY_ID": "ABC123DEFG",
-            "REPRICER_KEY_FILE": try secret(scratch, "key.p8", try ES256PrivateKey.newPEM()),
-            "REPRICER_RECONCILE_EVERY": "1h", "REPRICER_LISTEN": "127.0.0.1:0",
-            "REPRICER_PAGES_LISTEN": "127.0.0.1:0",
-        ]
-    }
-
-    private static func secret(
-        _ scratch: ScratchFolder, _ name: String, _ text: String
-    ) throws -> String {
-        let path = try scratch.file(name, text)
-        chmod(path, 0o600)
-        return path
+        try scratch.serveSettings().merging(["REPRICER_RECONCILE_EVERY": "1h"]) { $1 }
     }
 
     private static func serve(
@@ -88,7 +67,7 @@ import Testing
     @Test func metrics_ofTheFirstScrape_areThoseOfTheTable() async throws {
         let scratch = try ScratchFolder()
         var settings = try Self.settings(scratch)
-        settings["REPRICER_FORWARDER_TOKEN_FILE"] = try Self.secret(scratch, "token", "t\n")
+        settings["REPRICER_FORWARDER_TOKEN_FILE"] = try scratch.secret("token", "t\n")
         let (program, pages, _) = try await Self.serve(settings)
         defer { program.kill() }
 
@@ -198,11 +177,11 @@ import Testing
         var settings = try Self.settings(scratch)
         let planted = (1...7).map { "planted\($0)" + String(repeating: "x", count: 24) }
         let pem = try ES256PrivateKey.newPEM()
-        settings["REPRICER_KEY_FILE"] = try Self.secret(scratch, "own.p8", pem)
-        settings["REPRICER_FORWARDER_TOKEN_FILE"] = try Self.secret(scratch, "f", planted[0])
-        settings["REPRICER_PAGES_TOKEN_FILE"] = try Self.secret(scratch, "p", planted[1])
+        settings["REPRICER_KEY_FILE"] = try scratch.secret("own.p8", pem)
+        settings["REPRICER_FORWARDER_TOKEN_FILE"] = try scratch.secret("f", planted[0])
+        settings["REPRICER_PAGES_TOKEN_FILE"] = try scratch.secret("p", planted[1])
         settings["REPRICER_WEBHOOK_URL"] = "http://127.0.0.1:9/hooks/\(planted[2])"
-        settings["REPRICER_WEBHOOK_SECRET_FILE"] = try Self.secret(scratch, "w", planted[3])
+        settings["REPRICER_WEBHOOK_SECRET_FILE"] = try scratch.secret("w", planted[3])
         // The first host refuses, and its error quotes what libpq was given.
         settings["REPRICER_DATABASE_URL"] =
             "postgresql://nobody:\(planted[4])@127.0.0.1:9/x?connect_timeout=2"

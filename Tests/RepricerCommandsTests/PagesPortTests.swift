@@ -1,6 +1,5 @@
 import Foundation
 import JOSE
-import SandboxStore
 import TestSupport
 import Testing
 
@@ -17,33 +16,6 @@ import Testing
         "http://127.0.0.1//metrics", "HTTP://127.0.0.1/%6detrics", "http://127.0.0.1",
         "http://127.0.0.1?/notifications",
     ]
-
-    private static func settings(_ scratch: ScratchFolder) throws -> [String: String] {
-        let authority = try CertificateAuthority(
-            validFrom: milliseconds(of: .now) - 86_400_000,
-            validUntil: milliseconds(of: .now) + 86_400_000)
-        return [
-            "REPRICER_DATABASE_URL": TestDatabase.url, "REPRICER_BUNDLE_ID": "com.example.app",
-            "REPRICER_ENVIRONMENT": "Sandbox", "REPRICER_API_BASE_URL": "http://127.0.0.1:9",
-            "REPRICER_ROOT_CERTIFICATES": try scratch.file("root.pem", authority.rootPEM()),
-            "REPRICER_ISSUER_ID": "57246542-96fe-1a63-e053-0824d011072a",
-            "REPRICER_KEY_ID": "ABC123DEFG",
-            "REPRICER_KEY_FILE": try write(scratch, "key.p8", try ES256PrivateKey.newPEM()),
-            "REPRICER_RECONCILE_EVERY": "off", "REPRICER_LISTEN": "127.0.0.1:0",
-            "REPRICER_PAGES_LISTEN": "127.0.0.1:0",
-        ]
-    }
-
-    private static func write(
-        _ scratch: ScratchFolder, _ name: String, _ text: String
-    ) throws -> String {
-        // Written aside and renamed, so that no look finds it half-written or open to others.
-        let aside = try scratch.file(name + ".new", text)
-        chmod(aside, 0o600)
-        let path = "\(scratch.path)/\(name)"
-        guard rename(aside, path) == 0 else { throw POSIXError(.EIO) }
-        return path
-    }
 
     /// The status of one request, whose target no client of ours would send.
     private static func status(
@@ -70,8 +42,8 @@ import Testing
 
     @Test func serve_withAPassword_showsPagesToWhoKnowsItAndNothingToApplesPort() async throws {
         let scratch = try ScratchFolder()
-        var settings = try Self.settings(scratch)
-        settings["REPRICER_PAGES_TOKEN_FILE"] = try Self.write(scratch, "pages.token", "one\n")
+        var settings = try scratch.serveSettings()
+        settings["REPRICER_PAGES_TOKEN_FILE"] = try scratch.secret("pages.token", "one\n")
         let program = try Program(
             Program.built("repricer"), ["serve"], environment: settings)
         defer { program.kill() }
@@ -102,7 +74,7 @@ import Testing
         #expect(try await Self.status("/metrics", "Bearer one", peoples) == 200)
         #expect(try await Self.status("/metrics", "Bearer two", peoples) == 401)
 
-        _ = try Self.write(scratch, "pages.token", "two\n")
+        try scratch.secret("pages.token", "two\n")
         program.send(signal: SIGHUP)
         try await program.said(until: "secret replaced")
         #expect(try await Self.status("/metrics", "Bearer two", peoples) == 200)
@@ -113,7 +85,7 @@ import Testing
         let scratch = try ScratchFolder()
         let program = try Program(
             Program.built("repricer"), ["serve", "--only", "scheduler"],
-            environment: try Self.settings(scratch))
+            environment: try scratch.serveSettings())
         defer { program.kill() }
         let said = try await program.said(until: "message=serving")
         #expect(!said.contains("message=listening port="))
@@ -134,7 +106,7 @@ import Testing
     /// A proxy turns to another replica while this one still answers.
     @Test func serve_toldToEnd_saysSoBeforeItStops_andEndsAtOnceWhenToldAgain() async throws {
         let scratch = try ScratchFolder()
-        var settings = try Self.settings(scratch)
+        var settings = try scratch.serveSettings()
         settings["REPRICER_DRAIN_WAIT"] = "10m"
         let program = try Program(
             Program.built("repricer"), ["serve", "--only", "scheduler"], environment: settings)
@@ -157,7 +129,7 @@ import Testing
 
     @Test func serve_whereOthersReachPagesWithoutAPassword_isRefusedWithTheRemedy() async throws {
         let scratch = try ScratchFolder()
-        var settings = try Self.settings(scratch)
+        var settings = try scratch.serveSettings()
         settings["REPRICER_PAGES_LISTEN"] = "0.0.0.0:0"
         let fault = "REPRICER_PAGES_TOKEN_FILE: is not set; other machines reach"
 
@@ -172,7 +144,7 @@ import Testing
         #expect(check.messages.contains(fault))
         #expect(Self.pagesLine(check) == "pages not tried")
 
-        let token = try Self.write(scratch, "pages.token", "one\n")
+        let token = try scratch.secret("pages.token", "one\n")
         settings["REPRICER_PAGES_TOKEN_FILE"] = token
         chmod(token, 0o644)
         for command in [["serve"], ["config", "check"]] {
@@ -184,12 +156,12 @@ import Testing
 
     @Test func configCheck_saysWhereThePagesAreAndWhetherTheyAskForAPassword() async throws {
         let scratch = try ScratchFolder()
-        var settings = try Self.settings(scratch)
+        var settings = try scratch.serveSettings()
         settings["REPRICER_PAGES_LISTEN"] = "127.0.0.1:8081"
         let open = await run("config", "check", environment: settings)
         settings["REPRICER_PAGES_LISTEN"] = "off"
         let off = await run("config", "check", environment: settings)
-        let token = try Self.write(scratch, "pages.token", "one\n")
+        let token = try scratch.secret("pages.token", "one\n")
         settings["REPRICER_PAGES_LISTEN"] = "[::]:8081"
         settings["REPRICER_PAGES_TOKEN_FILE"] = token
         let closed = await run("config", "check", environment: settings)

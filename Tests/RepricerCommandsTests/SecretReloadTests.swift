@@ -12,8 +12,8 @@ import Testing
         let authority = try CertificateAuthority(
             validFrom: milliseconds(of: .now) - 86_400_000,
             validUntil: milliseconds(of: .now) + 86_400_000)
-        let token = try Self.write(scratch, "token", "one")
-        let secret = try Self.write(scratch, "secret", "uno")
+        let token = try scratch.secret("token", "one\n")
+        let secret = try scratch.secret("secret", "uno\n")
         let program = try Program.receiver(
             roots: try scratch.file("root.pem", authority.rootPEM()), database: TestDatabase.url,
             [
@@ -27,14 +27,14 @@ import Testing
         #expect(try await Self.post("two", "uno", client) == 401)
         #expect(try await Self.post("one", "due", client) == 403)
 
-        _ = try Self.write(scratch, "token", "two")
+        try scratch.secret("token", "two\n")
         program.send(signal: SIGHUP)
         try await program.said(until: "secret replaced")
         #expect(try await Self.post("one", "uno", client) == 401)
         #expect(try await Self.post("two", "uno", client) == 200)
 
         // Without a signal too.
-        _ = try Self.write(scratch, "secret", "due")
+        try scratch.secret("secret", "due\n")
         try await program.said(until: "secret replaced")
         #expect(try await Self.post("two", "uno", client) == 403)
         #expect(try await Self.post("two", "due", client) == 200)
@@ -44,17 +44,6 @@ import Testing
         program.send(signal: SIGHUP)
         try await program.said(until: "secret unusable")
         #expect(try await Self.post("two", "due", client) == 200)
-    }
-
-    private static func write(
-        _ scratch: ScratchFolder, _ name: String, _ text: String
-    ) throws -> String {
-        // Written aside and renamed, so that no look finds it half-written or open to others.
-        let aside = try scratch.file(name + ".new", text + "\n")
-        chmod(aside, 0o600)
-        let path = "\(scratch.path)/\(name)"
-        guard rename(aside, path) == 0 else { throw POSIXError(.EIO) }
-        return path
     }
 
     private static func post(

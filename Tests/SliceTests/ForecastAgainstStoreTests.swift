@@ -7,7 +7,7 @@ import Testing
 /// Two readings of Apple's pages, written apart, of the same random subscriptions: the product's forecast and what the
 /// simulated store does with the call. A failure prints the seed.
 @Suite(.ownThread) struct ForecastAgainstStoreTests {
-    private struct World {
+    private struct Setting {
         var subscription: StoreSubscription
         var facts: SubscriptionFacts
         var context = JudgeContext(increaseHistory: [])
@@ -21,24 +21,24 @@ import Testing
     @Test(arguments: 1...2000 as ClosedRange<UInt64>)
     func plan_saysWhatTheStoreDoes(seed: UInt64) throws {
         var random = SeededRandom(seed: seed, "world")
-        let world = Self.world(&random)
-        let item = world.subscription.items[0]
-        let step = Markets.priceStep(of: world.subscription.currency) ?? 10
+        let setting = Self.setting(&random)
+        let item = setting.subscription.items[0]
+        let step = Markets.priceStep(of: setting.subscription.currency) ?? 10
         let share = random.pick(-30...160)
         let price = max(step, (item.price * Int64(100 + share) / 100) / step * step)
         guard price != item.price else { return }
 
         let decision = ConsentRule(
-            subscription: world.subscription, calendar: BillingCalendar(), now: world.now
+            subscription: setting.subscription, calendar: BillingCalendar(), now: setting.now
         ).decide(item: item, price: price)
         let judge = Judge(
-            rules: Self.rules.inForce(at: Instant(milliseconds: world.now)),
-            environment: .production, now: Instant(milliseconds: world.now))
+            rules: Self.rules.inForce(at: Instant(milliseconds: setting.now)),
+            environment: .production, now: Instant(milliseconds: setting.now))
         let row = BatchRow(
-            line: 2, originalTransactionID: world.facts.originalTransactionID, sku: item.sku,
-            newPrice: price, currency: world.subscription.currency)
+            line: 2, originalTransactionID: setting.facts.originalTransactionID, sku: item.sku,
+            newPrice: price, currency: setting.subscription.currency)
         let plan = try #require(
-            judge.judge(rows: [row], facts: world.facts, context: world.context).first)
+            judge.judge(rows: [row], facts: setting.facts, context: setting.context).first)
 
         #expect(plan.code == nil, "seed \(seed)")
         #expect((plan.consent == .required) == decision.needsConsent, "seed \(seed)")
@@ -70,7 +70,7 @@ import Testing
         return rules
     }()
 
-    private static func world(_ random: inout SeededRandom) -> World {
+    private static func setting(_ random: inout SeededRandom) -> Setting {
         let places = ["KOR", "KOR", "USA", "BRA", "JPN"]
         let storefront = places[Int(random.pick(0...4))]
         let currency = Markets.byStorefront[storefront]?.currency ?? "USD"
@@ -127,7 +127,7 @@ import Testing
             ]
         }
         let now = calledAt + random.pick(0...max(1, (expiresAt - calledAt) / 3))
-        return World(
+        return Setting(
             subscription: subscription, facts: facts(subscription, signedAt: calledAt),
             context: context, now: now)
     }

@@ -44,6 +44,29 @@ import Testing
                 == ["Sources/A/B.swift", "Tests/floor", "Deploy/docs/README.md"])
     }
 
+    @Test func road_belowItsHeading_isTheFilesOfItsTable_inTheirOrder() {
+        let page = """
+            # Top
+            `A/Before.swift`
+
+            ## A road
+            Told in `A/Text.swift`.
+            | step | files |
+            | --- | --- |
+            | one | `B/Second.swift`, `Migrations/0001_a.sql` |
+            | two | `A/First.swift` |
+
+            ## Another road
+            | one | `C/Third.swift` |
+            """
+
+        let road = DocumentReferences.road(page, below: "A road")
+
+        #expect(
+            road == ["Sources/B/Second.swift", "Migrations/0001_a.sql", "Sources/A/First.swift"])
+        #expect(DocumentReferences.road(page, below: "No road") == [])
+    }
+
     @Test func alarms_ofASource_areItsErrorsAndWarnings() {
         let source = SwiftText(
             """

@@ -67,6 +67,16 @@ enum DocumentReferences {
         return Set(named.map { $0.joined(separator: "/") })
     }
 
+    /// The files in the table below a heading, in their order; those without a folder of the top are in `Sources`.
+    static func road(_ markdown: String, below heading: String) -> [String] {
+        let sections = markdown.components(separatedBy: "\n## ")
+        return (sections.first { $0.hasPrefix(heading) } ?? "").split(separator: "\n").filter {
+            $0.hasPrefix("| ")
+        }.flatMap { row in
+            row.matches(of: /`([^`]+\.(?:swift|sql))`/).map { String($0.1) }
+        }.map { $0.hasPrefix("Migrations/") ? $0 : "Sources/\($0)" }
+    }
+
     /// The messages that a source logs as errors and warnings, those of `Rounds` too.
     static func alarms(_ source: SwiftText) -> Set<String> {
         var alarms: Set<String> = []

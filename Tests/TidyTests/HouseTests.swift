@@ -151,6 +151,18 @@ import Testing
         #expect(found == [])
     }
 
+    /// Who follows a row, or a notification, reads these files in this order, so they must be there and few.
+    @Test(arguments: [("The road of one row", 35), ("The road of one signedPayload", 22)])
+    func road_ofTheSources_isShort_andLeadsThroughFilesThatExist(_ road: String, _ most: Int) throws
+    {
+        let files = DocumentReferences.road(
+            try Repository.text("Sources/README.md"), below: road)
+
+        #expect(files.count > most / 2 && files.count <= most)
+        #expect(Set(files).count == files.count)
+        #expect(files.filter { !repository.paths.contains($0) } == [])
+    }
+
     @Test func release_isTheNewestOfTheChangelog() throws {
         let release = try Repository.text("Sources/CRelease/release.c")
         let changelog = try Repository.text("Deploy/docs/CHANGELOG.md")

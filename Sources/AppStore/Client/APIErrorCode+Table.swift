@@ -1,10 +1,10 @@
 extension APIErrorCode {
     /// The documented codes of the Advanced Commerce API, and what to do about each on a first try.
     ///
-    /// `reject` where the code is about this subscription, item or price; `haltBatch` where it is about the form of
-    /// the call or how the product is set up, so that the next call would be refused as well; `haltStorefront` where it
-    /// is set up wrongly for one storefront (inferences, code by code: Apple only says of 5000001 that it may be
-    /// tried again).
+    /// `reject` is for codes about this subscription, item or price. `haltBatch` is for codes about the form of the
+    /// call or the setup of the product, so that the next call would be refused as well. `haltStorefront` is for a
+    /// wrong setup in one storefront. These are inferences, code by code: Apple only says of 5000001 that it may be
+    /// tried again.
     static let documented: [Int: (name: String, disposition: Disposition)] = [
         4_000_006: ("InvalidTransactionIdError", .reject),
         4_000_028: ("InvalidStorefrontError", .reject),
@@ -71,8 +71,8 @@ extension APIErrorCode {
         5_000_001: ("GeneralInternalRetryableError", .retrySame),
     ]
 
-    /// Documented for requests that we never make (create, modify, migrate, refund): one of them would say that our
-    /// call is wrong in its form, so their names matter to nobody.
+    /// The codes that are documented for requests that we never make (create, modify, migrate, refund). One of them
+    /// would show that the form of our call is wrong, so nobody needs their names.
     static let ofOtherRequests: Set<Int> = [
         4_000_063, 4_000_088, 4_000_089, 4_000_091, 4_000_092, 4_000_093, 4_000_094, 4_000_095,
         4_000_096, 4_000_099, 4_000_103, 4_000_104, 4_000_106, 4_000_107, 4_000_110, 4_000_111,

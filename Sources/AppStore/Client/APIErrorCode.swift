@@ -9,7 +9,7 @@ package struct APIErrorCode: RawRepresentable, Hashable, Sendable, CustomStringC
         self.rawValue = rawValue
     }
 
-    /// True where the answer was not one of the App Store's: a proxy's page, or an empty body.
+    /// Whether the answer was not one of the App Store's, but a proxy's page or an empty body.
     package var isBareStatus: Bool { rawValue < 1000 }
 
     /// The HTTP status that belongs to the code.
@@ -21,8 +21,7 @@ package struct APIErrorCode: RawRepresentable, Hashable, Sendable, CustomStringC
             ? "invalid_request" : Self.documented[rawValue]?.name ?? Self.serverAPINames[rawValue]
     }
 
-    /// What the code says to a person, and what to do; nil where only the App Store's own message
-    /// tells.
+    /// What the code means to a person, and what to do; nil where only the App Store's own message tells.
     package var meaning: String? { Self.meanings[rawValue] }
 
     package var description: String {
@@ -32,7 +31,7 @@ package struct APIErrorCode: RawRepresentable, Hashable, Sendable, CustomStringC
 }
 
 extension APIErrorCode {
-    /// None of the App Store's: our own check, before anything was sent.
+    /// Our own check refused the request before anything was sent. The App Store has no such code.
     package static let invalidRequest = APIErrorCode(rawValue: 0)
     package static let alreadyCommunicated = APIErrorCode(rawValue: 4_000_205)
     package static let startDateTooFarInPast = APIErrorCode(rawValue: 4_000_012)
@@ -42,32 +41,34 @@ extension APIErrorCode {
 
     /// What to do next about a refused price change.
     package enum Disposition: String, Hashable, Sendable, CaseIterable {
-        /// The same request again, with the same reference id.
+        /// The same request goes again with the same reference id.
         case retrySame
-        /// Read the status, take the new consistency token, ask anew under a new reference id.
+        /// The status is read, and the change is asked again with the new consistency token under a new reference id.
         case refresh
-        /// Perhaps done by an earlier try: read the status before anything else.
+        /// An earlier try may have done it, so the status is read before anything else.
         case checkStatus
-        /// The App Store's last word on this change.
+        /// It is the App Store's last word on this change.
         case reject
-        /// About the form of the call: parked where others succeed; its batch halts where they are refused alike.
+        /// It is about the form of the call. The change is parked where others succeed, and its batch halts where
+        /// they are refused alike.
         case haltBatch
-        /// The product is not set up for the storefront: as `haltBatch`, counted by storefronts.
+        /// The product is not set up for the storefront. It is handled like `haltBatch`, and counted by storefronts.
         case haltStorefront
-        /// About our key or our way to the App Store: as `haltBatch`, and the service halts where all batches fare so.
+        /// It is about our key or our way to the App Store. It is handled like `haltBatch`, and the service halts
+        /// where all batches fare so.
         case haltService
-        /// Too many calls: the same request again at the instant that the answer named.
+        /// There were too many calls. The same request goes again at the instant that the answer named.
         case waitUntil
     }
 
-    /// - Parameter onRetry: True when an earlier try of the same intent may have arrived.
+    /// - Parameter onRetry: Whether an earlier try of the same intent may have arrived.
     package func disposition(onRetry: Bool) -> Disposition {
         if self == .alreadyCommunicated || self == .invalidRequest {
             return onRetry ? .checkStatus : .reject
         }
         if let documented = Self.documented[rawValue] { return documented.disposition }
         if Self.ofOtherRequests.contains(rawValue) { return .haltBatch }
-        // The twins of "not found" that the App Store Server API calls retryable.
+        // The App Store Server API calls these codes of "not found" retryable.
         if [4_040_002, 4_040_004, 4_040_006].contains(rawValue) { return .retrySame }
         switch httpStatus {
         case 401: return .haltService

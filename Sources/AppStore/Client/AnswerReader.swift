@@ -3,7 +3,7 @@ internal import JOSE
 internal import JSON
 internal import Pricing
 
-/// Verifies and decodes what the App Store answers; no I/O.
+/// Verifies and decodes the App Store's answers. It does no I/O.
 struct AnswerReader: Sendable {
     let verifier: JWSVerifier
     let bundleID: String
@@ -31,13 +31,13 @@ struct AnswerReader: Sendable {
         return event
     }
 
-    /// The answer to Get All Subscription Statuses. Refused where it is not of the documented form throughout: a
-    /// subscription left out would look as if it were none of the customer's.
+    /// Reads the answer to Get All Subscription Statuses. It throws unless all of it has the documented form, because
+    /// a subscription that is left out would seem not to be the customer's.
     func statuses(_ body: [UInt8], now: Int64) throws(Failure) -> [SubscriptionEvent] {
         guard let json = JSONDocument.read(body), let groups = json["data"]?.elements else {
             throw .undocumented
         }
-        // Unsigned, so it proves nothing; but an answer that says so itself is not about our app.
+        // The field is unsigned, so it proves nothing; but an answer that names another app itself is not about ours.
         guard json["bundleId"]?.text.map({ $0 == bundleID }) ?? true else {
             throw Failure(reason: "the answer is about another app")
         }

@@ -4,7 +4,7 @@ package import Pricing
 
 /// One Cancel a Subscription request, checked before it is encoded.
 package struct CancelCall: Hashable, Sendable {
-    /// Its consistency token is the last one seen: a subscription that changed since is not cancelled.
+    /// Its consistency token is the last one seen, so that a subscription that has changed since is not cancelled.
     package let requestInfo: CommerceRequestInfo
     /// ISO 3166-1 alpha-3.
     package let storefront: String?
@@ -27,12 +27,12 @@ package struct CancelCall: Hashable, Sendable {
 }
 
 extension AppStoreClient {
-    /// Cancel a Subscription: turns its renewal off; service goes on to the end of the period.
+    /// Calls Cancel a Subscription, which turns the renewal off. Service goes on to the end of the period.
     ///
     /// - Parameters:
     ///   - transactionID: The subscription's original transaction id, or any later one.
     ///   - request: The id under which it is asked, and what was known then.
-    ///   - leavingBefore: Later nothing of it is sent.
+    ///   - leavingBefore: No byte leaves after this instant.
     package func cancel(
         transactionID: String, request: CancelCall,
         leavingBefore: ContinuousClock.Instant? = nil

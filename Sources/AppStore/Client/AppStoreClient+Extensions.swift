@@ -2,9 +2,9 @@ internal import HTTP
 internal import JSON
 internal import Pricing
 
-/// Renewal-date extensions, of the App Store Server API. 20 calls a second for one subscription, 1 for the others.
+/// Renewal-date extensions of the App Store Server API: 20 calls a second for one subscription, and 1 for the others.
 extension AppStoreClient {
-    /// Extend a Subscription Renewal Date. The same request identifier again repeats the same request.
+    /// Calls Extend a Subscription Renewal Date. The same request identifier repeats the same request.
     package func extend(
         originalTransactionID: String, _ request: ExtensionRequest,
         leavingBefore: ContinuousClock.Instant? = nil
@@ -30,7 +30,8 @@ extension AppStoreClient {
         }
     }
 
-    /// Extend Subscription Renewal Dates for All Active Subscribers: begins, and goes on for hours or days.
+    /// Calls Extend Subscription Renewal Dates for All Active Subscribers, which begins the work; it goes on for
+    /// hours or days.
     package func extendAll(
         _ request: MassExtensionRequest, leavingBefore: ContinuousClock.Instant? = nil
     ) async -> CallOutcome<String> {
@@ -46,7 +47,7 @@ extension AppStoreClient {
         }
     }
 
-    /// Get Status of Subscription Renewal Date Extensions.
+    /// Calls Get Status of Subscription Renewal Date Extensions.
     package func extensionStatus(
         productID: String, requestIdentifier: String
     ) async -> CallOutcome<MassExtensionStatus> {

@@ -1,9 +1,9 @@
 internal import HTTP
 internal import JSON
 
-/// Test notifications, of the App Store Server API: one call a second.
+/// Test notifications of the App Store Server API: one call a second.
 extension AppStoreClient {
-    /// Request a Test Notification; returns the token to ask what became of it.
+    /// Calls Request a Test Notification. Returns the token by which its status can be asked.
     package func requestTestNotification() async -> CallOutcome<String> {
         await call(HTTPRequest(method: "POST", target: "/inApps/v1/notifications/test")) {
             body, _ throws(AnswerReader.Failure) in
@@ -15,7 +15,7 @@ extension AppStoreClient {
         }
     }
 
-    /// Get Test Notification Status: the notification as it was signed, and each attempt to deliver it.
+    /// Calls Get Test Notification Status: the notification as it was signed, and each attempt to deliver it.
     package func testNotificationStatus(
         token: String
     ) async -> CallOutcome<NotificationHistoryPage.Entry> {

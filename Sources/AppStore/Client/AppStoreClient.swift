@@ -6,8 +6,7 @@ package import ServiceKit
 
 /// Calls the Advanced Commerce API and the App Store Server API.
 ///
-/// It keeps no state but the token: whether and when a call is repeated is the scheduler's to
-/// decide.
+/// It keeps no state but the token. The scheduler decides whether and when a call is repeated.
 package struct AppStoreClient: Sendable {
     private let http: any HTTPSending
     private let token: BearerToken
@@ -16,12 +15,12 @@ package struct AppStoreClient: Sendable {
     let reader: AnswerReader
 
     /// - Parameters:
-    ///   - http: Bound to the App Store's host.
-    ///   - token: For our key and bundle id.
-    ///   - clock: The time for answers without a date, and from which waits are counted.
+    ///   - http: A client of the App Store's host.
+    ///   - token: Makes tokens for our key and bundle id.
+    ///   - clock: Gives the time for answers without a date, and for the start of waits.
     ///   - verifier: Proves the signed parts of answers.
-    ///   - bundleID: Ours.
-    ///   - environment: The one that this instance serves.
+    ///   - bundleID: Our bundle id.
+    ///   - environment: The environment that this instance serves.
     ///   - watch: Counts the requests.
     package init(
         http: any HTTPSending, token: BearerToken, clock: any WallClock, verifier: JWSVerifier,
@@ -34,12 +33,12 @@ package struct AppStoreClient: Sendable {
         reader = AnswerReader(verifier: verifier, bundleID: bundleID, environment: environment)
     }
 
-    /// Change Subscription Price.
+    /// Calls Change Subscription Price.
     ///
     /// - Parameters:
     ///   - transactionID: The subscription's original transaction id, or its latest one.
     ///   - request: What to change.
-    ///   - leavingBefore: Once it has passed, nothing leaves: the outcome is `notSent`.
+    ///   - leavingBefore: No byte leaves after this instant; the outcome is then `notSent`.
     package func changePrice(
         transactionID: String, request: PriceChangeCall,
         leavingBefore: ContinuousClock.Instant? = nil
@@ -49,7 +48,8 @@ package struct AppStoreClient: Sendable {
             leavingBefore: leavingBefore)
     }
 
-    /// One call of the Advanced Commerce API that changes a subscription. Its answer is evidence under the id of the call.
+    /// Makes one call of the Advanced Commerce API that changes a subscription. Its answer is evidence under the id
+    /// of the call.
     func change(
         _ verb: String, _ transactionID: String, _ body: String, _ info: CommerceRequestInfo,
         leavingBefore: ContinuousClock.Instant?
@@ -70,7 +70,7 @@ package struct AppStoreClient: Sendable {
         await http.prepare(calls)
     }
 
-    /// Get All Subscription Statuses: one reading for each subscription of the customer.
+    /// Calls Get All Subscription Statuses: one statement for each subscription of the customer.
     ///
     /// - Parameter transactionID: Any transaction id of the customer.
     package func subscriptionStatuses(
@@ -85,11 +85,11 @@ package struct AppStoreClient: Sendable {
         }
     }
 
-    /// Get Notification History: at most 20 notifications of a span of time, as they were signed.
+    /// Calls Get Notification History: at most 20 notifications of a span of time, as they were signed.
     ///
     /// - Parameters:
     ///   - request: The question, the same for all its pages.
-    ///   - paginationToken: From the page before; nil for the first.
+    ///   - paginationToken: The token from the page before; nil for the first page.
     package func notificationHistory(
         _ request: NotificationHistoryRequest, paginationToken: String?
     ) async -> CallOutcome<NotificationHistoryPage> {
@@ -114,7 +114,7 @@ package struct AppStoreClient: Sendable {
         return outcome
     }
 
-    /// `code` is set where the App Store answered with an error.
+    /// `code` has a value where the App Store answered with an error.
     private func send<Value: Sendable>(
         _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant?, code: inout APIErrorCode?,
         read: (_ body: [UInt8], _ now: Int64) throws(AnswerReader.Failure) -> Value
@@ -136,8 +136,9 @@ package struct AppStoreClient: Sendable {
             return error.requestMayHaveArrived
                 ? .unknownOutcome(reason: "\(error)", raw: nil) : .notSent(reason: "\(error)")
         }
-        // A 401 is a definite refusal: nothing was done. Where the token may be its reason the call counts as not sent,
-        // and goes again with a fresh one when its turn comes; a second call here would have no slot of the rate.
+        // A 401 is a definite refusal, so nothing was done. Where the token may be the reason, the call counts as not
+        // sent, and goes again with a fresh token when its turn comes. A second call here would have no permit of the
+        // rate.
         if !(200...299).contains(response.status) {
             let told = JSONDocument.read(response.body)?["errorCode"]?.int
             code = APIErrorCode(status: response.status, code: told)

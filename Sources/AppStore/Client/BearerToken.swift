@@ -14,12 +14,13 @@ package final class BearerToken: Sendable {
     /// A token is replaced after 80 % of its life, so that none expires on its way.
     private static let reuseSeconds = lifeSeconds * 8 / 10
 
-    private struct Held {
+    private struct Signed {
         var token: String
         var issuedAt: Int64
     }
 
-    /// One that is refused so soon after it was signed says that the key is refused, not the token's age.
+    /// A token that is refused so soon after it was signed shows that the key is refused, and not the age of the
+    /// token.
     private static let freshSeconds: Int64 = 60
 
     private let key: ES256PrivateKey
@@ -27,7 +28,7 @@ package final class BearerToken: Sendable {
     private let issuerID: String
     private let bundleID: String
     private let clock: any WallClock
-    private let held = Mutex<Held?>(nil)
+    private let held = Mutex<Signed?>(nil)
 
     package init(
         key: ES256PrivateKey, keyID: String, issuerID: String, bundleID: String,
@@ -48,14 +49,14 @@ package final class BearerToken: Sendable {
             held.flatMap { (0..<Self.reuseSeconds).contains(now - $0.issuedAt) ? $0.token : nil }
         }
         if let reusable { return reusable }
-        // Two callers may sign at once; both tokens are good, and the later one stays.
+        // Two callers may sign at once. Both tokens are good, and the later one stays.
         let token = try make(issuedAt: now)
-        held.withLock { $0 = Held(token: token, issuedAt: now) }
+        held.withLock { $0 = Signed(token: token, issuedAt: now) }
         return token
     }
 
-    /// Forgets `token` after a 401, unless another has taken its place already. True where a fresh one may fare better:
-    /// this one was not signed just now, or another has taken its place.
+    /// Forgets `token` after a 401, unless another has replaced it already. Returns whether a fresh token may fare
+    /// better: this one was not signed just now, or another has replaced it.
     package func invalidate(_ token: String) -> Bool {
         let now = clock.nowMilliseconds() / 1000
         return held.withLock { held in

@@ -3,15 +3,15 @@ package import Pricing
 
 /// What became of one call to the App Store. Nothing is thrown: each outcome has its own next step.
 package enum CallOutcome<Value: Sendable>: Sendable {
-    /// Done, verified and decoded.
+    /// It was done, and the answer is verified and decoded.
     case answered(Value, raw: RawAnswer)
-    /// Definitely not done; `APIErrorCode.disposition` says what next.
+    /// It was definitely not done. `APIErrorCode.disposition` says what comes next.
     case refused(code: APIErrorCode, message: String, raw: RawAnswer)
-    /// Definitely not done: too many calls; not before this instant.
+    /// It was definitely not done, because there were too many calls. None may come before this instant.
     case throttled(until: Instant, raw: RawAnswer)
-    /// Perhaps done: repeat with the same reference id, or read the status.
+    /// It may have been done. It is repeated with the same reference id, or the status is read.
     case unknownOutcome(reason: String, raw: RawAnswer?)
-    /// Definitely not done: nothing reached the App Store.
+    /// It was definitely not done, because nothing reached the App Store.
     case notSent(reason: String)
 }
 
@@ -29,11 +29,11 @@ package struct RawAnswer: Hashable, Sendable {
     /// Longer bodies are cut here.
     package static let bodyBytesMax = 64 << 10
 
-    /// 0 where nobody was asked.
+    /// The HTTP status; 0 where nobody was asked.
     package var status: Int
     /// Invalid UTF-8 and U+0000 are replaced by U+FFFD.
     package var body: String
-    /// Of an error: no further try within, as its `Retry-After` asks. Real time.
+    /// How long the `Retry-After` of an error asks to wait, in real time.
     package var retryAfter: Duration?
 
     static let none = RawAnswer(HTTPResponse(status: 0))

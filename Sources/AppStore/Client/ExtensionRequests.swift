@@ -1,11 +1,11 @@
 internal import JSON
 package import Pricing
 
-/// Extend a Subscription Renewal Date, for one subscription.
+/// The request of Extend a Subscription Renewal Date, for one subscription.
 package struct ExtensionRequest: Hashable, Sendable {
     package let extendByDays: Int
     package let extendReasonCode: Int
-    /// The same again for the same request, and for no other: a repeat extends nothing twice.
+    /// The identifier of one request, the same for each repetition, so that a repetition extends nothing twice.
     package let requestIdentifier: String
 
     package init(
@@ -26,13 +26,13 @@ package struct ExtensionRequest: Hashable, Sendable {
     }
 }
 
-/// Extend Subscription Renewal Dates for All Active Subscribers of a product.
+/// The request of Extend Subscription Renewal Dates for All Active Subscribers of a product.
 package struct MassExtensionRequest: Hashable, Sendable {
     package let productId: String
     package let extendByDays: Int
     package let extendReasonCode: Int
     package let requestIdentifier: String
-    /// nil: all storefronts. Never empty (4000027).
+    /// The storefronts; nil for all. It is never empty (4000027).
     package let storefrontCountryCodes: [String]?
 
     package init(
@@ -63,18 +63,18 @@ package struct MassExtensionRequest: Hashable, Sendable {
     }
 }
 
-/// `ExtendRenewalDateResponse`; unsigned.
+/// `ExtendRenewalDateResponse`. It is unsigned.
 package struct ExtensionAnswer: Hashable, Sendable {
     package var isSuccess: Bool
     /// The new renewal date.
     package var effectiveAt: Instant?
 }
 
-/// `MassExtendRenewalDateStatusResponse`; unsigned.
+/// `MassExtendRenewalDateStatusResponse`. It is unsigned.
 package struct MassExtensionStatus: Hashable, Sendable {
     package var isComplete: Bool
     package var completedAt: Instant?
-    /// nil before the end, as far as Apple leaves them out.
+    /// The counts; nil before the end, as far as Apple leaves them out.
     package var succeeded: Int64?
     package var failed: Int64?
 }

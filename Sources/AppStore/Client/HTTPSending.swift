@@ -3,12 +3,12 @@ package import HTTP
 /// What the App Store client needs of HTTP: one request, one answer. Tests put a recorder in its
 /// place.
 package protocol HTTPSending: Sendable {
-    /// Throws where no usable answer came; the error says whether the request may have arrived. No byte leaves
-    /// once `leavingBefore` has passed.
+    /// Sends one request. Throws where no usable answer came; the error says whether the request may have arrived. No
+    /// byte leaves after `leavingBefore`.
     func send(
         _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant?
     ) async throws(HTTPClientError) -> HTTPResponse
-    /// Makes ready for so many requests that must leave at their instants.
+    /// Prepares for so many requests that must leave at their instants.
     func prepare(_ count: Int) async
 }
 

@@ -9,10 +9,10 @@ package import Pricing
 package struct NotificationHistoryRequest: Hashable, Sendable {
     package let startAt: Instant
     package let endAt: Instant
-    /// Only what has not reached our server, what is still being retried included.
+    /// Whether it asks only for what has not reached our server, including what is still being retried.
     package let onlyFailures: Bool
 
-    /// - Parameter now: Decides how far back the history reaches.
+    /// - Parameter now: The instant that decides how far back the history reaches.
     package init(
         startAt: Instant, endAt: Instant, onlyFailures: Bool = false, now: Instant,
         environment: StoreEnvironment
@@ -40,7 +40,7 @@ package struct NotificationHistoryRequest: Hashable, Sendable {
         Instant(milliseconds: max(0, now.milliseconds - days(environment) * 86_400_000))
     }
 
-    /// One text for one question, whenever it is asked.
+    /// The body of the question, the same text whenever it is asked.
     var body: String {
         JSONWriter.object { json in
             json.number("endDate", endAt.milliseconds)
@@ -50,7 +50,7 @@ package struct NotificationHistoryRequest: Hashable, Sendable {
     }
 }
 
-/// Why a question to the notification history would be refused; said before it is sent.
+/// Why a question to the notification history would be refused. It is found before it is sent.
 package enum HistoryRequestFault: Error, Hashable, Sendable, CustomStringConvertible {
     case startIsNoDate
     case startNotBeforeEnd
@@ -68,7 +68,7 @@ package enum HistoryRequestFault: Error, Hashable, Sendable, CustomStringConvert
 /// One page of the notification history.
 package struct NotificationHistoryPage: Hashable, Sendable {
     package struct Entry: Hashable, Sendable {
-        /// The compact JWS as received, unverified: it goes the way of every notification.
+        /// The compact JWS as it was received, unverified. It is handled like every notification.
         package var signedPayload: String
         package var sendAttempts: [SendAttempt] = []
     }
@@ -83,6 +83,6 @@ package struct NotificationHistoryPage: Hashable, Sendable {
     /// Entries without a readable `signedPayload`.
     package var unreadable = 0
     package var hasMore: Bool
-    /// For the next page of the same question.
+    /// The token for the next page of the same question.
     package var paginationToken: String?
 }

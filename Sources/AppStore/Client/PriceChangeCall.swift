@@ -6,7 +6,7 @@ package struct PriceChangeCall: Hashable, Sendable {
         package var sku: String
         /// The new full price of the item per period.
         package var priceMilliunits: Int64
-        /// Sent only where not empty.
+        /// The dependents. They are sent only where there are some.
         package var dependentSKUs: [String]
 
         package init(sku: String, priceMilliunits: Int64, dependentSKUs: [String] = []) {
@@ -39,7 +39,7 @@ package struct PriceChangeCall: Hashable, Sendable {
         self.items = items
     }
 
-    /// `SubscriptionPriceChangeRequest`; one text for one request, whenever it is made.
+    /// `SubscriptionPriceChangeRequest`, the same text for one request whenever it is made.
     var body: String {
         JSONWriter.object {
             $0.text("currency", currency)
@@ -57,7 +57,7 @@ package struct PriceChangeCall: Hashable, Sendable {
         }
     }
 
-    /// 4000192 and 4000193, within the request.
+    /// Checks what Apple refuses with 4000192 and 4000193, within the request.
     private static func checkDependents(of items: [Item]) throws(RequestFault) {
         let parents = Set(items.filter { !$0.dependentSKUs.isEmpty }.map(\.sku))
         var seen: Set<String> = []

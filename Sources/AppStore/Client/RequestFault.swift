@@ -1,6 +1,6 @@
 internal import JSON
 
-/// Why a request would be refused; said before it is sent. The limits are those of Apple's pages and its own
+/// Why a request would be refused. It is found before it is sent. The limits are those of Apple's pages and its own
 /// libraries.
 package enum RequestFault: Error, Hashable, Sendable, CustomStringConvertible {
     case notUUID(field: String)
@@ -47,9 +47,9 @@ package enum RequestFault: Error, Hashable, Sendable, CustomStringConvertible {
 
 /// What every request to the Advanced Commerce API begins with (`RequestInfo`).
 package struct CommerceRequestInfo: Hashable, Sendable {
-    /// Stored before the first send; repeated only while the outcome is unknown.
+    /// The id, which is stored before the first send and repeated only while the outcome is unknown.
     package let requestReferenceId: String
-    /// The last one seen in renewal info; never made up.
+    /// The last token seen in renewal info. It is never made up.
     package let consistencyToken: String?
 
     package init(
@@ -73,7 +73,7 @@ package struct CommerceRequestInfo: Hashable, Sendable {
 /// The limits that several requests share.
 enum FieldCheck {
     static let skuMax = 128
-    /// App Store Connect's own limit is lower.
+    /// The longest product id. App Store Connect's own limit is lower.
     static let productIDMax = 255
 
     static func isUUID(_ text: String) -> Bool {
@@ -92,7 +92,7 @@ enum FieldCheck {
             || (0x61...0x66).contains(byte)
     }
 
-    /// Nil where the id may be put into a path.
+    /// nil where the id may be put into a path.
     static func fault(ofTransaction id: String) -> RequestFault? {
         (1...64).contains(id.utf8.count) && id.utf8.allSatisfy { (0x30...0x39).contains($0) }
             ? nil : .badTransactionID
@@ -126,7 +126,7 @@ enum FieldCheck {
         guard text.count <= max else { throw .tooLong(field: field, charactersMax: max) }
     }
 
-    /// Of an extension.
+    /// Checks the request identifier of an extension.
     static func requestIdentifier(_ text: String) throws(RequestFault) {
         guard (1...128).contains(text.utf8.count),
             text.utf8.allSatisfy({ (0x21...0x7E).contains($0) })

@@ -3,12 +3,12 @@ internal import ServiceKit
 
 /// Reads `Retry-After`: the App Store sends UNIX milliseconds; proxies send seconds or a date.
 enum RetryAfter {
-    /// The limits are counted by the hour: no honest wait is longer than this.
+    /// The longest wait. Apple counts its limits by the hour, so no honest wait is longer.
     static let waitMax: Int64 = 2 * 60 * 60 * 1000
-    /// Where nothing usable was said.
+    /// The wait where nothing usable was said.
     static let waitDefault: Int64 = 60 * 1000
 
-    /// Never before `now`, never later than `waitMax` after it.
+    /// The instant, never before `now` and never later than `waitMax` after it.
     static func instant(_ value: String?, now: Int64) -> Instant {
         let start = Instant(milliseconds: now)
         let named = value.flatMap { milliseconds($0, now: now) }.map(Instant.init(milliseconds:))
@@ -23,12 +23,12 @@ enum RetryAfter {
         }
         guard let number = Int64(text) else { return .max }
         if number >= 1_000_000_000_000 { return number }
-        // Thirty years of waiting mean a point in time.
+        // Thirty years of waiting must mean a point in time.
         if number >= 1_000_000_000 { return number * 1000 }
         return Instant(milliseconds: now).advanced(by: number * 1000).milliseconds
     }
 
-    /// `Sun, 06 Nov 1994 08:49:37 GMT`
+    /// Reads a date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
     private static func httpDate(_ value: String) -> Int64? {
         let parts = value.split(separator: " ").map(String.init)
         guard parts.count == 6, parts[5] == "GMT", parts[1].count == 2,

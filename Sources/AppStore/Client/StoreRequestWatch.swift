@@ -1,6 +1,6 @@
 package import ServiceKit
 
-/// The endpoints of the App Store that are called: few, and so fit for a label.
+/// The endpoints of the App Store that are called. They are few, and so fit for a label.
 package enum StoreEndpoint: String, CaseIterable, Sendable {
     case changePrice = "change_price"
     case cancel, extend
@@ -8,14 +8,14 @@ package enum StoreEndpoint: String, CaseIterable, Sendable {
     case extendStatus = "extend_status"
     case status, history, test
 
-    /// Of a request by its target.
+    /// The endpoint of a request's target.
     init?(target: String) {
         let known = Self.prefixes.first { target.hasPrefix($0.prefix) }
         guard let known else { return nil }
         self = known.endpoint
     }
 
-    /// The longer ones first.
+    /// The longer prefixes come first.
     private static let prefixes: [(prefix: String, endpoint: StoreEndpoint)] = [
         ("/advancedCommerce/v1/subscription/changePrice/", .changePrice),
         ("/advancedCommerce/v1/subscription/cancel/", .cancel),

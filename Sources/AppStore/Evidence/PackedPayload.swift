@@ -21,9 +21,9 @@ internal import JOSE
 package struct PackedPayload: Hashable, Sendable {
     /// The first part of a JWS, as it was sent, with its SHA-256.
     package struct Header: Hashable, Sendable {
-        /// 32 bytes, of `text`.
+        /// The SHA-256 of `text`, 32 bytes.
         package var digest: [UInt8]
-        /// Base64url.
+        /// The text as base64url.
         package var text: [UInt8]
     }
 
@@ -36,7 +36,7 @@ package struct PackedPayload: Hashable, Sendable {
 
     static let version: UInt8 = 1
     static let answerVersion: UInt8 = 2
-    /// Nested JWS that are taken apart; Apple nests two.
+    /// How many nested JWS are taken apart; Apple nests two.
     static let nestedMax = 8
 
     package var bytes: [UInt8]
@@ -85,14 +85,14 @@ package struct PackedPayload: Hashable, Sendable {
 }
 
 extension PackedPayload {
-    /// What a reader needs who verifies nothing: the payloads, without headers and base64.
+    /// The content for a reader who verifies nothing: the payloads, without headers and base64.
     package struct Contents: Hashable, Sendable {
         /// The outer payload; each nested JWS is replaced by its mark, `#0`, `#1` …
         package var payload: [UInt8]
         /// The nested payloads; the mark says which.
         package var nested: [[UInt8]]
-        /// Whether a text of the payload may look like a mark and be none: it holds a `#`, or an
-        /// escape that may mean one. Read the whole text then.
+        /// Whether a text of the payload may be mistaken for a mark: it holds a `#`, or an escape that may mean one.
+        /// The whole text must be read then.
         package var isAmbiguous: Bool
 
         /// The nested payload that a text of `payload` stands for.
@@ -104,7 +104,7 @@ extension PackedPayload {
         }
     }
 
-    /// The decoded payloads; needs no `headers`.
+    /// The decoded payloads. They need no `headers`.
     package func contents() throws(Damage) -> Contents {
         let parts = try parts()
         let texts = parts.pieces.map(\.before) + [parts.after]
@@ -129,7 +129,7 @@ extension PackedPayload {
     }
 
     struct Parts {
-        /// nil: of an answer.
+        /// The outer part; nil for an answer.
         var outer: Part?
         var pieces: [(before: ArraySlice<UInt8>, nested: Part)]
         var after: ArraySlice<UInt8>
@@ -149,7 +149,7 @@ extension PackedPayload {
     }
 }
 
-/// Reads what `PackedWriter` wrote; nil at anything else.
+/// Reads what `PackedWriter` wrote. It returns nil for anything else.
 private struct PackedReader {
     private let bytes: [UInt8]
     private var position = 0

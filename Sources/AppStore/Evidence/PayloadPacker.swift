@@ -3,18 +3,17 @@ internal import JOSE
 internal import Pricing
 internal import Synchronization
 
-/// Packs payloads; remembers the newest headers, so that one that came before is neither copied nor
-/// hashed again.
+/// Packs payloads, and remembers the newest headers, so that a known one is neither copied nor hashed again.
 ///
-/// Shared by threads.
+/// Threads share it.
 package final class PayloadPacker: Sendable {
-    /// Headers that are remembered: Apple signs with one or two chains at a time.
+    /// How many headers are remembered. Apple signs with one or two chains at a time.
     private static let headersMax = 8
 
     /// What was packed, with the headers to keep.
     package struct Packed: Hashable, Sendable {
         package var bytes: [UInt8]
-        /// Distinct, in the order in which `bytes` counts them.
+        /// The distinct headers, in the order in which `bytes` counts them.
         package var headers: [PackedPayload.Header]
     }
 
@@ -22,9 +21,10 @@ package final class PayloadPacker: Sendable {
 
     package init() {}
 
-    /// nil for what does not come back to the byte: keep its whole text.
+    /// Packs a payload. Returns nil for one that packing would not give back to the byte; its whole text is then
+    /// kept.
     ///
-    /// Only for verified payloads: their headers are kept for ever.
+    /// It takes only verified payloads, because their headers are kept for ever.
     package func pack(_ signedPayload: String) -> Packed? {
         let text = Array(signedPayload.utf8)
         guard let outer = SplitJWS(text[...]) else { return nil }
@@ -38,7 +38,7 @@ package final class PayloadPacker: Sendable {
         return proved(Packed(bytes: writer.bytes, headers: headers), text)
     }
 
-    /// The same of an answer, which is no JWS and holds some; nil where it holds none, too.
+    /// Packs an answer, which is no JWS and holds some; nil also where it holds none.
     package func pack(answer: String) -> Packed? {
         let text = Array(answer.utf8)
         let nested = NestedJWS.find(in: text, max: PackedPayload.nestedMax)
@@ -66,7 +66,7 @@ package final class PayloadPacker: Sendable {
         writer.append(text: payload[position...])
     }
 
-    /// Proved each time: evidence that cannot be given back is none.
+    /// Proves each time that the text comes back: evidence that cannot be given back is none.
     private func proved(_ packed: Packed, _ text: [UInt8]) -> Packed? {
         PackedPayload(packed).isText(text) ? packed : nil
     }
@@ -99,7 +99,7 @@ extension PackedPayload {
     }
 
     fileprivate func isText(_ original: [UInt8]) -> Bool {
-        // Damage would be a fault of the packer; the whole text is kept then.
+        // Damage would be a fault of the packer, and the whole text is kept then.
         guard let text = try? textBytes() else { return false }
         return isEqual(text, original[...])
     }
@@ -115,7 +115,7 @@ private func isEqual(_ left: [UInt8], _ right: ArraySlice<UInt8>) -> Bool {
     }
 }
 
-/// Where `byte` stands first.
+/// The first place of `byte`.
 private func place(of byte: UInt8, in bytes: ArraySlice<UInt8>) -> Int? {
     bytes.withUnsafeBytes { buffer in
         guard let base = buffer.baseAddress else { return nil }

@@ -2,21 +2,21 @@ internal import JOSE
 internal import JSON
 package import Pricing
 
-/// Why the body of a V1 notification is not one. Safe to show: nothing of the body is in it.
+/// Why a body is no V1 notification. It is safe to show, because nothing of the body is in it.
 package struct LegacyFault: Error, Hashable, Sendable, CustomStringConvertible {
-    /// Stable and short, for logs and metrics.
+    /// The code, stable and short, for logs and metrics.
     package let code: String
     package let description: String
 }
 
-/// A V1 server-to-server notification (`responseBodyV1`): plain JSON with the app's shared secret in
-/// it, unsigned. Apple replaced it by V2 in 2023 and still sends it.
+/// A V1 server-to-server notification (`responseBodyV1`): plain JSON with the app's shared secret in it, unsigned.
+/// Apple replaced it by V2 in 2023 and still sends it.
 ///
-/// Whoever knows the secret can write one, and it tells less than V2: no items, no `advancedCommerceInfo`,
-/// nobody's consent. So it is evidence, a reason to read the subscription's status, and a hint about
-/// renewal and billing retry until that status is known.
+/// Whoever knows the secret can write one, and it tells less than V2: no items, no `advancedCommerceInfo`, nobody's
+/// consent. So it is evidence, a reason to read the subscription's status, and a hint about renewal and billing retry
+/// until that status is known.
 package struct LegacyNotification: Sendable {
-    /// What ids begin with: no id that Apple signs does.
+    /// The beginning of its ids. No id that Apple signs begins so.
     package static let idPrefix = "v1:"
     /// What stands in the evidence for the secret.
     package static let redaction = "[shared secret]"
@@ -25,7 +25,7 @@ package struct LegacyNotification: Sendable {
     private let body: [UInt8]
     private let json: JSONNode
 
-    /// Reads a body that nobody vouches for yet.
+    /// Reads a body that is not authenticated yet.
     package init(_ body: [UInt8]) throws(LegacyFault) {
         guard let json = JSONDocument.read(body, limits: Self.limits), json.kind == .object else {
             throw LegacyFault(
@@ -44,19 +44,19 @@ package struct LegacyNotification: Sendable {
         self.json = json
     }
 
-    /// The shared secret that the sender gave, as UTF-8. Never show it.
+    /// The shared secret that the sender gave, as UTF-8. It must never be shown.
     package var password: [UInt8]? { json["password"]?.textBytes.map { Array($0) } }
     /// `notification_type` as Apple wrote it.
     package var type: String { json["notification_type"]?.word ?? "" }
     package var kind: LegacyType? { LegacyType(rawValue: type) }
-    /// The type, where nobody knows it.
+    /// The type, where it is unknown.
     package var unknown: [UnknownPart] { kind == nil ? [UnknownPart(.type, "V1 \(type)")] : [] }
     /// Every app that it names, at its top or in a receipt. The elements that Apple's page lists name none.
     package var bundleIDs: Set<String> {
         Set(([json] + receipts).compactMap { $0["bid"].map { $0.storableText ?? "" } })
     }
 
-    /// nil for an environment that nobody knows.
+    /// nil for an unknown environment.
     package var environment: StoreEnvironment? {
         switch json["environment"]?.text {
         case "Sandbox": .sandbox
@@ -80,12 +80,12 @@ package struct LegacyNotification: Sendable {
         return String(decoding: kept, as: UTF8.self)
     }
 
-    /// `v1:` and the digest of what is kept: the same notification again has the same.
+    /// The id: `v1:` and the digest of what is kept, so that a repeated notification has the same.
     package static func id(ofRedacted text: String) -> String {
         idPrefix + SHA256Hash.hex(Array(text.utf8))
     }
 
-    /// The subscription that it is about; nil where it names none, or several.
+    /// Its subscription; nil where it names none, or several.
     package var originalTransactionID: String? {
         if let id = json["original_transaction_id"]?.legacyID { return id }
         let named = Set(
@@ -97,18 +97,18 @@ package struct LegacyNotification: Sendable {
         json["unified_receipt"]?["pending_renewal_info"]?.elements ?? []
     }
 
-    /// Transactions, the newest first as Apple lists them; the older layouts have a single one.
+    /// The transactions, the newest first as Apple lists them. The older layouts have a single one.
     private var receipts: [JSONNode] {
         let newest = json["unified_receipt"]?["latest_receipt_info"] ?? json["latest_receipt_info"]
         return newest?.elements ?? [newest, json["latest_expired_receipt_info"]].compactMap { $0 }
     }
 
-    /// What it says about its subscription; nil for what says nothing that may be believed.
+    /// What it says about its subscription; nil where nothing of it may be believed.
     ///
     /// - Parameters:
     ///   - id: Its id as evidence.
-    ///   - receivedAt: It has no date of its own. It counts as said at the newest event that it tells of,
-    ///     which a signed statement of that time outranks, and never after it came.
+    ///   - receivedAt: When it arrived, because it has no date of its own. It counts as said at the newest event of
+    ///     which it tells, but never after it arrived. A signed statement of that time outranks it.
     package func event(id: String, receivedAt: Instant) -> SubscriptionEvent? {
         guard let subscription = originalTransactionID, let kind else { return nil }
         let receipt =
@@ -153,12 +153,12 @@ package struct LegacyNotification: Sendable {
         return told
     }
 
-    /// Reads back what was kept, which was vouched for when it came. nil: it is none.
+    /// Reads what was kept, which was authenticated when it arrived; nil where it is no V1 notification.
     package static func storedEvent(
         _ redacted: String, id: String, receivedAt: Instant
     ) -> SubscriptionEvent? {
         guard id.hasPrefix(idPrefix) else { return nil }
-        // What is no V1 body has nothing to say.
+        // A text that is no V1 body says nothing.
         return (try? LegacyNotification(Array(redacted.utf8)))?
             .event(id: id, receivedAt: receivedAt)
     }
@@ -183,7 +183,7 @@ extension JSONNode {
         }
     }
 
-    /// Milliseconds, mostly written as text.
+    /// An instant in milliseconds, mostly written as text.
     fileprivate var legacyInstant: Instant? {
         (text.flatMap { Int64($0) } ?? int64).map(Instant.init(milliseconds:))
     }

@@ -21,7 +21,7 @@ package enum LegacyType: String, CaseIterable, Sendable {
     case interactiveRenewal = "INTERACTIVE_RENEWAL"
     case priceIncreaseConsent = "PRICE_INCREASE_CONSENT"
     case refund = "REFUND"
-    /// Not sent since 2021.
+    /// It has not been sent since 2021.
     case renewal = "RENEWAL"
     case revoke = "REVOKE"
 }

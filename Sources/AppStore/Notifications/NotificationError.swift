@@ -2,11 +2,11 @@ package import JOSE
 
 /// Why a notification was not accepted.
 package enum NotificationError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// Not a signed payload at all: HTTP 400.
+    /// It is no signed payload at all: HTTP 400.
     case malformed(JOSEError)
-    /// The App Store's, and no notification; says what it is: HTTP 400.
+    /// The App Store signed it, but it is no notification; the text says what it is: HTTP 400.
     case otherStatement(String)
-    /// Signed by somebody else, or about something else: HTTP 403.
+    /// Somebody else signed it, or it is about something else: HTTP 403.
     case refused(Refusal)
 
     package enum Refusal: Hashable, Sendable {
@@ -17,11 +17,11 @@ package enum NotificationError: Error, Hashable, Sendable, CustomStringConvertib
         case nestedSignature(JOSEError)
         case nestedBundle
         case nestedEnvironment
-        /// Transaction and renewal speak of two subscriptions.
+        /// The transaction and the renewal are about two subscriptions.
         case nestedSubscription
     }
 
-    /// Stable and short, for logs and metrics.
+    /// The code, stable and short, for logs and metrics.
     package var code: String {
         switch self {
         case .malformed(let error): error.code.rawValue
@@ -37,7 +37,7 @@ package enum NotificationError: Error, Hashable, Sendable, CustomStringConvertib
         }
     }
 
-    /// Every code there is.
+    /// Every code.
     package static var codes: [String] {
         JOSEError.Code.allCases.flatMap { [$0.rawValue, "nested_\($0.rawValue)"] }
             + [
@@ -46,7 +46,7 @@ package enum NotificationError: Error, Hashable, Sendable, CustomStringConvertib
             ]
     }
 
-    /// What is wrong, without the code. Safe to show: nothing of the payload is in it.
+    /// What is wrong, without the code. It is safe to show, because nothing of the payload is in it.
     package var detail: String {
         switch self {
         case .malformed(let error): error.detail
@@ -63,6 +63,6 @@ package enum NotificationError: Error, Hashable, Sendable, CustomStringConvertib
         }
     }
 
-    /// Safe to show: nothing of the payload is in it.
+    /// It is safe to show, because nothing of the payload is in it.
     package var description: String { "\(code): \(detail)" }
 }

@@ -2,10 +2,10 @@ internal import JSON
 internal import Pricing
 
 extension NotificationParts {
-    /// Whether we know what a notification means, and what of it we do not.
+    /// Whether we know what a notification means, and which parts of it we do not know.
     struct Understanding {
-        /// Type, subtype and body are as the table has them. An unknown field or value beside them
-        /// does not change that: it is only told.
+        /// Whether type, subtype and body are as the table has them. An unknown field or value beside them does not
+        /// change that, and is only reported.
         var isComplete: Bool
         var unknown: [UnknownPart]
     }
@@ -56,13 +56,14 @@ extension NotificationParts {
         return hasBody
     }
 
-    /// Whether the renewal info says of which increase: of an item, or of an ordinary subscription as a whole.
+    /// Whether the renewal info says which increase is meant: that of an item, or that of an ordinary subscription as
+    /// a whole.
     private func tellsAnIncrease(_ event: SubscriptionEvent?) -> Bool {
         event?.renewal?.items?.contains { $0.increaseStatus != nil } ?? false
             || pair?.renewal?.json["priceIncreaseStatus"]?.isNull == false
     }
 
-    /// A transaction of something that is no subscription.
+    /// Whether the transaction is of something that is no subscription.
     private var isOtherPurchase: Bool {
         pair?.transaction.map { !$0.isSubscription } ?? false
     }

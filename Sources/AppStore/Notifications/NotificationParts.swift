@@ -2,12 +2,12 @@ internal import JOSE
 internal import JSON
 internal import Pricing
 
-/// A notification taken apart, the nested payloads too. Who makes it decides what of it is proved.
+/// A notification taken apart, with its nested payloads. Whoever makes it decides what of it is proved.
 struct NotificationParts {
     /// What became of a nested JWS.
     enum Nested {
         case absent
-        /// There is something, but it says nothing: no JWS, or no JSON object in it.
+        /// There is something, but it says nothing: it is no JWS, or holds no JSON object.
         case unreadable
         case read(JSONNode)
 
@@ -15,14 +15,14 @@ struct NotificationParts {
             self = json.map(Nested.read) ?? .unreadable
         }
 
-        /// A JWS that was verified before, or the mark of one that was taken out of its packed payload.
+        /// Reads a JWS that was verified before, or the mark of one that was taken out of its packed payload.
         init(_ value: JSONNode?, in packed: PackedPayload.Contents?) {
             guard let value, !value.isNull else {
                 self = .absent
                 return
             }
             let payload = value.text.flatMap { text in
-                // What is no JWS is refused by the verifier; here it only has nothing to say.
+                // The verifier refuses what is no JWS; here it only says nothing.
                 packed?.payload(markedBy: text) ?? (try? CompactJWS(parsing: text))?.payload
             }
             self.init(payload.flatMap { JSONDocument.read($0) })
@@ -32,11 +32,10 @@ struct NotificationParts {
     let payload: [UInt8]
     /// nil where the payload is no JSON object.
     let wire: WireNotification?
-    /// nil where there is none, or where a part does not decode: half a pair must not pass for a
-    /// whole.
+    /// nil where there is none, or where a part does not decode, because half a pair must not pass for a whole.
     let pair: SignedPair?
 
-    /// Takes apart a notification that was verified before; `packed` has what was taken out of the payload.
+    /// Takes apart a notification that was verified before. `packed` has what was taken out of the payload.
     init(proved payload: [UInt8], packed: PackedPayload.Contents? = nil) {
         let wire = JSONDocument.read(payload).flatMap(WireNotification.init)
         self.init(
@@ -68,7 +67,7 @@ struct NotificationParts {
             unknown: understanding.unknown)
     }
 
-    /// nil without a time of signing: an event that cannot be ordered must not be folded.
+    /// The statement; nil without a time of signing, because an event that cannot be ordered must not be folded.
     private func event(id: String, signedAt: Instant) -> SubscriptionEvent? {
         guard let wire, let pair, let subscription = pair.originalTransactionID,
             pair.transaction?.isSubscription ?? true

@@ -14,7 +14,7 @@ extension NotificationVerifier {
         packed: PackedPayload, receivedAt: Instant
     ) throws(PackedPayload.Damage) -> VerifiedNotification {
         let contents = try packed.contents()
-        // Without an id of its own, the digest of the whole payload is its id.
+        // Without an id of its own, its id is the digest of the whole payload.
         if !contents.isAmbiguous {
             let parts = NotificationParts(proved: contents.payload, packed: contents)
             if parts.wire?.name != nil { return parts.notification(receivedAt: receivedAt) }

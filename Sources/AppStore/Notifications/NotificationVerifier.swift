@@ -4,12 +4,11 @@ package import Pricing
 
 /// Decides whether a notification is the App Store's and about our app, and decodes it.
 ///
-/// Outer signature, content, nested signatures, content of these, in this order. Nothing is decoded before
-/// its signature is proved. What is genuine but of a shape that we do not know is no error: it comes back
-/// without an event, to be kept raw.
+/// The order is: outer signature, content, nested signatures, their content. Nothing is decoded before its signature
+/// is proved. What is genuine but of an unknown shape is no error: it is returned without an event, to be kept raw.
 ///
-/// Certificates are judged at the `signedDate` of what they signed, else at that of the notification, else at
-/// our time: history verifies although certificates expired since.
+/// Certificates are judged at the `signedDate` of what they signed, otherwise at that of the notification, otherwise
+/// at our time. So history verifies although certificates have expired since.
 package struct NotificationVerifier: Sendable {
     private static let signedFields: [StaticString] = [
         "signedTransactionInfo", "signedRenewalInfo", "signedAppTransactionInfo",
@@ -21,10 +20,10 @@ package struct NotificationVerifier: Sendable {
     private let environment: StoreEnvironment
 
     /// - Parameters:
-    ///   - verifier: Shared with others, for its cache.
-    ///   - bundleID: Ours.
-    ///   - appAppleID: Ours; compared in Production only, where nil refuses everything.
-    ///   - environment: The one that this instance serves.
+    ///   - verifier: It is shared with others, for its cache.
+    ///   - bundleID: Our bundle id.
+    ///   - appAppleID: Our app's id. It is compared only in Production, where nil refuses everything.
+    ///   - environment: The environment that this instance serves.
     package init(
         verifier: JWSVerifier, bundleID: String, appAppleID: Int64?,
         environment: StoreEnvironment
@@ -35,7 +34,7 @@ package struct NotificationVerifier: Sendable {
         self.environment = environment
     }
 
-    /// Verifies in full; throws where the sender, the app or the environment is wrong.
+    /// Verifies everything. Throws where the sender, the app or the environment is wrong.
     package func verify(
         signedPayload: String, nowMilliseconds: Int64
     ) throws(NotificationError) -> VerifiedNotification {
@@ -49,13 +48,13 @@ package struct NotificationVerifier: Sendable {
         let wire = json.flatMap(WireNotification.init)
         if let other = wire?.otherStatement { throw .otherStatement(other) }
         if let wire { try checkContent(wire) }
-        // What is nested and undated was signed no later than what holds it.
+        // A nested part without a date was signed no later than what holds it.
         let outerTime = wire?.signedDate?.milliseconds ?? nowMilliseconds
         let parts = NotificationParts(
             payload: payload, wire: wire,
             transaction: try nested("signedTransactionInfo", of: wire?.data, now: outerTime),
             renewal: try nested("signedRenewalInfo", of: wire?.data, now: outerTime))
-        // Nothing is read from these; but what claims to be signed must be.
+        // Nothing is read from these, but what claims to be signed must be.
         for body in [wire?.summary, wire?.appData, wire?.externalPurchaseToken] {
             for name in Self.signedFields { _ = try nested(name, of: body, now: outerTime) }
         }
@@ -69,14 +68,14 @@ package struct NotificationVerifier: Sendable {
     ///   - signedPayload: From our own database only: nothing is proved here.
     ///   - receivedAt: Stands in where the payload has no time of its own.
     package static func decode(signedPayload: String, receivedAt: Instant) -> VerifiedNotification {
-        // Text that is no JWS decodes like an empty payload: an id of its own, and no event.
+        // A text that is no JWS decodes like an empty payload: with an id of its own, and without an event.
         let payload = (try? CompactJWS(parsing: signedPayload))?.payload
         return NotificationParts(proved: payload ?? Array(signedPayload.utf8))
             .notification(receivedAt: receivedAt)
     }
 
     private func checkContent(_ wire: WireNotification) throws(NotificationError) {
-        // The App Store sends one; whatever it sends must be about our app.
+        // The App Store sends one of them, and it must be about our app.
         let bodies = [wire.data, wire.summary, wire.appData].compactMap { $0 }
         for body in bodies { try check(body, environment: body["environment"]?.storableText) }
         if let token = wire.externalPurchaseToken {
@@ -88,7 +87,8 @@ package struct NotificationVerifier: Sendable {
         }
     }
 
-    /// What has none of the bodies that we know: another app's must not pass as an unknown shape.
+    /// Refuses a payload of another app that has none of the known bodies, so that it does not pass as an unknown
+    /// shape.
     private func checkStray(_ wire: WireNotification) throws(NotificationError) {
         for body in [wire.json] + wire.bodiesOfUnknownKind {
             if let bundle = body["bundleId"]?.storableText, bundle != bundleID {
@@ -114,7 +114,7 @@ package struct NotificationVerifier: Sendable {
         guard environment == self.environment.rawValue else { throw .refused(.environment) }
     }
 
-    /// The JWS under `name` is read where it lies in the proved payload; only one with escapes is copied.
+    /// Reads the JWS under `name` in place, in the proved payload. Only one with escapes is copied.
     private func nested(
         _ name: StaticString, of body: JSONNode?, now: Int64
     ) throws(NotificationError) -> NotificationParts.Nested {
@@ -123,8 +123,7 @@ package struct NotificationVerifier: Sendable {
         do {
             return NotificationParts.Nested(try verifier.signedJSON(of: jws.span, now: now).json)
         } catch {
-            // What is no JWS at all claims nothing and yields no event: an unknown shape, not a
-            // forgery.
+            // What is no JWS at all claims nothing and yields no event: it is an unknown shape and no forgery.
             if error.code == .malformed { return .unreadable }
             throw .refused(.nestedSignature(error))
         }

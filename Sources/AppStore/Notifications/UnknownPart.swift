@@ -15,12 +15,12 @@ package struct UnknownPart: Hashable, Sendable, CustomStringConvertible {
         case body
     }
 
-    /// Longer names are cut: they come from outside.
+    /// Longer names are cut, because they come from outside.
     package static let nameLengthMax = 120
 
     package let kind: Kind
-    /// Where, as in `renewal.advancedCommerceInfo.items.newField`; of values with what it holds,
-    /// as in `transaction.offerType=5`; of shapes with what it is, as in `transaction.price:text`.
+    /// Where it is, as in `renewal.advancedCommerceInfo.items.newField`. A value is named with its content, as in
+    /// `transaction.offerType=5`, and a shape with its type, as in `transaction.price:text`.
     package let name: String
 
     package init(_ kind: Kind, _ name: String) {

@@ -2,7 +2,7 @@ internal import JSON
 
 /// Compares payloads with the documented shapes, and collects what is beside them.
 struct UnknownScan {
-    /// Kept of one notification: the first ones.
+    /// How many parts of one notification are kept: the first ones.
     static let partsMax = 16
     private static let valueLengthMax = 40
 
@@ -15,7 +15,7 @@ struct UnknownScan {
         parts.append(part)
     }
 
-    /// Compares an object; `name` is what its fields' names begin with.
+    /// Compares an object. Its fields' names begin with `name`.
     mutating func compare(_ json: JSONNode, with shape: WireShape, named name: StaticString) {
         path.append(name)
         compare(json, shape)

@@ -35,7 +35,7 @@ package enum ResponderClient {
         }
     }
 
-    /// `http://host[:port]` and the rest.
+    /// The `http://host[:port]` of a URL, and the rest.
     static func parts(of url: String) -> (origin: String, target: String)? {
         let scheme = "http://"
         guard url.lowercased().hasPrefix(scheme) else { return nil }

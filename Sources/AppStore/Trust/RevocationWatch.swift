@@ -15,12 +15,12 @@ package struct ResponderError: Error, Hashable, Sendable {
 package typealias ResponderCall =
     @Sendable (_ url: String, _ request: [UInt8]) async throws(ResponderError) -> [UInt8]
 
-/// Asks for each certificate of the chains in use whether it is revoked, off the path of requests.
+/// Asks for each certificate of the chains in use whether it is revoked, apart from the handling of requests.
 ///
-/// Soft: a responder that is away, or does not know, changes nothing but a log line and a metric. Only a
-/// proved "revoked" makes the verifier refuse the chain, whatever its payloads' dates; a proved "good" later
-/// takes that back. Answers hold until their nextUpdate. Only certificates that led to a root of ours are
-/// asked about, so nobody else can choose the URL.
+/// It is lenient: a responder that is away, or does not know, changes nothing but a log line and a metric. Only a
+/// proved "revoked" makes the verifier refuse the chain, whatever its payloads' dates. A later proved "good" takes
+/// that back. Answers hold until their nextUpdate. Only certificates that led to a root of ours are asked about, so
+/// nobody else can choose the URL.
 package final class RevocationWatch: Service {
     private struct Entry {
         var question: RevocationQuestion
@@ -30,9 +30,9 @@ package final class RevocationWatch: Service {
     }
 
     private static let entriesMax = 256
-    /// Between two questions about one certificate, in milliseconds, whatever its answer says.
+    /// The least time between two questions about one certificate, in milliseconds, whatever its answer says.
     private static let pauseMin: Int64 = 60_000
-    /// After an answer without nextUpdate, and the longest after a failure.
+    /// The wait after an answer without nextUpdate, and the longest one after a failure.
     private static let pauseUsual: Int64 = 3_600_000
 
     package let name = "revocation"
@@ -45,10 +45,10 @@ package final class RevocationWatch: Service {
     private let entries = Mutex<[String: Entry]>([:])
 
     /// - Parameters:
-    ///   - verifier: The one that refuses what is revoked.
-    ///   - call: Bounded in time and size by its maker.
-    ///   - clock: Real time: responders know no other.
-    ///   - interval: Between two checks of the chains in use.
+    ///   - verifier: It refuses what is revoked.
+    ///   - call: Its maker bounds it in time and size.
+    ///   - clock: Real time, because responders know no other.
+    ///   - interval: The time between two checks of the chains in use.
     package init(
         verifier: JWSVerifier, call: @escaping ResponderCall, clock: any WallClock,
         interval: Duration = .seconds(5), log: Log, metrics: Metrics
@@ -82,8 +82,9 @@ package final class RevocationWatch: Service {
         }
     }
 
-    /// New certificates at once, known ones when their answer is used up. Those whose chains are forgotten are
-    /// too, but for the revoked: their chains are no longer in use because they are refused.
+    /// The questions that are due: about new certificates at once, and about known ones when their answer has
+    /// expired. Certificates whose chains are forgotten are dropped, except revoked ones, whose chains are only out
+    /// of use because they are refused.
     private func due(now: Int64) -> [RevocationQuestion] {
         let questions = verifier.revocationQuestions
         let inUse = Set(questions.map(\.id))

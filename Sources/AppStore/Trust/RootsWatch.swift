@@ -4,12 +4,12 @@ internal import Synchronization
 
 /// Follows the file or folder of the trusted roots, so that a change needs no restart.
 ///
-/// It reads the few files anew each time: their times can lie, their bytes can't. What cannot be read or
+/// It reads the few files anew each time, because their times can lie and their bytes cannot. What cannot be read or
 /// is no certificate is reported once, and the roots from before stay.
 package final class RootsWatch: Service {
     package enum Outcome: Hashable, Sendable {
         case unchanged
-        /// Other roots are trusted from now on; so many.
+        /// Other roots are trusted from now on; the number says how many.
         case replaced(Int)
         /// The roots from before stay.
         case refused(JOSEError)
@@ -26,10 +26,10 @@ package final class RootsWatch: Service {
     private let reported = Mutex<JOSEError?>(nil)
 
     /// - Parameters:
-    ///   - path: `REPRICER_ROOT_CERTIFICATES`.
-    ///   - verifier: Loaded from there before.
-    ///   - interval: Between two readings.
-    ///   - reloads: Each element makes it read at once: SIGHUP in the service.
+    ///   - path: The value of `REPRICER_ROOT_CERTIFICATES`.
+    ///   - verifier: The verifier whose roots were loaded from there before.
+    ///   - interval: The time between two readings.
+    ///   - reloads: Each element makes it read at once; in the service it is SIGHUP.
     package init(
         path: String, verifier: JWSVerifier, interval: Duration = .seconds(5),
         reloads: @escaping @Sendable () -> AsyncStream<Int32>, log: Log, metrics: Metrics
@@ -60,7 +60,7 @@ package final class RootsWatch: Service {
     /// Reads the roots once and trusts them if they are others.
     @discardableResult
     package func reload() -> Outcome {
-        // One reading at a time: an older reading must not replace a newer one.
+        // Only one reading is made at a time, because an older one must not replace a newer one.
         reported.withLock { reported in
             do throws(JOSEError) {
                 let roots = try TrustedRoots(certificatesIn: path)

@@ -12,10 +12,10 @@ struct SignedPair {
         case bundle, environment, subscription
     }
 
-    /// Apple's have some 16 digits; longer ones than this name nothing.
+    /// The longest id. Apple's have some 16 digits, and a longer one than this names nothing.
     private static let idLengthMax = 64
 
-    /// The one subscription that all parts speak of; nil where a part does not say.
+    /// The one subscription that all parts are about; nil where a part does not say.
     var originalTransactionID: String? {
         let ids = [
             transaction.map { $0.originalTransactionId },
@@ -25,10 +25,10 @@ struct SignedPair {
         return first.flatMap { (1...Self.idLengthMax).contains($0.unicodeScalars.count) ? $0 : nil }
     }
 
-    /// The renewal's time of signing, else the transaction's.
+    /// When the renewal was signed, otherwise the transaction.
     var signedAt: Instant? { renewal?.signedDate ?? transaction?.signedDate }
 
-    /// Binds both parts to our app and to each other: a renewal carries no bundle id of its own.
+    /// Checks that both parts belong to our app and to each other. A renewal carries no bundle id of its own.
     func check(bundleID: String, environment: StoreEnvironment) throws(Fault) {
         if let transaction {
             guard transaction.bundleId == bundleID else { throw .bundle }
@@ -46,8 +46,8 @@ struct SignedPair {
 }
 
 extension JWSVerifier {
-    /// The payload, with what it says where that is JSON; decoded once, after its signature was proved. Its
-    /// certificates must be valid at the time of signing that it says, or at `now` where it says none.
+    /// The payload, with its JSON where it is JSON, decoded once after its signature was proved. Its certificates
+    /// must be valid at the time of signing that it states, or at `now` where it states none.
     func signedJSON(
         of jws: Span<UInt8>, now: Int64
     ) throws(JOSEError) -> (payload: [UInt8], json: JSONNode?) {

@@ -1,7 +1,7 @@
 internal import JSON
 
 extension NotificationHistoryPage {
-    /// `NotificationHistoryResponse`; nil where it has none of the documented fields: a page of
+    /// Reads `NotificationHistoryResponse`; nil where it has none of the documented fields, because it is then
     /// something else.
     init?(_ json: JSONNode) {
         guard json.kind == .object else { return nil }

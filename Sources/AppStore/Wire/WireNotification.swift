@@ -1,8 +1,7 @@
 internal import JSON
 internal import Pricing
 
-/// `responseBodyV2DecodedPayload`: the payload of a notification, with one of four bodies by its
-/// kind.
+/// `responseBodyV2DecodedPayload`: the payload of a notification, with one of four bodies according to its kind.
 struct WireNotification: WireObject {
     let json: JSONNode
 
@@ -14,8 +13,8 @@ struct WireNotification: WireObject {
     var appData: JSONNode? { json.object("appData") }
     var externalPurchaseToken: JSONNode? { json.object("externalPurchaseToken") }
 
-    /// What it is known by: the `notificationUUID`. nil where that is missing or no name to keep something under:
-    /// far longer than any of Apple's, or of a form that only we give.
+    /// The name by which it is known: the `notificationUUID`. nil where that is missing or cannot serve as a key: it
+    /// is far longer than any of Apple's, or of a form that only we use.
     var name: String? {
         guard let id = json["notificationUUID"]?.storableText, !id.isEmpty,
             id.utf8.count <= Self.nameBytesMax, !Self.ownPrefixes.contains(where: id.hasPrefix)
@@ -23,16 +22,16 @@ struct WireNotification: WireObject {
         return id
     }
 
-    /// Apple's have 36; an index of PostgreSQL takes 2,700.
+    /// The longest name. Apple's have 36 characters, and an index of PostgreSQL takes 2,700.
     private static let nameBytesMax = 256
     static let digestPrefix = "sha256:"
     private static let ownPrefixes = [digestPrefix, LegacyNotification.idPrefix]
 
-    /// What it is, where it is no notification: every app gets other statements that the same chain has signed, and a
-    /// forwarder may send the wrong one. Every notification of Apple's has `notificationType` and `notificationUUID`; one of
-    /// them, or one of the four bodies, is enough to be kept, whatever else is new; so is a payload that nobody can read as
-    /// JSON, for it may be either. What has none of them is told by the fields that Apple documents for each statement and
-    /// for no notification.
+    /// What it is, where it is no notification. Every app gets other statements that the same chain has signed, and a
+    /// forwarder may send the wrong one. Every notification of Apple's has `notificationType` and `notificationUUID`.
+    /// One of them, or one of the four bodies, is enough to keep it, whatever else is new. A payload that nobody can
+    /// read as JSON is kept too, because it may be either. What has none of them is recognised by the fields that
+    /// Apple documents for each statement and for no notification.
     var otherStatement: String? {
         guard !isNamed("notificationType"), !isNamed("notificationUUID"), data == nil,
             summary == nil,
@@ -51,7 +50,7 @@ struct WireNotification: WireObject {
 
     private func isNamed(_ field: StaticString) -> Bool { json[field].map { !$0.isNull } ?? false }
 
-    /// Every object in it: where no body is of a known kind, one that Apple invented since.
+    /// Every object in it: where no body is of a known kind, one of them may be a kind that Apple has added since.
     var bodiesOfUnknownKind: [JSONNode] {
         var bodies: [JSONNode] = []
         json.forEachMember { _, value in

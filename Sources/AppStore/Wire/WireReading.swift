@@ -1,11 +1,11 @@
 internal import JSON
 internal import Pricing
 
-/// An object of Apple's JSON, read field by field under the App Store's names: absent, null and of another type than
-/// we know are all nil. Codes and enumerations are kept raw.
+/// An object of Apple's JSON, read field by field under the App Store's names. A field that is absent, null or of an
+/// unexpected type is nil. Codes and enumerations are kept raw.
 ///
-/// The App Store adds and changes fields without notice; one odd field must not lose a whole event.
-/// What was written stays in `json`.
+/// The App Store adds and changes fields without notice, and one odd field must not lose a whole event. What was
+/// written stays in `json`.
 protocol WireObject: Sendable {
     var json: JSONNode { get }
 
@@ -28,14 +28,14 @@ func storable(_ text: String) -> String {
         String.UnicodeScalarView(text.unicodeScalars.map { $0 == "\0" ? "\u{FFFD}" : $0 }))
 }
 
-/// Of `JSONNode.word`, in characters of Unicode, each of 4 bytes at most.
+/// The longest `JSONNode.word`, in Unicode characters of 4 bytes at most.
 private let wordLengthMax = 200
 
 extension JSONNode {
     var storableText: String? { text.map(storable) }
 
-    /// A name that is one word wherever Apple writes it, cut to what an index takes beside another. The raw JWS
-    /// keeps the rest.
+    /// A name that is one word wherever Apple writes it, cut to what an index takes beside another column. The raw
+    /// JWS keeps the rest.
     var word: String? {
         guard let text = storableText, text.utf8.count > wordLengthMax else { return storableText }
         return String(String.UnicodeScalarView(text.unicodeScalars.prefix(wordLengthMax)))
@@ -46,7 +46,7 @@ extension JSONNode {
 
     var int: Int? { int64.flatMap(Int.init(exactly:)) }
 
-    /// The texts of an array; what is none is left out.
+    /// The texts of an array. Elements that are no texts are left out.
     var texts: [String]? { elements?.compactMap(\.storableText) }
 
     func object(_ name: StaticString) -> JSONNode? {

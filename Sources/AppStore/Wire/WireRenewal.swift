@@ -1,7 +1,7 @@
 internal import JSON
 internal import Pricing
 
-/// `JWSRenewalInfoDecodedPayload`: the payload of a `signedRenewalInfo`. It names no app: what encloses it does.
+/// `JWSRenewalInfoDecodedPayload`: the payload of a `signedRenewalInfo`. It names no app; what encloses it does.
 struct WireRenewal: WireObject {
     let json: JSONNode
 
@@ -31,7 +31,7 @@ struct WireRenewal: WireObject {
         return statement
     }
 
-    /// Nil also where one item is unreadable: an item that only seems to be missing would look
+    /// The items. Nil also where one item is unreadable, because an item that only seems to be missing would count as
     /// declined.
     private static func items(_ list: JSONNode?) -> [StatementItem]? {
         guard let listed = list?.elements else { return nil }

@@ -1,11 +1,11 @@
 internal import JSON
 
-/// What an object of the App Store may hold, as far as it is documented: what is beside it is
-/// unknown, and worth telling somebody.
+/// What an object of the App Store may hold, as far as it is documented. Anything else is unknown and reported.
 ///
-/// Kept for ever, in lists that count no users: every thread compares every payload with the same few shapes.
+/// It is kept for ever, in lists that count no users, because every thread compares every payload with the same few
+/// shapes.
 struct WireShape: Sendable {
-    /// Reading never depends on it: an odd value is read as far as it can be, and reported.
+    /// Reading never depends on the form: an odd value is read as far as possible, and reported.
     enum Form: Sendable {
         case text, integer, instant, boolean, texts
         /// An enumeration, kept raw wherever it is read.
@@ -28,7 +28,7 @@ struct WireShape: Sendable {
     let fields: PermanentList<Field>
     /// The fields' names, in their order.
     let names: JSONNames
-    /// Without it an object of this shape cannot be read.
+    /// The field without which an object of this shape cannot be read.
     let required: StaticString?
 
     init(required: StaticString? = nil, _ fields: [Field]) {

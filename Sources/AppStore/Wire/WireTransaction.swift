@@ -10,7 +10,7 @@ struct WireTransaction: WireObject {
         "Consumable", "Non-Consumable", "Non-Renewing Subscription",
     ]
 
-    /// Unknown and absent types count as subscriptions.
+    /// Whether it is of a subscription. Unknown and absent types count as subscriptions.
     var isSubscription: Bool { !Self.otherTypes.contains(json["type"]?.storableText ?? "") }
 
     var originalTransactionId: String? { json["originalTransactionId"]?.storableText }
@@ -59,7 +59,7 @@ struct WireTransaction: WireObject {
 }
 
 extension StatementItem {
-    /// What a charged item and one set to renew have in common. Without a SKU it is unreadable.
+    /// Reads what a charged item and one set to renew have in common. Without a SKU it is unreadable.
     init?(_ json: JSONNode) {
         guard let sku = json["SKU"]?.storableText else { return nil }
         self.init(sku: sku)

@@ -2,10 +2,10 @@ package import Facts
 import Pricing
 package import ServiceKit
 
-/// Looks after batches under way: releases the waves whose time has come, pauses a batch that breaks a guard rail,
-/// and tells in figures what stands still.
+/// Watches batches under way: it releases the waves whose time has come, pauses a batch that breaks a guard rail, and
+/// says in figures what stands still.
 ///
-/// Every replica does; the rows of the database see to it that each thing is done once.
+/// Every replica does this. Rows of the database make sure that each thing is done once.
 package struct BatchWatch: Service {
     package let name = "batch watch"
     private let pool: DatabasePool
@@ -18,21 +18,22 @@ package struct BatchWatch: Service {
     private let troubles: TroubleWatch
 
     package struct Limits: Sendable {
-        /// Real time between two rounds.
+        /// The real time between two rounds.
         package var every: Duration = .milliseconds(500)
-        /// Real time between two judgements of guard rails, over all replicas.
+        /// The real time between two judgements of guard rails, over all replicas.
         package var guardsEvery: Duration = .seconds(2)
-        /// Real time between two counts of a batch that has nothing to hold back.
+        /// The real time between two counts of a batch that has nothing to hold back.
         package var countsEvery: Duration = .seconds(300)
-        /// Judging takes at most this part of the time: after one that took a second comes a pause of fifty.
+        /// Judging takes at most one part in this many of the time: a judgement that took a second is followed by a
+        /// pause of fifty.
         package var guardsShare = 50
-        /// Real time between two looks at what needs a person's eye, in one process.
+        /// The real time between two counts, in one process, of what a person should see.
         package var troublesEvery: Duration = .seconds(300)
-        /// Rows of halted storefronts, in one transaction.
+        /// How many rows of halted storefronts one transaction parks.
         package var parkedAtOnce = 20_000
-        /// Real time between two probes of a halted storefront.
+        /// The real time between two probes of a halted storefront.
         package var probeEvery: Duration = .seconds(60)
-        /// Rows that one halt puts back, in one transaction.
+        /// How many rows of one halt a transaction puts back.
         package var putBackAtOnce = 500
 
         package init() {}
@@ -88,7 +89,7 @@ package struct BatchWatch: Service {
         }
     }
 
-    /// One round over all batches. Tests drive it by hand.
+    /// Does one round over all batches. Tests drive it by hand.
     package func round() async throws {
         let now = clock.nowMilliseconds()
         let released = try await pool.withTransaction {
@@ -100,8 +101,8 @@ package struct BatchWatch: Service {
                 ["batch": wave.batchID, "wave": String(wave.wave), "label": wave.label])
             metrics.increment("repricer_waves_released_total")
         }
-        // Rows of halted storefronts would stand at the head of the queues, to be passed over by each claim. So many a
-        // round: guards are judged in between.
+        // Rows of halted storefronts would stand at the head of the queues, and each claim would pass over them. A
+        // round parks only so many, because guards are judged in between.
         let limit = limits.parkedAtOnce
         _ = try await pool.withTransaction { try GuardQueries.parkHalted(limit: limit, on: $0) }
         try await judgeGuards()

@@ -3,9 +3,9 @@ import JSON
 package import Postgres
 import Pricing
 
-/// What holds delivery back and lets it go on: pauses, waves, the switch for everything.
+/// What holds delivery back and lets it go on: pauses, waves, and the switch for everything.
 package enum ControlQueries {
-    /// Approved batches that are paused, how many of them no person paused, and the storefronts that are halted.
+    /// How many approved batches are paused, how many of these no person paused, and how many storefronts are halted.
     package static func pausedBatches(
         on connection: isolated PostgresConnection
     ) throws -> (paused: Int, halted: Int, storefronts: Int) {
@@ -26,18 +26,18 @@ package enum ControlQueries {
     package struct HaltedStorefront: Sendable, Equatable {
         package var batchName: String
         package var storefront: String
-        /// The App Store's code.
+        /// The App Store's code that halted it.
         package var by: String
         package var reason: String
-        /// UTC milliseconds.
+        /// When it was halted, in UTC milliseconds.
         package var at: Int64
-        /// Real time, UTC milliseconds: when the next row may ask whether it may go on.
+        /// When the next row may probe, in UTC milliseconds of real time.
         package var probeAt: Int64?
-        /// What the latest probe was refused with, and for whom.
+        /// With what the latest probe was refused, and for whom.
         package var probeAnswer: String?
     }
 
-    /// Of one batch; nil: of all approved ones.
+    /// The halted storefronts of one batch; nil asks for those of all approved ones.
     package static func haltedStorefronts(
         of batchID: String?, on connection: isolated PostgresConnection
     ) throws -> [HaltedStorefront] {
@@ -61,7 +61,7 @@ package enum ControlQueries {
         }
     }
 
-    /// Pauses or resumes a batch; nil: everything. Goes to the audit trail with its reason.
+    /// Pauses or resumes a batch, or with nil everything. The audit trail keeps the reason.
     package static func setPause(
         _ batchID: String?, isPaused: Bool, reason: String?, at: Int64,
         on connection: isolated PostgresConnection
@@ -71,7 +71,7 @@ package enum ControlQueries {
             "repricer.set_pause(\(uuid: batchID), \(timestamp: at), \(isPaused), \(reason)::text)")
     }
 
-    /// Releases the next wave of a batch, or all up to `wave`; returns the last one released.
+    /// Releases the next wave of a batch, or all waves up to `wave`. Returns the last one released.
     package static func release(
         _ batchID: String, through wave: Int?, at: Int64, on connection: isolated PostgresConnection
     ) throws -> Int {
@@ -84,7 +84,7 @@ package enum ControlQueries {
         ).int("answer")
     }
 
-    /// Ends a change whose item the App Store shows at another price; returns that price, in milliunits.
+    /// Ends a change whose item has another price in the App Store. Returns that price in milliunits.
     package static func close(
         _ changeID: String, reason: String, at: Int64, on connection: isolated PostgresConnection
     ) throws -> Int64 {
@@ -101,7 +101,7 @@ package enum ControlQueries {
         package var label: String
     }
 
-    /// Releases the waves whose time has come; those of a paused batch wait.
+    /// Releases the waves whose time has come. Waves of a paused batch wait.
     package static func releaseDue(
         at: Int64, on connection: isolated PostgresConnection
     ) throws -> [Released] {
@@ -121,7 +121,7 @@ package enum ControlQueries {
     package struct Wave: Sendable, Equatable {
         package var number: Int
         package var label: String
-        /// As `WavePlan.Release`: `approval`, `hand`, `at`, `after`.
+        /// How it is released, as `WavePlan.Release`: `approval`, `hand`, `at` or `after`.
         package var release: String
         package var plannedAt: Int64?
         package var afterMilliseconds: Int64?
@@ -129,7 +129,7 @@ package enum ControlQueries {
         package var states: [String: Int64]
     }
 
-    /// The waves of a batch, in order; none where it has none.
+    /// The waves of a batch, in their order; empty for a batch without waves.
     package static func waves(
         of batchID: String, on connection: isolated PostgresConnection
     ) throws -> [Wave] {
@@ -144,7 +144,7 @@ package enum ControlQueries {
             CROSS JOIN LATERAL jsonb_array_elements(b.waves) WITH ORDINALITY AS w (wave, number)
             LEFT JOIN (
                 SELECT wave, state, count(*) AS rows FROM repricer.price_changes
-                -- A batch without waves is not read for them.
+                -- The changes of a batch without waves are not read.
                 WHERE batch_id = \(uuid: batchID) AND wave > 0 AND EXISTS (
                     SELECT FROM repricer.batches WHERE batch_id = \(uuid: batchID) AND waves <> '[]')
                 GROUP BY wave, state
@@ -172,7 +172,7 @@ package enum ControlQueries {
 }
 
 extension WavePlan {
-    /// As `batches.waves` keeps it.
+    /// The plan as `batches.waves` keeps it.
     var json: String {
         JSONWriter.list(waves) { wave, json in
             json.object { json in

@@ -3,16 +3,16 @@ import JSON
 package import Postgres
 package import Pricing
 
-/// What stops a batch without a person, and what its guard rails count.
+/// The guard rails of batches: what they count, and how they stop a batch without a person.
 package enum GuardQueries {
     /// A batch under way that has guard rails.
     package struct Guarded: Sendable, Equatable {
         package var batchID: String
         package var name: String
         package var rails: [GuardRail]
-        /// UTC milliseconds: only changes sent since then count.
+        /// Only changes that were sent since then count (UTC milliseconds).
         package var countFrom: Int64?
-        /// It has something to hold back; else it is only counted, for those who look.
+        /// Whether it has something to hold back. Otherwise it is only counted, so that people can see the figures.
         package var isJudged: Bool
     }
 
@@ -21,8 +21,8 @@ package enum GuardQueries {
         package var all: Int64
     }
 
-    /// Those that are not paused and have changes that wait to be sent; and those counted before `countedBefore`, by
-    /// the machine's clock, of which something was open then.
+    /// The batches with guard rails that are not paused and have changes waiting to be sent, and those of which
+    /// something was open when they were last counted, before `countedBefore` by the machine's clock.
     package static func guarded(
         countedBefore: Int64, on connection: isolated PostgresConnection
     ) throws -> [Guarded] {
@@ -79,8 +79,8 @@ package enum GuardQueries {
             figure: figure, over: try row.int("over"), least: try row.int("least"))
     }
 
-    /// What has come of a batch: for each figure asked for how many, and of how many. Reads the batch's answered
-    /// changes once; `autoRenewOff` their subscriptions, too.
+    /// The figures of a batch: each is how many, and of how many. It reads the batch's answered changes once, and for
+    /// `autoRenewOff` their subscriptions too.
     package static func counts(
         of batchID: String, since: Int64?, figures: Set<GuardRail.Figure>,
         on connection: isolated PostgresConnection
@@ -141,7 +141,7 @@ package enum GuardQueries {
             JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
             WHERE c.batch_id = \(uuid: batchID) AND c.stage IN ('pending_consent', 'accepted')
                 AND (c.consent_asked_at IS NOT NULL OR c.accepted_at IS NOT NULL) AND NOT s.auto_renews
-                -- Not one that we turned off ourselves, for a parent elsewhere.
+                -- A renewal that we turned off ourselves, for a parent on another subscription, does not count.
                 AND NOT EXISTS (
                     SELECT FROM repricer.store_calls k
                     WHERE k.subject = c.original_transaction_id AND k.bucket = c.bucket
@@ -152,15 +152,15 @@ package enum GuardQueries {
         ).one().int64("rows")
     }
 
-    /// What was counted of a batch, and when, by the business clock.
+    /// What was counted of a batch, and when by the business clock.
     package struct Reading: Sendable, Equatable {
         package var counts: [GuardRail.Figure: Count]
-        /// UTC milliseconds.
+        /// When it was counted, in UTC milliseconds.
         package var at: Int64
     }
 
-    /// Counts and keeps it, unless a person has resumed the batch meanwhile. One statement asks whether anything is
-    /// open, before the count: a reading that calls itself the last one has missed nothing.
+    /// Counts and stores the figures, unless a person has resumed the batch meanwhile. The statement asks whether
+    /// anything is open before it counts, so that a reading that calls itself the last one has missed nothing.
     package static func count(
         _ batch: Guarded, at: Int64, realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> [GuardRail.Figure: Count] {
@@ -180,7 +180,7 @@ package enum GuardQueries {
             -- name: keepGuardReading
             UPDATE repricer.batches SET guard_reading = \(json: json(counts, at, realNow, isLast: isLast))
             WHERE batch_id = (
-                    -- A person who decides on it holds up no other batch.
+                    -- A person who is deciding on this batch must not delay the others.
                     SELECT batch_id FROM repricer.batches WHERE batch_id = \(uuid: batch.batchID)
                     FOR NO KEY UPDATE SKIP LOCKED)
                 AND guards_count_from IS NOT DISTINCT FROM \(timestamp: batch.countFrom)::timestamptz
@@ -207,7 +207,7 @@ package enum GuardQueries {
         }
     }
 
-    /// What was last counted; nil where nothing was yet.
+    /// The last reading; nil where there is none yet.
     package static func reading(
         of batchID: String, on connection: isolated PostgresConnection
     ) throws -> Reading? {
@@ -230,14 +230,15 @@ package enum GuardQueries {
         return reading
     }
 
-    /// Pauses a batch for the service, durably; false where it is paused or ended already.
+    /// Pauses a batch for the service, durably. Returns false where it is paused or has ended already.
     ///
     /// - Parameters:
     ///   - by: The guard, or the App Store's code.
-    ///   - details: JSON, for the audit trail.
-    ///   - probeAt: Real time, UTC milliseconds: from then on one call at a time asks whether it may go on; nil: only a
-    ///     person resumes it.
-    ///   - since: The first of the refusals that halt it, UTC milliseconds of the business clock: what ended by them is put back.
+    ///   - details: JSON for the audit trail.
+    ///   - probeAt: From this instant (real time, UTC milliseconds) one call at a time probes whether the batch may
+    ///     go on; nil where only a person resumes it.
+    ///   - since: When the first of the refusals came that halt it, in UTC milliseconds of the business clock. What
+    ///     ended by these refusals is put back.
     package static func halt(
         _ batchID: String, by: String, reason: String, details: String?, at: Int64,
         probeAt: Int64? = nil, since: Int64? = nil, on connection: isolated PostgresConnection
@@ -251,7 +252,8 @@ package enum GuardQueries {
         ).bool("answer")
     }
 
-    /// Lets a batch go on that a code has halted; false where a person has paused it, or it goes on already.
+    /// Lets a batch go on that a code has halted. Returns false where a person has paused it, or where it goes on
+    /// already.
     package static func recover(
         _ batchID: String, at: Int64, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -263,7 +265,7 @@ package enum GuardQueries {
         ).one().bool("is_new")
     }
 
-    /// The right to make the one probe of a halted batch; until the transaction ends nobody else has it.
+    /// Takes the right to make the one probe of a halted batch. Nobody else has it until the transaction ends.
     package static func lockProbe(
         _ batchID: String, realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -275,7 +277,7 @@ package enum GuardQueries {
         ).one().bool("is_ours")
     }
 
-    /// The probe is made: the next is due at `next`, real time.
+    /// Notes that the probe is made, and that the next one is due at `next` (real time).
     package static func moveProbe(_ batchID: String, next: Int64) -> SQL {
         """
         -- name: moveProbe
@@ -283,7 +285,7 @@ package enum GuardQueries {
         """
     }
 
-    /// A probe was refused: what with, and for whom.
+    /// Notes with what a probe was refused, and for whom.
     package static func noteProbeAnswer(_ batchID: String, _ answer: String) -> SQL {
         """
         -- name: noteProbeAnswer
@@ -291,7 +293,8 @@ package enum GuardQueries {
         """
     }
 
-    /// Halts a storefront of a batch, durably; false where it is halted, or the batch has ended, already.
+    /// Halts a storefront of a batch, durably. Returns false where it is halted already, or where the batch has
+    /// ended.
     package static func haltStorefront(
         _ concerned: Concerned, by: String, reason: String, at: Int64, probeAt: Int64,
         on connection: isolated PostgresConnection
@@ -306,14 +309,14 @@ package enum GuardQueries {
         ).bool("answer")
     }
 
-    /// Takes rows of halted storefronts out of the queues; returns how many.
+    /// Takes rows of halted storefronts out of the queues, and returns how many.
     package static func parkHalted(
         limit: Int, on connection: isolated PostgresConnection
     ) throws -> Int {
         try connection.decide("parkHalted", "repricer.park_halted(\(limit)::integer)").int("answer")
     }
 
-    /// A batch whose changes a call carries, and their storefront: a subscription has one.
+    /// A batch whose changes a call carries, with their storefront. All changes of a subscription share one.
     package struct Concerned: Sendable, Equatable {
         package var batchID: String
         package var storefront: String
@@ -321,7 +324,7 @@ package enum GuardQueries {
         package var wasParked = false
         /// How often the token of its call was refused before.
         package var staleTokens = 0
-        /// A code has halted it.
+        /// Whether a code has halted it.
         package var isHalted = false
         package var isStorefrontHalted = false
 
@@ -331,7 +334,7 @@ package enum GuardQueries {
         }
     }
 
-    /// By call id. The calls are of one bucket.
+    /// The batches by call id. The calls share a bucket.
     package static func batches(
         of calls: [StoreCall], on connection: isolated PostgresConnection
     ) throws -> [String: [Concerned]] {
@@ -367,7 +370,7 @@ package enum GuardQueries {
 }
 
 extension [GuardRail] {
-    /// As `batches.guards` keeps it.
+    /// The guard rails as `batches.guards` keeps them.
     var json: String {
         JSONWriter.list(self) { rail, json in
             json.object { json in

@@ -1,19 +1,19 @@
 package import Postgres
 
-/// What follows from a halt: probes of halted storefronts, and rows that ended by what everybody met.
+/// What follows from a halt: probes of halted storefronts, and rows that ended by refusals that everybody met.
 package enum HaltQueries {
-    /// What has come of the probe of a halted storefront.
+    /// What became of the probe of a halted storefront.
     package struct StorefrontProbe: Sendable, Equatable {
         package var batchID: String
         package var storefront: String
         package var subscription: String
-        /// Apple's code and name, where it was refused.
+        /// Apple's code and its name, where the probe was refused.
         package var answer: String?
         package var hasRecovered: Bool
     }
 
-    /// Lets one row of each halted storefront out that is due for it, and takes in what became of the one before. Instants
-    /// are UTC milliseconds: `at` of the business clock, `realNow` and `next` of the real one.
+    /// Lets one row of each halted storefront go that is due to probe, and notes what became of the probe before.
+    /// Instants are UTC milliseconds: `at` of the business clock, `realNow` and `next` of real time.
     package static func probeStorefronts(
         at: Int64, realNow: Int64, next: Int64, on connection: isolated PostgresConnection
     ) throws -> [StorefrontProbe] {
@@ -30,17 +30,17 @@ package enum HaltQueries {
         }
     }
 
-    /// Work of a kind that had ended by a refusal, and goes again.
+    /// Work of a kind that had ended by a refusal and goes again.
     package struct PutBack: Sendable, Equatable {
         package var kind: String
-        /// nil: of every batch, or of a kind without batches.
+        /// The batch; nil stands for every batch, or for a kind without batches.
         package var batchID: String?
         package var code: String
         package var count: Int64
     }
 
-    /// Puts back what ended by refusals that everybody met, at most `limit` of each halt in one transaction. Instants as
-    /// above.
+    /// Puts back what ended by refusals that everybody met, at most `limit` rows of each halt in one transaction.
+    /// Instants are as above.
     package static func putBackRefused(
         at: Int64, realNow: Int64, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [PutBack] {

@@ -2,22 +2,21 @@ import Facts
 package import Postgres
 import Pricing
 
-/// What of batches needs a person's eye: rows that come later than was approved, and rows that wait past their dates.
+/// What of batches a person should see: rows that come later than was approved, and rows that wait past their dates.
 package enum TroubleQueries {
-    /// Rows of a batch.
+    /// Rows of a batch, counted by what is wrong with them.
     package struct Trouble: Sendable, Equatable {
-        /// At their call, or until now, they were to take effect at a later renewal than was approved.
+        /// Rows that take effect at a later renewal than was approved, as their call said or as it is planned now.
         package var moved: Int64 = 0
-        /// Not sent, though the last instant for the renewal that they are planned for has passed.
+        /// Rows that were not sent, though the last instant for the planned renewal has passed.
         package var overdue: Int64 = 0
-        /// Refused in words that say nothing of the customer, or without any answer: they wait by themselves.
+        /// Rows that were refused in words that say nothing of the customer, or that got no answer. They wait by
+        /// themselves.
         package var parked: Int64 = 0
-        /// Ended unsent, since their facts had changed after the submission.
+        /// Rows that ended unsent, because their facts had changed after the submission.
         package var drifted: Int64 = 0
 
         package init() {}
-
-        package var isNone: Bool { self == Trouble() }
 
         package static func += (left: inout Trouble, right: Trouble) {
             left.moved += right.moved
@@ -27,13 +26,13 @@ package enum TroubleQueries {
         }
     }
 
-    /// Of the change `c`. An extension or an offer that moves the renewal after the call is not counted: the call was
-    /// in time.
+    /// The condition that the change `c` has moved. An extension or an offer that moves the renewal after the call
+    /// does not count, because the call was in time.
     static let isMoved: SQL = """
         (coalesce(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at)
         """
 
-    /// The columns of a `Trouble` over changes `c`, as of `now`.
+    /// The columns of a `Trouble` over the changes `c`, as of `now`.
     static func counts(now: Int64) -> SQL {
         """
         count(*) FILTER (WHERE \(fragment: isMoved)) AS moved,
@@ -53,7 +52,7 @@ package enum TroubleQueries {
         return trouble
     }
 
-    /// Of each batch that has something open. Reads its changes once.
+    /// The troubles of each batch with something open. It reads the changes of a batch once.
     package static func open(
         now: Int64, on connection: isolated PostgresConnection
     ) throws -> [(batchID: String, name: String, trouble: Trouble)] {
@@ -73,18 +72,18 @@ package enum TroubleQueries {
         ).map { (try $0.text("batch_id"), try $0.text("name"), try trouble($0)) }
     }
 
-    /// A change that moved to a later renewal. UTC milliseconds.
+    /// A change that moved to a later renewal. Instants are UTC milliseconds.
     package struct Moved: Sendable, Equatable {
         package var originalTransactionID: String
         package var sku: String
         package var state: String
         /// The renewal that was approved.
         package var from: Int64
-        /// The one that it was sent for, or will be.
+        /// The renewal for which it was sent, or will be.
         package var to: Int64
     }
 
-    /// At most `limit` of a batch, in the order of its file.
+    /// The moved changes of a batch, at most `limit`, in the order of its file.
     package static func moved(
         of batchID: String, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Moved] {
@@ -105,7 +104,7 @@ package enum TroubleQueries {
         }
     }
 
-    /// A wave that is not released, though rows of it have to be sent within a day or had to be.
+    /// A wave that is not released, though some of its rows must be sent within a day or are late.
     package struct WaitingWave: Sendable, Equatable {
         package var batchID: String
         package var batchName: String
@@ -113,15 +112,15 @@ package enum TroubleQueries {
         package var label: String
         package var waitsFor: String
         package var due: Int64
-        /// The part of `due` whose last instant has passed.
+        /// How many of the `due` rows are past their last instant.
         package var overdue: Int64
-        /// UTC milliseconds.
+        /// The earliest `send_by` in UTC milliseconds.
         package var firstSendBy: Int64
     }
 
     private static let nearly: Int64 = 86_400_000
 
-    /// Of approved batches, or of one.
+    /// The waiting waves of all approved batches, or of one batch.
     package static func waitingWaves(
         of batchID: String?, now: Int64, on connection: isolated PostgresConnection
     ) throws -> [WaitingWave] {

@@ -3,14 +3,14 @@ import Pricing
 import ServiceKit
 import Synchronization
 
-/// Tells in figures and in the log what of batches under way needs a person's eye. Each replica does, and says only what
-/// is new to it: one line a batch or wave and reading.
+/// Shows in figures and in the log what of batches under way a person should see. Each replica does, and logs only
+/// what is new to it: one line for a batch or wave at each reading.
 final class TroubleWatch: Sendable {
-    /// Counting takes at most this part of the time.
+    /// Counting takes at most one part in this many of the time.
     private static let share = 50
 
     private struct Memory {
-        /// Real time, UTC milliseconds.
+        /// When the next reading is due, in UTC milliseconds of real time.
         var dueAt: Int64 = 0
         var batches: [String: TroubleQueries.Trouble] = [:]
         var waves: [TroubleQueries.WaitingWave] = []
@@ -44,7 +44,7 @@ final class TroubleWatch: Sendable {
             "Unreleased waves with rows that have to be sent within a day, or had to be.")
     }
 
-    /// Reads when it is time to.
+    /// Reads the troubles when the time has come.
     func round(now: Int64, realNow: Int64) async throws {
         guard memory.withLock({ $0.dueAt <= realNow }) else { return }
         let started = ContinuousClock.now

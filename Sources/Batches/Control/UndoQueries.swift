@@ -2,9 +2,9 @@ import Facts
 package import Postgres
 package import Pricing
 
-/// Taking back what Apple has scheduled and nobody was told of.
+/// The undo: taking back what Apple has scheduled and nobody was told of.
 package enum UndoQueries {
-    /// Which changes of a batch are taken back; nil: whatever it is.
+    /// Which changes of a batch are taken back; nil fields take all.
     package struct Scope: Sendable {
         package var batchID: String
         package var subscription: String?
@@ -17,8 +17,8 @@ package enum UndoQueries {
         }
     }
 
-    /// Stores the inverse changes as a batch that awaits approval; returns how many. Where there is none, no batch is
-    /// stored.
+    /// Stores the inverse changes as a batch that awaits approval, and returns how many there are. Where there are
+    /// none, no batch is stored.
     package static func store(
         _ scope: Scope, as undoID: String, name: String, at: Int64,
         on connection: isolated PostgresConnection
@@ -32,14 +32,14 @@ package enum UndoQueries {
         ).int64("answer")
     }
 
-    /// Changes of one item and currency that an undo can take back now. UTC milliseconds.
+    /// Changes of one item and currency that an undo can take back now. Instants are UTC milliseconds.
     package struct Takeable: Sendable, Equatable {
         package var sku: String
         package var currency: String
         package var rows: Int64
-        /// Until then all of them can.
+        /// Until then all of them can be taken back.
         package var firstUntil: Int64
-        /// Until then the last of them can.
+        /// Until then the last of them can be taken back.
         package var lastUntil: Int64
     }
 
@@ -63,11 +63,11 @@ package enum UndoQueries {
         }
     }
 
-    /// Changes that Apple has, or may have, and no undo can take back now. UTC.
+    /// Changes that Apple has, or may have, and that no undo can take back now. Days are in UTC.
     package struct Beyond: Sendable, Equatable {
         package var obstacle: UndoObstacle
         package var state: String
-        /// The day on which Apple tells the customer; nil: it tells nobody.
+        /// The day on which Apple tells the customer; nil where it tells nobody.
         package var day: String?
         package var rows: Int64
     }
@@ -80,7 +80,7 @@ package enum UndoQueries {
             """
             -- name: beyondUndo
             SELECT u.obstacle, u.state, to_char(coalesce(c.consent_asked_at,
-                    -- The lead before the renewal stays when the renewal moves.
+                    -- When the renewal moves, the lead before it stays the same.
                     c.forecast_notice_at + (c.due_effective_at - c.forecast_effective_at))
                 AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, count(*) AS rows
             FROM \(fragment: candidates(scope, at: at)) u
@@ -110,11 +110,11 @@ package enum UndoQueries {
         package var sku: String
         package var obstacle: UndoObstacle
         package var state: String
-        /// When Apple tells the customer, or takes no decrease more.
+        /// When Apple tells the customer, or stops taking decreases.
         package var toldAt: Instant?
     }
 
-    /// What a scope holds besides what `undoID` takes back: the first `limit` in the order of lines.
+    /// The first `limit` changes of a scope, in the order of lines, that `undoID` does not take back.
     package static func refused(
         _ scope: Scope, by undoID: String, at: Int64, limit: Int,
         on connection: isolated PostgresConnection
@@ -135,7 +135,7 @@ package enum UndoQueries {
         }
     }
 
-    /// The same, counted. nil: nothing was taken back.
+    /// The same changes, counted. `undoID` is nil where nothing was taken back.
     package static func refusedCounts(
         _ scope: Scope, by undoID: String?, at: Int64, on connection: isolated PostgresConnection
     ) throws -> [UndoObstacle: Int64] {

@@ -5,9 +5,9 @@ package import Postgres
 package enum ApprovalOutlookQueries {
     /// What the policy says of one approver.
     package struct Approver: Sendable, Equatable {
-        /// A database user or a role; nil: anybody, since no limit names anyone.
+        /// A database user or a role; nil stands for anybody, because no limit names anyone.
         package var name: String?
-        /// What a second approver is needed for; empty: may approve it alone.
+        /// The limits for which a second approver is needed; empty where this one may approve alone.
         package var exceeded: [String]
     }
 
@@ -24,12 +24,12 @@ package enum ApprovalOutlookQueries {
         }
     }
 
-    /// Rows that have not been sent, by when they may and must be.
+    /// Rows that have not been sent, by when they may go and must go.
     package struct Due: Sendable, Equatable {
         package var unsent: Int64
-        /// May go at once.
+        /// The rows that may go at once.
         package var ready: Int64
-        /// When the first of the others may; UTC milliseconds.
+        /// When the first of the other rows may go, in UTC milliseconds.
         package var nextAt: Int64?
         package var firstSendBy: Int64?
         package var withinADay: Int64

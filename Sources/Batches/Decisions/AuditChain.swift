@@ -1,13 +1,13 @@
 import Pricing
 
-/// Recomputes the hashes of the audit trail, line by line in the order of their numbers, and says where the chain does
-/// not hold. Needs no more memory for a longer trail.
+/// Recomputes the hashes of the audit trail, line by line in the order of their numbers, and says where the chain
+/// does not hold. A longer trail needs no more memory.
 ///
-/// The hash of a line is SHA-256 over eight values, each written as its length in bytes, a colon, the value and a line
-/// feed: number, instant, instant of recording (both as `2026-01-05T00:00:00.000000Z`), user, action, object, details,
-/// hash of the line before.
+/// The hash of a line is SHA-256 over eight values, each written as its length in bytes, a colon, the value and a
+/// line feed: number, instant, instant of recording (both as `2026-01-05T00:00:00.000000Z`), user, action, object,
+/// details, and the hash of the line before.
 package struct AuditChain: Sendable {
-    /// A line as it is stored; instants are the text that was hashed.
+    /// A line as it is stored. Its instants are the text that was hashed.
     package struct Line: Sendable, Equatable {
         package var sequence: Int64
         package var occurredAt: String
@@ -20,9 +20,9 @@ package struct AuditChain: Sendable {
         package var hash: String
     }
 
-    /// An end of the trail: at some time the last line.
+    /// An end of the trail: the line that was the last one at some time.
     package struct Head: Sendable, Equatable {
-        /// Nil: a kept hash without its number.
+        /// The line's number; nil for a kept hash without its number.
         package var sequence: Int64?
         package var hash: String
 
@@ -31,41 +31,41 @@ package struct AuditChain: Sendable {
             self.hash = hash
         }
 
-        /// Of a trail without lines.
+        /// The end of a trail without lines.
         package static let empty = Head(sequence: 0, hash: String(repeating: "0", count: 64))
     }
 
     package struct Finding: Sendable, Equatable {
         package enum Kind: String, Sendable {
-            /// What the line says does not give its hash.
+            /// The content of the line does not give its hash.
             case edited
-            /// The line bears another's number.
+            /// The line bears the number of another line.
             case moved
             case missing
             /// The line does not follow the one before it, which was replaced.
             case unlinked
             /// The kept head is nowhere in the trail.
             case headUnknown = "head_unknown"
-            /// Something is stored as decided, and the trail does not tell it.
+            /// Something is stored as decided, and no line of the trail tells of it.
             case untraced
         }
 
         package var kind: Kind
-        /// Nil: not about one place.
+        /// The line; nil where the finding is not about one place.
         package var line: Int64?
         package var message: String
     }
 
-    /// Findings that are kept; all are counted.
+    /// How many findings are kept. All are counted.
     package static let findingsMax = 100
-    /// A line that was moved is looked for below this number, and for so many lines only: trying costs a hash a number.
+    /// How many numbers, below its own, are tried for a line that was moved: each try costs a hash.
     private static let placesTriedMax: Int64 = 20_000
     private static let searchesMax = 20
 
     package private(set) var findings: [Finding] = []
     package private(set) var findingCount = 0
     package private(set) var lineCount: Int64 = 0
-    /// The last line as stored.
+    /// The last line as it is stored.
     package private(set) var head = Head.empty
     private let kept: Head?
     private var isKeptFound: Bool
@@ -74,8 +74,8 @@ package struct AuditChain: Sendable {
     private let lastSequence: Int64
 
     /// - Parameters:
-    ///   - kept: A head that was noted elsewhere earlier.
-    ///   - lastSequence: Where the stored trail ends.
+    ///   - kept: A head that was noted outside the database earlier.
+    ///   - lastSequence: The number of the last stored line.
     package init(kept: Head?, lastSequence: Int64) {
         self.kept = kept
         self.lastSequence = lastSequence
@@ -106,7 +106,7 @@ package struct AuditChain: Sendable {
         head = Head(sequence: line.sequence, hash: line.hash)
     }
 
-    /// Call it after the last line, with the end of the chain as the database keeps it.
+    /// Ends the check. It is called after the last line, with the end of the chain as the database keeps it.
     package mutating func finish(stored: Head) {
         let (last, end) = (head.sequence ?? 0, stored.sequence ?? 0)
         if end > last {

@@ -1,12 +1,12 @@
 package import Postgres
 
-/// The audit trail: what people decided, append-only and hash-chained. Lines are added by the functions that decide.
+/// The audit trail: what people decided, append-only and hash-chained. The functions that decide add its lines.
 package enum AuditQueries {
-    /// Lines a query, so that a long trail needs no more memory than a short one.
+    /// The lines that one query reads, so that a long trail needs no more memory than a short one.
     package static let linesPerPage = 1000
 
-    /// What is stored as decided and the trail tells otherwise or not at all: batches, versions of the rules and mass
-    /// extensions.
+    /// Decisions that are stored otherwise than the trail tells them, or that it does not tell: batches, versions of
+    /// the rules and mass extensions.
     private static func untraced(on connection: isolated PostgresConnection) throws -> [String] {
         try connection.query(
             """
@@ -75,7 +75,7 @@ package enum AuditQueries {
         ).map { try $0.text("message") }
     }
 
-    /// The same of imports of past increases.
+    /// The same for imports of past increases.
     private static func untracedHistories(
         on connection: isolated PostgresConnection
     ) throws -> [String] {
@@ -102,7 +102,7 @@ package enum AuditQueries {
         ).map { try $0.text("message") }
     }
 
-    /// Where the chain ends.
+    /// The end of the chain.
     package static func head(
         on connection: isolated PostgresConnection
     ) throws -> AuditChain.Head {
@@ -116,7 +116,7 @@ package enum AuditQueries {
             sequence: try row.int64("sequence"), hash: try row.text("hash"))
     }
 
-    /// The next lines after a number, of one object (as `batch:ID`) or of all.
+    /// The next lines after a number, of one object (such as `batch:ID`) or of all objects.
     package static func page(
         after sequence: Int64, object: String? = nil, limit: Int = linesPerPage,
         on connection: isolated PostgresConnection
@@ -135,7 +135,7 @@ package enum AuditQueries {
         ).map { row in
             AuditChain.Line(
                 sequence: try row.int64("sequence"),
-                // Infinity has no such text; no line was ever stored with it.
+                // An infinite instant has no such text, and no line was ever stored with one.
                 occurredAt: try row.textOrNil("occurred") ?? "",
                 recordedAt: try row.textOrNil("recorded") ?? "",
                 actor: try row.text("actor"), action: try row.text("action"),
@@ -144,7 +144,8 @@ package enum AuditQueries {
         }
     }
 
-    /// Recomputes the whole chain, and asks each decision for its line. Run it in a transaction that reads one snapshot.
+    /// Recomputes the whole chain, and asks for the line of each decision. It must run in a transaction that reads
+    /// one snapshot.
     package static func verify(
         kept: AuditChain.Head?, on connection: isolated PostgresConnection
     ) throws -> AuditChain {

@@ -1,18 +1,18 @@
 import Facts
 package import Postgres
 
-/// The approval policy: who may approve what. Written by the database's owner alone.
+/// The approval policy: who may approve what. Only the owner of the database writes it.
 package enum PolicyQueries {
-    /// What one approver may approve alone; nil is no limit.
+    /// What one approver may approve alone. A limit of nil is no limit.
     package struct Limit: Sendable, Equatable {
         /// A database user, or a role whose members share the limits.
         package var approver: String
         package var rows: Int64?
-        /// Of one price, up or down, in hundredths of a percent.
+        /// The limit of one price's change, up or down, in hundredths of a percent.
         package var basisPoints: Int64?
-        /// JSON: currency to milliunits a month.
+        /// The limits by currency, as JSON in milliunits a month.
         package var monthly: String?
-        /// Approves only what somebody else has approved first.
+        /// Whether this approver approves only what somebody else has approved first.
         package var needsFirst = false
 
         package init(approver: String) {
@@ -38,14 +38,14 @@ package enum PolicyQueries {
         }
     }
 
-    /// What one approver may not approve alone, whoever they are; nil is no limit. In hundredths of a percent of one
-    /// price.
+    /// What no approver may approve alone, whoever they are, in hundredths of a percent of one price. A limit of nil
+    /// is no limit.
     package struct Defaults: Sendable, Equatable {
-        /// Up.
+        /// The limit of an increase.
         package var rise: Int64?
-        /// Down, rounded to the nearest.
+        /// The limit of a decrease, rounded to the nearest.
         package var fall: Int64?
-        /// Whether they are those that the product ships with.
+        /// Whether these are the limits that the product ships with.
         package var isShipped: Bool
 
         package init(rise: Int64?, fall: Int64?, isShipped: Bool = false) {
@@ -102,7 +102,7 @@ package enum PolicyQueries {
         )
     }
 
-    /// What of a batch exceeded the limits of this user, who approved it first.
+    /// The limits of this user that the batch exceeded, where the user approved it first.
     package static func ownShortfall(
         _ batchID: String, on connection: isolated PostgresConnection
     ) throws -> [String] {

@@ -2,18 +2,18 @@ import Facts
 package import Postgres
 package import Pricing
 
-/// What was submitted, as `show` tells it: the figures of the stored plan, counted by the database.
+/// What was submitted, for `show`: the figures of the stored plan, counted by the database.
 package enum ShowQueries {
     package struct Terms: Sendable, Equatable {
         package var planHash: String
-        /// UTC milliseconds.
+        /// The instant of the plan, in UTC milliseconds.
         package var plannedAsOf: Int64
-        /// Database users who have approved it as the first.
+        /// The database users who have approved it as the first of two.
         package var firstApprovers: [String]
         package var isOwn: Bool
-        /// In hundredths of a percent of the subscriptions; 0: none is held out.
+        /// The share of the subscriptions that is held out, in hundredths of a percent; 0 where none is.
         package var holdout: Int
-        /// Rows that are stored and never sent; the figures leave them out.
+        /// The rows that are stored and never sent. The figures leave them out.
         package var heldOut: Int64
     }
 
@@ -38,7 +38,7 @@ package enum ShowQueries {
             holdout: try row.int("holdout_basis_points"), heldOut: try row.int64("held_out"))
     }
 
-    /// The figures of a batch, without what is held out, its warnings judged at the instant of its plan.
+    /// The figures of a batch without what is held out. Its warnings are judged at the instant of its plan.
     package static func figures(
         of batchID: String, asOf now: Instant, on connection: isolated PostgresConnection
     ) throws -> BatchFigures {
@@ -96,7 +96,7 @@ package enum ShowQueries {
         }
     }
 
-    /// As text: the sum of many prices may be beyond 64 bits.
+    /// The sum is read as text, because the sum of many prices may exceed 64 bits.
     private static func sum(_ row: Row, _ column: String) throws -> MoneySum {
         guard let sum = MoneySum(try row.text(column)) else {
             throw FactsError.unreadable("the sum \(column)")
@@ -155,7 +155,8 @@ package enum ShowQueries {
         }
     }
 
-    /// By a share in floating point: what is as large as the tenth to the last digit may stand for it.
+    /// The moves are ranked by a share in floating point, so a row that equals the tenth one to the last digit may
+    /// take its place.
     private static func addMoves(
         to figures: inout BatchFigures, _ batchID: String,
         on connection: isolated PostgresConnection

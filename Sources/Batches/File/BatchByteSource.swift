@@ -61,7 +61,7 @@ package final class MemoryByteSource: BatchByteSource {
     }
 }
 
-/// Passes bytes on and takes their SHA-256, so that the same batch is known again, also from standard input.
+/// Passes bytes on and computes their SHA-256, so that the same batch is recognised, also from standard input.
 package final class DigestingByteSource: BatchByteSource {
     private let source: any BatchByteSource
     private var hasher = SHA256()
@@ -76,6 +76,6 @@ package final class DigestingByteSource: BatchByteSource {
         return chunk
     }
 
-    /// The digest of what was read so far: 64 hexadecimal digits.
+    /// The digest of what was read so far, as 64 hexadecimal digits.
     package var hexadecimalDigest: String { hasher.hexadecimalDigest() }
 }

@@ -1,4 +1,5 @@
-/// The cells of one row by column: an array, because a dictionary of a dozen costs more than all else in a row.
+/// The cells of one row by column. It is an array, because a dictionary of a dozen cells costs more than all the rest
+/// of a row.
 struct BatchCells: Hashable {
     private var cells = [BatchCell?](repeating: nil, count: BatchColumn.allCases.count)
 
@@ -7,10 +8,10 @@ struct BatchCells: Hashable {
         set { cells[column.place] = newValue }
     }
 
-    /// In the order of the columns; nil where there is none.
+    /// The cells in the order of the columns; nil where there is none.
     var all: [BatchCell?] { cells }
 
-    /// As they would stand in a CSV file.
+    /// The cells as they would stand in a CSV file.
     var written: [BatchColumn: String] {
         var written: [BatchColumn: String] = [:]
         for column in BatchColumn.allCases { written[column] = self[column]?.written }
@@ -19,7 +20,7 @@ struct BatchCells: Hashable {
 }
 
 extension BatchColumn {
-    /// Where the cell of the column lies.
+    /// The place of the column's cell.
     fileprivate var place: Int {
         switch self {
         case .originalTransactionID: 0

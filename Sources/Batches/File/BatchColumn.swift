@@ -9,7 +9,7 @@ package enum BatchColumn: String, Hashable, Sendable, CaseIterable {
     case dependentSKUs = "dependent_skus"
     case expectedPrice = "expected_price"
     case effectiveOnOrAfter = "effective_on_or_after"
-    /// Written beside refused rows, and skipped when such a file comes back.
+    /// Our own column beside refused rows. It is skipped when such a file comes back.
     case rejectCode = "reject_code"
     case rejectReason = "reject_reason"
     case faults
@@ -19,7 +19,7 @@ package enum BatchColumn: String, Hashable, Sendable, CaseIterable {
     static let required: [BatchColumn] = [.originalTransactionID, .sku, .currency]
 }
 
-/// The unit of the prices of a batch; one for a whole file.
+/// The unit of the prices of a batch. A whole file has one.
 package enum BatchPriceUnit: Hashable, Sendable {
     case decimal, milliunits
 

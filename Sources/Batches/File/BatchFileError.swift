@@ -1,4 +1,4 @@
-/// Why a batch file cannot be used at all; faults of single rows are `RowFault`s.
+/// Why a batch file cannot be used at all. The faults of single rows are `RowFault`s.
 package struct BatchFileError: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Code: String, Hashable, Sendable, CaseIterable {
         case unreadableFile = "unreadable_file"
@@ -13,12 +13,12 @@ package struct BatchFileError: Error, Hashable, Sendable, CustomStringConvertibl
 
     package var code: Code
     package var file: String
-    /// Nil where no line is to blame.
+    /// The line at fault; nil where no line is.
     package var line: Int?
     package var message: String
     package var remedy: String
 
-    /// `FILE:LINE: CODE: what is wrong; what to do`.
+    /// The text `FILE:LINE: CODE: what is wrong; what to do`.
     package var description: String {
         "\(file):\(line.map { "\($0):" } ?? "") \(code.rawValue): \(message); \(remedy)"
     }

@@ -1,26 +1,26 @@
 package import Pricing
 import ServiceKit
 
-/// A row that the file itself spoiled, with what it held.
+/// A row that its own cells made unusable, with what it held.
 package struct SpoiledRow: Hashable, Sendable {
-    /// Enough to find the row again; a file may be one long line.
+    /// How many bytes of an uncut row are kept: enough to find it again, since a file may be one long line.
     static let uncutBytesMax = 1000
 
     /// The physical line on which the row begins.
     package var line: Int
-    /// The first, in the order of `RowCode`.
+    /// The first fault, in the order of `RowCode`.
     package var fault: RowFault
     package var otherFaults: [RowFault] = []
-    /// What the file says in each column, as far as it could be cut into cells.
+    /// The content of each column, as far as the row could be cut into cells.
     package var cells: [BatchColumn: String]
-    /// The beginning of the row as it stands, where it could not be cut into cells; else empty.
+    /// The beginning of the row as it stands in the file, where it could not be cut into cells; otherwise empty.
     package var uncut = ""
-    /// The item that it speaks of, where its cells say one: no other row may.
+    /// The item that its cells name. No other row may name that item.
     package var item: BatchItem?
 
     package var faults: [RowFault] { [fault] + otherFaults }
 
-    /// The row of a plan for it.
+    /// The row of the plan that refuses it.
     package var plan: PlanRow {
         var plan = PlanRow(
             line: line, originalTransactionID: cells[.originalTransactionID] ?? "",
@@ -36,7 +36,7 @@ package struct SpoiledRow: Hashable, Sendable {
 package struct BatchItem: Hashable, Sendable {
     package var originalTransactionID: String
     package var sku: String
-    /// Those that could be read.
+    /// The dependents that could be read.
     package var dependentSKUs: [String]
 }
 
@@ -47,8 +47,8 @@ package enum BatchFileEntry: Hashable, Sendable {
 
 /// Reads a batch file, CSV or NDJSON, one row or one piece at a time and in bounded memory.
 ///
-/// The form is told by the first character: `{` begins NDJSON. Each line of the file ends up in exactly one
-/// entry; an unclosed quote costs its own line alone, because the lines that it swallowed are read again.
+/// The first character tells the form: `{` begins NDJSON. Each line of the file ends up in exactly one entry. An
+/// unclosed quote costs only its own line, because the lines that it swallowed are read again.
 package struct BatchFileReader {
     /// A quoted cell over more lines than this was never closed.
     static let recordLinesMax = 100
@@ -102,7 +102,8 @@ package struct BatchFileReader {
         return nil
     }
 
-    /// About as many rows as are asked for, of which most are still to be read; nil at the end of the file.
+    /// About as many rows as were asked for, most of which are still to be cut into cells; nil at the end of the
+    /// file.
     package mutating func nextPiece(rowsMax: Int) throws(BatchFileError) -> BatchPiece? {
         var piece = BatchPiece(parser: parser)
         var rows = 0
@@ -122,7 +123,7 @@ package struct BatchFileReader {
         return rows > 0 ? piece : nil
     }
 
-    /// A record that goes on in the lines after its first; nil where all its cells are empty.
+    /// A record that continues in the lines after its first; nil where all its cells are empty.
     private mutating func record(_ first: PhysicalLine) throws(BatchFileError) -> BatchFileEntry? {
         var lines = [first]
         var bytes = first.bytes
@@ -147,7 +148,7 @@ package struct BatchFileReader {
     }
 }
 
-/// A part of a batch file, whose rows can be read on any thread.
+/// A part of a batch file. Its rows can be read on any thread.
 package struct BatchPiece: Sendable {
     fileprivate enum Part: Sendable {
         case lines(LineBlock)
@@ -157,7 +158,7 @@ package struct BatchPiece: Sendable {
     fileprivate let parser: BatchRowParser
     fileprivate var parts: [Part] = []
 
-    /// Its rows, in their order; none where its lines are empty.
+    /// Its rows, in their order; empty where its lines are.
     package func entries() -> [BatchFileEntry] {
         var entries: [BatchFileEntry] = []
         for part in parts {
@@ -172,7 +173,7 @@ package struct BatchPiece: Sendable {
                     case .malformed(let reason):
                         entries.append(parser.misquoted(Array(line), number, reason))
                     case .open:
-                        // No line with an even number of quotes is; but no row may disappear.
+                        // No line with an even number of quotes leads here, but no row may disappear.
                         entries.append(parser.misquoted(Array(line), number))
                     }
                 }

@@ -1,4 +1,4 @@
-/// The beginning of a batch file: the form it has, its columns and the unit of its prices.
+/// The beginning of a batch file: its form, its columns and the unit of its prices.
 enum BatchHeader {
     struct CSV {
         var columns: [BatchColumn]
@@ -8,10 +8,10 @@ enum BatchHeader {
     case csv(CSV)
     case ndjson(BatchPriceUnit)
 
-    /// How far to look for a row of NDJSON that names its price.
+    /// How many lines of NDJSON are searched for a row that names its price.
     private static let unitLinesMax = 100
 
-    /// Reads the header row of a CSV file; of NDJSON nothing is consumed.
+    /// Reads the header row of a CSV file. Of NDJSON nothing is consumed.
     static func read(
         _ scanner: inout LineScanner, file: String
     ) throws(BatchFileError) -> BatchHeader {
@@ -22,8 +22,8 @@ enum BatchHeader {
         return .csv(try csv(try HeaderRow(line, file)))
     }
 
-    /// The unit of the first row that names one, so that a spoiled row at the beginning condemns no other;
-    /// decimal where none of the first rows does. Nothing is consumed.
+    /// The unit of the first row that names one, so that a spoiled row at the beginning condemns no other row;
+    /// decimal where none of the first rows names one. Nothing is consumed.
     private static func unit(
         from first: PhysicalLine, _ scanner: inout LineScanner
     ) throws(BatchFileError) -> BatchPriceUnit {

@@ -1,7 +1,7 @@
 import Glibc
 
-/// A batch that can be read more than once: a file is opened again, a pipe is kept in a temporary file that
-/// nobody else sees, and is gone with the process.
+/// A batch that can be read more than once. A file is opened again. A pipe is kept in a temporary file that nobody
+/// else sees and that ends with the process.
 package final class BatchInput: Sendable {
     private enum Origin: Sendable {
         case file
@@ -9,11 +9,11 @@ package final class BatchInput: Sendable {
         case memory([UInt8])
     }
 
-    /// As given: `-` is standard input.
+    /// The path as it was given; `-` is standard input.
     package let path: String
     private let origin: Origin
 
-    /// A path, or `-` for standard input, which is read to its end here.
+    /// Opens a path, or reads standard input to its end for `-`.
     package init(path: String) throws(BatchFileError) {
         self.path = path
         var status = stat()
@@ -24,7 +24,7 @@ package final class BatchInput: Sendable {
         }
     }
 
-    /// Bytes in memory; `path` is their name in messages.
+    /// A batch of bytes in memory; `path` is their name in messages.
     package init(_ bytes: [UInt8], path: String) {
         self.path = path
         origin = .memory(bytes)
@@ -38,7 +38,7 @@ package final class BatchInput: Sendable {
     package func open() throws(BatchFileError) -> any BatchByteSource {
         switch origin {
         case .file: try FileByteSource(path: path)
-        // Opened anew, it has a place of its own in the file.
+        // The file is opened anew, so that the reader has a position of its own in it.
         case .spool(let descriptor): try FileByteSource(path: "/proc/self/fd/\(descriptor)")
         case .memory(let bytes): MemoryByteSource(bytes)
         }

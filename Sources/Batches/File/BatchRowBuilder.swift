@@ -7,10 +7,10 @@ struct BatchRowBuilder {
 
     let rules: RulesInForce
     let unit: BatchPriceUnit
-    /// Where numbers and texts are told apart (NDJSON).
+    /// Whether numbers and texts are told apart, as NDJSON does.
     let isTyped: Bool
 
-    /// `known` is what the reader holds against the row already.
+    /// Builds the row. `known` are the faults that the reader has found already.
     func row(line: Int, _ cells: BatchCells, besides known: [RowFault] = []) -> BatchFileEntry {
         var faults = RowFaults(known)
         faults.check { () throws(RowFault) in try malformed(cells) }
@@ -52,7 +52,7 @@ struct BatchRowBuilder {
 
     /// The item that the cells name; nil where they name none.
     func item(_ cells: BatchCells) -> BatchItem? {
-        // What is wrong with them was said, or the row could not be cut into its cells.
+        // The faults of these cells were reported, or the row could not be cut into its cells.
         guard let id = try? transactionID(cells[.originalTransactionID]),
             let sku = try? self.sku(cells[.sku], "sku")
         else { return nil }
@@ -112,7 +112,7 @@ struct BatchRowBuilder {
         return try Self.checkedTransactionID(text)
     }
 
-    /// The text, where it can be an original transaction id.
+    /// Returns the text where it can be an original transaction id.
     static func checkedTransactionID(_ text: String) throws(RowFault) -> String {
         if isFew(text, 0x30...0x39, transactionIDDigitsMax) { return text }
         if text.isEmpty {
@@ -132,7 +132,7 @@ struct BatchRowBuilder {
             remedy: "use the subscription's original transaction id")
     }
 
-    /// Whether the text is bytes of this range, at least one and at most so many.
+    /// Whether the text consists of bytes in this range, at least one and at most `most`.
     private static func isFew(_ text: String, _ range: ClosedRange<UInt8>, _ most: Int) -> Bool {
         var count = 0
         for byte in text.utf8 {
@@ -160,9 +160,9 @@ struct BatchRowBuilder {
         return try Self.checkedSKU(text, name)
     }
 
-    /// The text, where it can be an item's SKU.
+    /// Returns the text where it can be an item's SKU.
     static func checkedSKU(_ text: String, _ name: String) throws(RowFault) -> String {
-        // Printable ASCII without blanks needs no look at Unicode's tables.
+        // Printable ASCII without blanks needs none of Unicode's tables.
         if Self.isFew(text, 0x21...0x7E, Self.skuScalarsMax) { return text }
         let scalars = text.unicodeScalars
         guard let first = scalars.first, let last = scalars.last else {
@@ -208,7 +208,7 @@ struct BatchRowBuilder {
         }
     }
 
-    /// `SKU` or `SUBSCRIPTION/SKU`; the subscription of the row itself needs no name.
+    /// Reads `SKU` or `SUBSCRIPTION/SKU`. The subscription of the row itself needs no name.
     private func dependent(_ text: String, of subscription: String) throws(RowFault) -> String {
         let reference = DependentReference(text)
         guard let id = reference.originalTransactionID else {
@@ -301,7 +301,7 @@ struct BatchRowBuilder {
     }
 }
 
-/// A value from the file in a message: in quotes, cut, without control characters.
+/// A value from the file as a message shows it: in quotes, cut, and without control characters.
 func shownInMessage(_ text: String) -> String {
     let plain = text.prefix(60).map { character in
         character.unicodeScalars.allSatisfy { $0.properties.generalCategory != .control }

@@ -1,16 +1,16 @@
 import Pricing
 import ServiceKit
 
-/// Makes rows of lines: pure, so that pieces of one file can be read at once.
+/// Makes rows of lines. It is pure, so that pieces of one file can be read at once.
 struct BatchRowParser: Sendable {
-    /// What a line turned out to be.
+    /// What a line is.
     enum Result {
         case entry(BatchFileEntry)
-        /// Nothing but blanks or separators: spreadsheets write such lines below the last row.
+        /// It has nothing but blanks or separators. Spreadsheets write such lines below the last row.
         case nothing
-        /// A quoted cell goes on in the next line.
+        /// A quoted cell continues in the next line.
         case open
-        /// No CSV, and why.
+        /// It is no CSV, for the reason given.
         case malformed(String)
     }
 
@@ -27,7 +27,7 @@ struct BatchRowParser: Sendable {
 
     var isCSV: Bool { header != nil }
 
-    /// One line that is not too long, without its line feed.
+    /// Reads one line that is not too long, without its line feed.
     func read(_ line: UnsafeBufferPointer<UInt8>, _ number: Int) -> Result {
         if line.allSatisfy(isBlank) { return .nothing }
         guard let header else { return .entry(object(Array(line), number)) }
@@ -37,7 +37,7 @@ struct BatchRowParser: Sendable {
         return record(Array(line), number)
     }
 
-    /// The lines of one CSV record.
+    /// Reads the lines of one CSV record.
     func record(_ bytes: [UInt8], _ number: Int) -> Result {
         guard let header else { return .nothing }
         switch CSVRecord(bytes) {
@@ -109,14 +109,14 @@ struct BatchRowParser: Sendable {
         return builder.row(line: number, cells, besides: faults)
     }
 
-    /// A line whose quotes are wrong.
+    /// The spoiled row of a line whose quotes are wrong.
     func misquoted(
         _ line: [UInt8], _ number: Int, _ reason: String = "a quoted cell is not closed"
     ) -> BatchFileEntry {
         uncut(line, number, reason, remedy: "close each quote, and double those inside")
     }
 
-    /// A line that could not be cut into cells.
+    /// The spoiled row of a line that could not be cut into cells.
     func uncut(
         _ line: [UInt8], _ number: Int, _ message: String, remedy: String
     ) -> BatchFileEntry {

@@ -1,8 +1,9 @@
-/// Spaces and tabs: around cells, headers, list elements and the texts of NDJSON they say nothing.
+/// Whether the byte is a space or a tab. They have no meaning around cells, headers, list elements and the texts of
+/// NDJSON.
 func isBlank(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
 
 extension ArraySlice<UInt8> {
-    /// Without the blanks at its ends.
+    /// The text without the blanks at its ends.
     var withoutBlanks: ArraySlice<UInt8> {
         var slice = self
         while let first = slice.first, isBlank(first) { slice.removeFirst() }
@@ -12,7 +13,7 @@ extension ArraySlice<UInt8> {
 }
 
 extension String {
-    /// Without the blanks at its ends.
+    /// The text without the blanks at its ends.
     var withoutBlanks: String {
         guard let first = utf8.first, let last = utf8.last, isBlank(first) || isBlank(last) else {
             return self
@@ -22,7 +23,7 @@ extension String {
 }
 
 extension BatchCell {
-    /// With each text without the blanks at its ends.
+    /// The cell with each of its texts freed of the blanks at its ends.
     var withoutBlanks: BatchCell {
         switch self {
         case .text(let text): .text(text.withoutBlanks)

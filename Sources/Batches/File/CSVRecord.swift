@@ -2,7 +2,7 @@
 /// after a closing one are no part of the cell.
 enum CSVRecord: Hashable {
     case cells([[UInt8]])
-    /// A quoted cell goes on in the next line.
+    /// A quoted cell continues in the next line.
     case open
     case malformed(String)
 
@@ -41,7 +41,7 @@ enum CSVRecord: Hashable {
         self = .cells(cells)
     }
 
-    /// The position of the first byte that is neither a space nor a tab; a tab that separates cells is none.
+    /// The position of the first byte that is neither a space nor a tab. A tab that separates cells is no blank.
     private static func afterBlanks(
         _ bytes: [UInt8], from start: Int, _ separator: UInt8
     ) -> Int {

@@ -2,13 +2,13 @@ import ServiceKit
 
 /// Writes CSV that may be opened in a spreadsheet.
 package enum CSVText {
-    /// One record with its line break; a `'` stands before a text that a spreadsheet would run.
+    /// One record with its line break. A `'` stands before each text that a spreadsheet would run as a formula.
     package static func record(_ cells: [String]) -> String {
         cells.map { quoted(isNumber($0) ? $0 : SpreadsheetText.cell($0)) }.joined(separator: ",")
             + "\r\n"
     }
 
-    /// A wrong price, such as -5, is no formula.
+    /// Whether the cell is a number: a wrong price such as -5 is no formula.
     private static func isNumber(_ cell: String) -> Bool {
         guard cell.hasPrefix("-") || cell.hasPrefix("+") else { return false }
         let digits = cell.utf8.dropFirst()

@@ -1,7 +1,7 @@
 package import Pricing
 
-/// Reads original transaction ids: one a line, or the column of that name of a CSV file. Never holds more than
-/// a line.
+/// Reads original transaction ids: one a line, or the column of that name of a CSV file. It never holds more than one
+/// line.
 package struct IdentifierFile {
     package enum Line: Sendable {
         case id(String, line: Int)
@@ -12,7 +12,7 @@ package struct IdentifierFile {
 
     private let file: String
     private var scanner: LineScanner
-    /// Place of the ids in a CSV file; nil where a line is an id.
+    /// The place of the ids in a CSV file; nil where each line is an id.
     private var place: Int?
     private var columns = 1
     private var isBegun = false

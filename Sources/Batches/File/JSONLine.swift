@@ -1,12 +1,12 @@
 import JSON
 
-/// A value of a batch line, as far as batches have values.
+/// A value of a batch line, of the types that batches have.
 enum BatchCell: Hashable {
     case text(String)
     /// A number as it was written.
     case number(String)
     case texts([String])
-    /// `true` or `false`: no column takes one.
+    /// `true` or `false`, which no column takes.
     case flag
 }
 
@@ -16,7 +16,7 @@ enum JSONLine {
         var message: String
     }
 
-    /// The members; one that is null is left out, as if it were not there.
+    /// The members of the object. A member that is null counts as missing.
     static func members(_ bytes: [UInt8]) throws(Malformed) -> [String: BatchCell] {
         let line: JSONNode
         do throws(JSONFault) {

@@ -1,9 +1,9 @@
 /// One physical line, without its line feed and a carriage return before it.
 struct PhysicalLine: Hashable {
-    /// From 1.
+    /// The number of the line, from 1 on.
     var number: Int
     var bytes: [UInt8]
-    /// The line was longer than the limit; `bytes` holds its beginning.
+    /// Whether the line was longer than the limit. `bytes` then holds its beginning.
     var isTooLong = false
 
     mutating func stripMark(_ file: String) throws(BatchFileError) {
@@ -48,7 +48,7 @@ struct HeaderRow {
     }
 }
 
-/// Physical lines beside one another, each with its line feed.
+/// Consecutive physical lines, each with its line feed.
 struct LineBlock: Sendable {
     fileprivate let bytes: ArraySlice<UInt8>
     fileprivate let firstNumber: Int
@@ -60,7 +60,7 @@ struct LineBlock: Sendable {
         self.count = count
     }
 
-    /// Hands over each line, without its line feed and a carriage return before it, and its number.
+    /// Hands over each line with its number, without its line feed and a carriage return before it.
     func forEach(_ body: (_ line: UnsafeBufferPointer<UInt8>, _ number: Int) -> Void) {
         bytes.withUnsafeBufferPointer { bytes in
             var start = 0
@@ -76,9 +76,9 @@ struct LineBlock: Sendable {
     }
 }
 
-/// Cuts a stream of bytes into physical lines and never holds more than one of them and one chunk.
+/// Cuts a stream of bytes into physical lines. It never holds more than one line and one chunk.
 struct LineScanner {
-    /// A row with a hundred dependents of the longest SKUs still fits.
+    /// The longest line, in bytes. A row with a hundred dependents of the longest SKUs still fits.
     static let lineBytesMax = 65_536
 
     private let source: any BatchByteSource
@@ -97,7 +97,7 @@ struct LineScanner {
         returned.append(contentsOf: lines.reversed())
     }
 
-    /// The next line; nil at the end. A last line needs no line feed.
+    /// The next line; nil at the end. The last line needs no line feed.
     mutating func next() throws(BatchFileError) -> PhysicalLine? {
         if let line = returned.popLast() { return line }
         var line = PhysicalLine(number: number + 1, bytes: [])
@@ -117,11 +117,11 @@ struct LineScanner {
         return line
     }
 
-    /// Whole lines that lie in memory already, none of which needs the next one: each is a record of its own, so that they
-    /// can be read on any thread. Nil where the next line has to be read by itself.
+    /// Whole lines that are in memory already and do not need the next line. Each is a record of its own, so they can
+    /// be read on any thread. Returns nil where the next line has to be read by itself.
     ///
-    /// A CSV record goes on in the next line only within quotes, and then its line has an odd number of them
-    /// (`isQuoted`); a line of NDJSON is always a row.
+    /// A CSV record continues in the next line only within quotes, and then its line has an odd number of them
+    /// (`isQuoted`). A line of NDJSON is always a row.
     mutating func block(linesMax: Int, isQuoted: Bool) throws(BatchFileError) -> LineBlock? {
         guard returned.isEmpty, try fill() else { return nil }
         var end = position

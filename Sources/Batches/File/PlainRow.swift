@@ -1,14 +1,14 @@
-/// The short way for rows of plain cells, as nearly all are: cut where they stand.
+/// The short way for rows of plain cells, as nearly all rows are: they are cut in place.
 enum PlainRow {
-    /// The cells, without the blanks around them; nil where the row has to be read with all care: it has a `'`, bytes
-    /// beyond ASCII, a quote that is not around a whole cell, another number of cells than the header, or nothing but
-    /// separators.
+    /// The cells without the blanks around them. Returns nil where the row has to be read with all care: it has a
+    /// `'`, bytes beyond ASCII, a quote that is not around a whole cell, another number of cells than the header, or
+    /// nothing but separators.
     static func cells(
         of line: UnsafeBufferPointer<UInt8>, _ header: [BatchColumn]
     ) -> BatchCells? {
         guard line.allSatisfy({ $0 < 0x80 && $0 != UInt8(ascii: "'") }) else { return nil }
         var cells = BatchCells()
-        // Of the separator before the cell.
+        // The position of the separator before the cell.
         var end = -1
         var isEmpty = true
         for column in header {
@@ -24,7 +24,7 @@ enum PlainRow {
         return isEmpty || end < line.count ? nil : cells
     }
 
-    /// Where the cell stands that begins at a place, and the separator or the end of the line after it.
+    /// The position of the cell that begins at a place, and of the separator or the end of the line after it.
     private static func cell(
         _ bytes: UnsafeBufferPointer<UInt8>, from start: Int
     ) -> (content: Range<Int>, end: Int)? {

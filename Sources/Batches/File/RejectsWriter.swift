@@ -1,33 +1,33 @@
 package import Pricing
 import ServiceKit
 
-/// Writes refused rows as CSV with the file's own columns, to be mended and submitted again: the three columns
-/// with code, reason and all faults at the end are skipped when the file comes back, and a `'` before what a spreadsheet
-/// would run.
+/// Writes refused rows as CSV with the file's own columns, so that they can be mended and submitted again. Three
+/// columns at the end hold code, reason and all faults; they are skipped when the file comes back. So is a `'` before
+/// what a spreadsheet would run as a formula.
 package struct RejectsWriter {
     private let columns: [BatchColumn]
     private let unit: BatchPriceUnit
 
-    /// For the columns of a reader.
+    /// A writer for the columns of a reader.
     package init(columns: [BatchColumn], priceUnit: BatchPriceUnit) {
         self.columns = columns
         unit = priceUnit
     }
 
-    /// The header row, with its line break.
+    /// The header row with its line break.
     package var header: String {
         CSVText.record(columns.map(\.rawValue) + ["reject_code", "reject_reason", "faults"])
     }
 
-    /// A row that the file itself spoiled, as it stood there; one that could not be cut into cells stands as a
-    /// whole in the first, where it can be mended and is refused until it is.
+    /// The line for a row that its own cells made unusable, as it stood in the file. A row that could not be cut into
+    /// cells stands whole in the first column, where it can be mended, and is refused until it is.
     package func line(_ row: SpoiledRow) -> String {
         var cells = columns.map { row.cells[$0] ?? "" }
         if !row.uncut.isEmpty, !cells.isEmpty { cells[0] = row.uncut }
         return CSVText.record(cells + reasons(row.faults))
     }
 
-    /// A well-formed row that was refused.
+    /// The line for a well-formed row that was refused.
     package func line(_ row: BatchRow, _ fault: RowFault) -> String {
         CSVText.record(columns.map { cell(row, $0) } + reasons([fault]))
     }

@@ -1,6 +1,6 @@
 import Pricing
 
-/// What is wrong with the cells of one row, gathered cell by cell.
+/// The faults of the cells of one row, gathered cell by cell.
 struct RowFaults {
     private var faults: [RowFault]
 
@@ -12,7 +12,7 @@ struct RowFaults {
 
     mutating func add(_ fault: RowFault) { faults.append(fault) }
 
-    /// What `read` reads; nil where it finds a fault, which is kept.
+    /// Returns what `read` reads; nil where it finds a fault, which is kept.
     @discardableResult
     mutating func check<Value>(_ read: () throws(RowFault) -> Value) -> Value? {
         do throws(RowFault) {
@@ -23,7 +23,7 @@ struct RowFaults {
         }
     }
 
-    /// The row that they spoil: the first in the order of `RowCode` leads them.
+    /// The spoiled row with these faults, of which the first in the order of `RowCode` leads.
     func row(_ line: Int, _ cells: [BatchColumn: String], _ item: BatchItem?) -> SpoiledRow {
         let ordered = RowCode.allCases.flatMap { code in faults.filter { $0.code == code } }
         let first =

@@ -5,11 +5,11 @@ package struct ImportedIncrease: Hashable, Sendable {
     package var originalTransactionID: String
     package var sku: String
     package var increasedOn: CivilDate
-    /// Milliunits, above 0 and below the new price.
+    /// The old price in milliunits, above 0 and below the new price.
     package var oldPrice: Int64
-    /// Milliunits.
+    /// The new price in milliunits.
     package var newPrice: Int64
-    /// ISO 4217, upper case.
+    /// The currency in ISO 4217, upper case.
     package var currency: String
 
     package init(
@@ -24,7 +24,7 @@ package struct ImportedIncrease: Hashable, Sendable {
         self.currency = currency
     }
 
-    /// What it is about: of one item and day there is one.
+    /// What the increase is about. There is one for each item and day.
     package struct Key: Hashable, Sendable {
         package var originalTransactionID: String
         package var sku: String
@@ -40,36 +40,19 @@ package struct ImportedIncrease: Hashable, Sendable {
     }
 }
 
-/// What is wrong with one row of a file of past increases, and what to do about it.
-package struct IncreaseFault: Error, Hashable, Sendable {
-    package enum Code: String, Hashable, Sendable, CaseIterable {
-        case malformedRow = "malformed_row"
-        case badTransactionID = "bad_transaction_id"
-        case badSKU = "bad_sku"
-        case badDate = "bad_date"
-        case futureDate = "future_date"
-        case badPrice = "bad_price"
-        case priceDecimals = "price_decimals"
-        case unknownCurrency = "unknown_currency"
-        case noIncrease = "no_increase"
-        case duplicateRow = "duplicate_row"
-        case conflictingRow = "conflicting_row"
-    }
+package typealias IncreaseFault = FileFault<IncreaseFaultCode>
 
-    package var line: Int
-    package var code: Code
-    package var message: String
-    package var remedy: String
-
-    init(_ line: Int, _ code: Code, _ message: String, remedy: String) {
-        self.line = line
-        self.code = code
-        self.message = message
-        self.remedy = remedy
-    }
-
-    /// `FILE:LINE: CODE: what is wrong; what to do`.
-    package func text(file: String) -> String {
-        "\(file):\(line): \(code.rawValue): \(message); \(remedy)"
-    }
+/// What can be wrong with one row of a file of past increases.
+package enum IncreaseFaultCode: String, Hashable, Sendable, CaseIterable {
+    case malformedRow = "malformed_row"
+    case badTransactionID = "bad_transaction_id"
+    case badSKU = "bad_sku"
+    case badDate = "bad_date"
+    case futureDate = "future_date"
+    case badPrice = "bad_price"
+    case priceDecimals = "price_decimals"
+    case unknownCurrency = "unknown_currency"
+    case noIncrease = "no_increase"
+    case duplicateRow = "duplicate_row"
+    case conflictingRow = "conflicting_row"
 }

@@ -1,6 +1,6 @@
 package import Pricing
 
-/// A file of past increases that was read: each row, or all that is wrong with it.
+/// A file of past increases that was read: the rows, and all that is wrong with them.
 package struct IncreaseFile: Hashable, Sendable {
     package struct Row: Hashable, Sendable {
         package var line: Int
@@ -19,11 +19,11 @@ package struct IncreaseFile: Hashable, Sendable {
     static let linesMax = 200_000
 
     package private(set) var rows: [Row] = []
-    /// In the order of lines; a file with any is not imported at all.
+    /// The faults in the order of lines. A file with a fault is not imported at all.
     package private(set) var faults: [IncreaseFault] = []
 
-    /// Reads all of a file. `rules` name the currencies; an increase after the day of `now` is none yet. Throws where
-    /// the file can't be read as past increases.
+    /// Reads a whole file. `rules` name the currencies. An increase after the day of `now` is refused, because it is
+    /// not past. Throws where the file cannot be read as past increases.
     package init(
         source: any BatchByteSource, file: String, rules: RulesInForce, now: Instant
     ) throws(BatchFileError) {

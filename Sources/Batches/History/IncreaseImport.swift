@@ -1,9 +1,9 @@
 /// What a file of past increases adds to those that are stored.
 package struct IncreaseImport: Hashable, Sendable {
     package private(set) var added: [ImportedIncrease] = []
-    /// Rows that are stored already, with the same prices.
+    /// The rows that are stored already, with the same prices.
     package private(set) var unchangedCount = 0
-    /// Rows that can't be taken, in the order of lines.
+    /// The rows that cannot be taken, in the order of lines.
     package private(set) var faults: [IncreaseFault] = []
 
     package init(_ file: IncreaseFile, stored: [ImportedIncrease]) {

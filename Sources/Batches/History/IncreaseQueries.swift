@@ -2,9 +2,9 @@ import Facts
 package import Postgres
 import Pricing
 
-/// Past increases that a person imported: compared, stored.
+/// Past increases that a person imports.
 package enum IncreaseQueries {
-    /// All of these subscriptions.
+    /// All stored increases of these subscriptions.
     package static func load(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> [ImportedIncrease] {
@@ -42,8 +42,9 @@ package enum IncreaseQueries {
         ).one().int("unknown")
     }
 
-    /// Stores increases as the next import, whose number it returns; the database writes down who does. `at` is UTC
-    /// milliseconds. Throws a unique violation when one is stored already, or another import took the number.
+    /// Stores increases as the next import, and returns its number. The database records who imports. `at` is UTC
+    /// milliseconds. Throws a unique violation where an increase is stored already, or where another import took the
+    /// number.
     package static func add(
         _ increases: [ImportedIncrease], file: String, contentSHA256: String, at: Int64,
         on connection: isolated PostgresConnection

@@ -1,15 +1,16 @@
 package import Pricing
 
-/// What a first reading of a batch leaves behind: its digest, and which rows speak of the same subscription.
+/// What the first reading of a batch leaves: its digest, and which rows name the same subscription.
 ///
-/// A row is 40 bytes here whatever it says, so that a batch of any size can be judged in the order of its lines, a piece
-/// at a time, without the file being read again. Only a file with rows whose cells are wrong is: what they hold is not kept.
+/// A row takes 40 bytes here whatever it says. So a batch of any size can be judged in the order of its lines, a
+/// piece at a time, without reading the file again. Only a file with rows whose cells are wrong is read again,
+/// because what these hold is not kept.
 package struct BatchOutline: Sendable {
-    /// Of the bytes as they stand: the same file again is the same batch. 64 hexadecimal digits.
+    /// The digest of the bytes as they stand, as 64 hexadecimal digits: the same file again is the same batch.
     package private(set) var sha256 = ""
     package let columns: [BatchColumn]
     package let priceUnit: BatchPriceUnit
-    /// All rows, the spoiled ones included.
+    /// The number of all rows, the spoiled ones included.
     package private(set) var rowCount = 0
 
     private struct Mention {
@@ -21,10 +22,10 @@ package struct BatchOutline: Sendable {
         var terms: UInt32
     }
 
-    /// The price of a row that was refused for its own cells: none, for a price is more than 0.
+    /// The price that stands for a row that was refused for its own cells. No price is 0.
     private static let spoiledPrice: Int64 = 0
 
-    /// What few rows of a file say differently.
+    /// Terms that few rows of a file say differently.
     private struct Terms: Hashable {
         var currency: String
         var storefront: String?
@@ -32,7 +33,7 @@ package struct BatchOutline: Sendable {
         var effectiveOnOrAfter: CivilDate?
     }
 
-    /// Where a subscription is mentioned; sorts by it, then in the order of lines.
+    /// A place where a subscription is mentioned. It sorts by the subscription, then by the line.
     private struct Place: Comparable {
         var subscription: SubscriptionKeys.Key
         var index: UInt32
@@ -43,25 +44,26 @@ package struct BatchOutline: Sendable {
     }
 
     private static let noDependents: UInt32 = 0
-    /// In the order of lines.
+    /// The mentions in the order of lines.
     private var mentions: [Mention] = []
-    /// Of the rows that are not alone with their subscription, or matter to others.
+    /// The places of the rows that are not alone with their subscription, or that matter to other rows.
     private var shared: [Place] = []
     private var keys = SubscriptionKeys()
     private var skus = Interner<String>()
     private var dependents = Interner<[String]>()
     private var terms = Interner<Terms>()
-    /// Rows that name a dependent as `SUBSCRIPTION/SKU`, by that name: few, whatever the batch.
+    /// The rows that name a dependent as `SUBSCRIPTION/SKU`, by that name. They are few, whatever the batch.
     private var claimsByName: [String: [DependentClaim]] = [:]
     private var claimedSubscriptions: Set<SubscriptionKeys.Key> = []
     private var hasSpoiledRows = false
 
-    /// Enough rows to make one query worthwhile, few enough to be judged in a few hundredths of a second.
+    /// The most rows of a piece: enough to make one query worthwhile, and few enough to be judged in a few hundredths
+    /// of a second.
     static let pieceRowsMax = 4096
-    /// Pieces that are cut into cells or wait for their turn.
+    /// The most pieces that are being cut into cells or wait for their turn.
     private static let piecesInFlight = 6
 
-    /// Reads the whole batch once. Throws `empty_file` where there is no row.
+    /// Reads the whole batch once. Throws `empty_file` where it has no row.
     package init(_ input: BatchInput, rules: RulesInForce) async throws {
         let source = DigestingByteSource(try input.open())
         var reader = try BatchFileReader(source: source, file: input.path, rules: rules)
@@ -120,7 +122,7 @@ package struct BatchOutline: Sendable {
         for (name, claim) in row.claims { claimsByName[name, default: []].append(claim) }
     }
 
-    /// A row whose cells are wrong speaks of its item nevertheless; nil where they name none.
+    /// The item of a row whose cells are wrong, because the row still mentions it; nil where the cells name none.
     private static func mentioned(by entry: BatchFileEntry) -> BatchRow? {
         switch entry {
         case .row(let row): row
@@ -137,9 +139,9 @@ package struct BatchOutline: Sendable {
     /// The rows that name this item, written `SUBSCRIPTION/SKU`, as their dependent.
     func claims(on name: String) -> [DependentClaim] { claimsByName[name] ?? [] }
 
-    /// The other rows beside which a row must be judged, itself included, in the order of lines; may be empty for a
-    /// row that is alone with its subscription and has no dependents. A row that was refused for its
-    /// own cells is among them where its item or its dependents matter to another, and says no more than these.
+    /// The rows beside which a row of the subscription must be judged, itself included, in the order of lines. They
+    /// may be empty for a row that is alone with its subscription and has no dependents. A row that was refused for
+    /// its own cells is among them where its item or its dependents matter to another row, and says nothing else.
     func rows(of id: String) -> [BatchRow] {
         guard let key = keys.key(of: id) else { return [] }
         var low = 0
@@ -165,7 +167,7 @@ package struct BatchOutline: Sendable {
             effectiveOnOrAfter: terms.effectiveOnOrAfter)
     }
 
-    /// How many pieces there are of all rows; nil where the file has to be read again, for a row's cells are wrong.
+    /// The number of pieces of all rows; nil where the file has to be read again, because cells of a row are wrong.
     var pieceCount: Int? {
         hasSpoiledRows || mentions.count < rowCount
             ? nil : (rowCount + Self.pieceRowsMax - 1) / Self.pieceRowsMax
@@ -179,8 +181,8 @@ package struct BatchOutline: Sendable {
         }
     }
 
-    /// Finds the rows that share their subscription with another, have dependents, or whose items others name by their
-    /// subscription.
+    /// Finds the rows that share their subscription with another row, that have dependents, or whose items other rows
+    /// name by their subscription.
     private mutating func findShared() {
         let mentions = mentions
         let places = mentions.indices.map { index in

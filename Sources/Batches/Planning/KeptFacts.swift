@@ -1,11 +1,11 @@
 import Pricing
 import Synchronization
 
-/// Facts that a plan has read and will need again: in an export the rows of one subscription lie far apart, and to read
-/// it once more would be half of the database's work.
+/// Facts that a plan has read and will need again. In an export the rows of one subscription lie far apart, and
+/// reading it again would be half of the database's work.
 ///
-/// A million of them fit, since of most subscriptions all but the dates is said of many others too. What is kept is
-/// what the judge looks at of a row without dependents; subscriptions with increases or open changes are read again.
+/// A million fit, because most subscriptions differ from many others only in their dates. It keeps what the judge
+/// needs for a row without dependents. Subscriptions with increases or open changes are read again.
 final class KeptFacts: Sendable {
     /// What many subscriptions have in common.
     fileprivate struct Common: Hashable, Sendable {
@@ -18,7 +18,7 @@ final class KeptFacts: Sendable {
         var ownershipType: String?
         var items: [SubscriptionFacts.Item]
 
-        /// Of what differs most.
+        /// It hashes the fields that differ most.
         func hash(into hasher: inout Hasher) {
             hasher.combine(storefront)
             hasher.combine(period)
@@ -29,7 +29,7 @@ final class KeptFacts: Sendable {
         }
     }
 
-    /// Instants are milliseconds, `none` where there is none.
+    /// What is a subscription's own. Instants are milliseconds, and `none` where there is none.
     fileprivate struct Kept: Sendable {
         static let none = Int64.min
 
@@ -50,11 +50,11 @@ final class KeptFacts: Sendable {
         var commons = Interner<Common>()
     }
 
-    /// Beyond these the subscriptions have too little in common.
+    /// The most distinct commons. Beyond them the subscriptions have too little in common.
     private static let commonsMax = 65_536
     private let store = Mutex(Store())
 
-    /// Keeps those that are like most.
+    /// Keeps the subscriptions that are like most.
     func keep(_ subscriptions: [PlanQueries.FactRows.Known]) {
         guard !subscriptions.isEmpty else { return }
         store.withLock { store in

@@ -2,16 +2,17 @@ import Facts
 package import Postgres
 package import Pricing
 
-/// The calls that stored batches still need: what a forecast of late rows counts.
+/// The calls that stored batches still need, which a forecast of late rows counts.
 package enum OpenCallQueries {
     package struct Open: Sendable {
-        /// Of the batch that was asked about, approved or not.
+        /// The calls of the batch that was asked about, approved or not.
         package var own: [CallList.Stored] = []
-        /// Of all other approved batches.
+        /// The calls of all other approved batches.
         package var others: [CallList.Stored] = []
     }
 
-    /// Dates are rounded up to the minute, so that a million rows are a few thousand of them. nil: there are only others.
+    /// The open calls. Dates are rounded up to the minute, so that a million rows become a few thousand. nil asks
+    /// only for the others.
     package static func open(
         of batchID: String?, on connection: isolated PostgresConnection
     ) throws -> Open {
@@ -26,7 +27,7 @@ package enum OpenCallQueries {
                 FROM repricer.batches b JOIN repricer.price_changes c ON c.batch_id = b.batch_id
                     AND c.stage IN ('awaiting_approval', 'queued') AND c.state <> 'sending' AND NOT c.is_held_out
                 WHERE b.state = 'approved' OR b.batch_id = \(uuid: batchID)::uuid
-                -- What shares a call, as `RequestGroup` says it.
+                -- Rows that share a call are grouped as `RequestGroup` groups them.
                 GROUP BY c.batch_id, c.original_transaction_id,
                     CASE b.grouping WHEN 'subscription' THEN NULL ELSE c.due_effective_at END,
                     CASE b.grouping WHEN 'subscription' THEN NULL ELSE c.forecast_consent END,

@@ -2,8 +2,8 @@ package import Facts
 package import Postgres
 package import Pricing
 
-/// The road of a call: due changes, the intent, its outcome. Business instants decide what is due; leases and
-/// retries live in real time, since a dead process is dead in real time.
+/// The open changes of a subscription as a claim reads and moves them. Business instants decide what is due. Leases
+/// and retries are counted in real time, since a dead process is dead in real time.
 package enum OpenChangeQueries {
     /// A change that is not final, as the scheduler judges it.
     package final class OpenChange: Sendable {
@@ -21,22 +21,22 @@ package enum OpenChangeQueries {
         package let dependentSKUs: [String]
         package let effectiveOnOrAfter: String?
         package let forecastConsent: Consent
-        /// Its plan said that a later call, though in time, would need consent.
+        /// Whether its plan said that a later call, though in time, would need consent.
         package let isConsentForeseen: Bool
         package let sendBy: Instant
         package let dueEffectiveAt: Instant
         package let isReady: Bool
-        /// It was put back, or parked, until an instant that has not come.
+        /// Whether it was put back, or parked, until an instant that has not come.
         package let waits: Bool
         package let goesAlone: Bool
         /// How often in a row its consistency token was refused.
         package let staleTokens: Int
-        /// Its batch is paused, its storefront halted in it, or its wave still to come.
+        /// Whether its batch is paused, its storefront halted in it, or its wave not released yet.
         package let isHeld: Bool
         package let grouping: RequestGrouping
         /// The change that this one takes back.
         package let undoes: String?
-        /// It was never called, and nothing befell it since it was queued.
+        /// Whether it was never called, and nothing has happened to it since it was queued.
         package let isFresh: Bool
 
         package var isIncrease: Bool { newPrice > currentPrice }
@@ -79,10 +79,10 @@ package enum OpenChangeQueries {
         package var changes: [OpenChange] = []
         /// The increases that changes of ours brought, by item and renewal.
         package var ours: Set<PastIncrease> = []
-        /// Apple has, had or may have one of its changes, open or not.
+        /// Whether Apple has, had or may have one of its changes, open or not.
         package var wasCalled = false
 
-        /// A lost database may have called one of them, and the status that tells is not read yet.
+        /// Whether a lost database may have called one of them, and the status that would show it is not read yet.
         package var awaitsStatus = false
     }
 
@@ -93,7 +93,8 @@ package enum OpenChangeQueries {
         try connection.ask(openChanges(ids))
     }
 
-    /// Those of subscriptions of one bucket without a call in flight, of whatever kind. `probing` as in `openChangeColumns`.
+    /// The open changes of those subscriptions of one bucket that have no call in flight, of whatever kind. `probing`
+    /// is as in `openChangeColumns`.
     package static func claimable(
         _ ids: [String], bucket: Int, realNow: Int64, probing: String? = nil,
         isRestored: Bool = false
@@ -152,7 +153,7 @@ package enum OpenChangeQueries {
         (c.sent_at IS NOT NULL OR c.doubtful_since IS NOT NULL)
         """
 
-    /// `probing` is a halted batch of which one call asks whether it may go on.
+    /// The columns of an open change. `probing` is a halted batch of which one call probes.
     private static func openChangeColumns(probing: String? = nil) -> SQL {
         """
         c.original_transaction_id, c.change_id, c.batch_id, c.line, c.sku, c.current_sku, c.state,
@@ -191,14 +192,14 @@ package enum OpenChangeQueries {
         }
     }
 
-    /// Puts off the due changes of a subscription whose facts can't be read; `until` is real time.
+    /// Defers the due changes of a subscription whose facts cannot be read. `until` is real time.
     package static func deferReading(_ id: String, until: Int64) -> SQL {
         postpone(id, until: until, reason: "facts_unreadable", name: "deferUnreadable")
     }
 
     static let statusAwaited = "status_awaited"
 
-    /// Puts off the due changes of a subscription until its status was read, at most until an instant of real time.
+    /// Defers the due changes of a subscription until its status is read, at most until an instant of real time.
     package static func awaitStatus(_ id: String, until: Int64) -> SQL {
         postpone(id, until: until, reason: statusAwaited, name: "awaitStatus")
     }
@@ -215,7 +216,7 @@ package enum OpenChangeQueries {
         """
     }
 
-    /// The statuses of these subscriptions of one bucket were read: their changes wait no longer.
+    /// Ends the wait of these subscriptions of one bucket, because their statuses were read.
     package static func endStatusWait(_ ids: [String]) -> SQL {
         """
         -- name: endStatusWait
@@ -225,8 +226,8 @@ package enum OpenChangeQueries {
         """
     }
 
-    /// The statuses of these subscriptions of one bucket could not be read: their changes are parked until an instant of
-    /// real time, and named.
+    /// Parks the changes of these subscriptions of one bucket until an instant of real time, with a reason that names
+    /// them, because their statuses could not be read.
     package static func parkUnread(_ ids: [String], until: Int64) -> SQL {
         """
         -- name: parkUnread
@@ -250,7 +251,7 @@ package enum OpenChangeQueries {
         """
     }
 
-    /// Ends a change before any call, with the row code that the new judgement gave.
+    /// Ends a change before any call, with the row code of the new judgement.
     package static func end(
         _ id: String, _ changeID: String, _ state: ChangeState, reason: String, at: Int64
     ) -> SQL {
@@ -266,7 +267,8 @@ package enum OpenChangeQueries {
         """
     }
 
-    /// From now on statements since the approval are about these changes, though no call of ours is known for them.
+    /// From now on statements since the approval are followed for these changes, though no call of ours is known for
+    /// them.
     package static func follow(
         _ id: String, _ changeIDs: [String], on connection: isolated PostgresConnection
     ) throws {
@@ -294,8 +296,8 @@ package enum OpenChangeQueries {
 
     /// Moves the live plan of a queued change to the renewal that it can still make.
     ///
-    /// - Parameter slip: Why that is a later one; nil: it is the same. Where an extension has moved the renewal and the
-    ///   change was not dated anew yet, that is why.
+    /// - Parameter slip: Why that renewal is later; nil where it is the same. Where an extension has moved the
+    ///   renewal and the change was not dated anew yet, that is the reason.
     package static func replan(
         _ id: String, _ changeID: String, sendAfter: Instant?, sendBy: Instant,
         effectiveAt: Instant, isReady: Bool, slip: Slip? = nil

@@ -43,7 +43,7 @@ extension PieceJudge {
     ) async throws {
         var places: [String: [(name: String, reference: DependentReference)]] = [:]
         for (id, names) in skus {
-            let found = known[id]?.context.elsewhere(names) ?? []
+            let found = known[id]?.context.onOtherSubscriptions(names) ?? []
             if !found.isEmpty { places[id] = found }
         }
         guard !places.isEmpty else { return }
@@ -62,7 +62,7 @@ extension PieceJudge {
         }
     }
 
-    /// Reads who names the items of rows with dependents, and these dependents.
+    /// Reads who names the items of rows with dependents, and who names these dependents.
     private func addClaims(
         to known: [String: Known], _ skus: [String: Set<String>],
         _ parents: [String: Set<String>], _ households: [String: Household]
@@ -70,10 +70,10 @@ extension PieceJudge {
         var named: [String: Set<String>] = [:]
         var carriers = Set(skus.keys)
         for (id, names) in skus {
-            let elsewhere = known[id]?.context.elsewhere(names) ?? []
-            carriers.formUnion(elsewhere.compactMap(\.reference.originalTransactionID))
-            let own = names.subtracting(elsewhere.map(\.name)).union(parents[id] ?? [])
-            named[id] = Set(elsewhere.map(\.reference.text))
+            let others = known[id]?.context.onOtherSubscriptions(names) ?? []
+            carriers.formUnion(others.compactMap(\.reference.originalTransactionID))
+            let own = names.subtracting(others.map(\.name)).union(parents[id] ?? [])
+            named[id] = Set(others.map(\.reference.text))
                 .union(own.map { DependentReference($0).placed(on: id).text })
         }
         let ids = carriers.sorted()
@@ -91,7 +91,7 @@ extension PieceJudge {
         }
     }
 
-    /// Whose the subscriptions are that name any of these in the batch; without those of unknown customers.
+    /// The customers of the subscriptions whose rows name any of these in the batch, without unknown customers.
     private func claimants(
         _ names: some Sequence<String>
     ) async throws -> [String: String] {
@@ -100,7 +100,8 @@ extension PieceJudge {
         return try await connection.read { try SubscriptionQueries.customers(of: ids, on: $0) }
     }
 
-    /// A row that names another customer's item is refused, and takes that item from nobody.
+    /// Whether both may be the same customer. A row that names another customer's item is refused, and takes that
+    /// item from nobody.
     private static func mayBeOne(_ customer: String?, _ other: String?) -> Bool {
         guard let customer, let other else { return true }
         return customer.lowercased() == other.lowercased()
@@ -110,7 +111,7 @@ extension PieceJudge {
 /// A customer's subscriptions, and what rows of the batch say across them by SKUs alone.
 private struct Household {
     let siblings: [SubscriptionQueries.Sibling]
-    /// By `SUBSCRIPTION/SKU`.
+    /// The claims by `SUBSCRIPTION/SKU`.
     private(set) var claims: [String: [DependentClaim]] = [:]
 
     init(_ siblings: [SubscriptionQueries.Sibling], rows: (String) -> [BatchRow]) {
@@ -131,7 +132,7 @@ private struct Household {
 }
 
 extension [SubscriptionQueries.Sibling] {
-    /// Where a SKU alone leads that rows of one of these subscriptions name, but to an item of its own.
+    /// Where a SKU leads that rows of one of these subscriptions name alone, apart from items of their own.
     fileprivate func places(
         of name: String, namedBy one: SubscriptionQueries.Sibling
     ) -> [DependentReference] {
@@ -152,7 +153,8 @@ extension [SubscriptionQueries.Sibling] {
 extension PlanQueries.FactRows.Known {
     fileprivate var customer: String? { facts.appAccountToken }
 
-    /// Notes what renews on the customer's subscriptions, and where names lead that are none of its own items.
+    /// Notes what renews on the customer's subscriptions, and where names lead that are none of a subscription's own
+    /// items.
     fileprivate func place(
         _ names: Set<String>, of id: String, among siblings: [SubscriptionQueries.Sibling]
     ) {
@@ -174,7 +176,7 @@ extension PlanQueries.FactRows.Known {
 
 extension JudgeContext {
     /// Those of the names that lead to other subscriptions, with each place.
-    fileprivate func elsewhere(
+    fileprivate func onOtherSubscriptions(
         _ names: Set<String>
     ) -> [(name: String, reference: DependentReference)] {
         names.flatMap { name -> [(name: String, reference: DependentReference)] in

@@ -5,16 +5,17 @@ package import Pricing
 struct PieceJudge: Sendable {
     let judge: Judge
     let connection: DatabaseConnection
-    /// The instant whose knowledge of past increases counts; nil: now.
+    /// Past increases count as they were known at this instant; nil stands for now.
     let known: Instant?
-    /// All rows of the batch that name a subscription, in the order of lines; may be empty for one row alone.
+    /// All rows of the batch that name a subscription, in the order of lines. They may be empty for a row that is
+    /// alone.
     let siblings: @Sendable (String) -> [BatchRow]
     /// The rows of the batch that name an item, as `SUBSCRIPTION/SKU`, as their dependent.
     let claims: @Sendable (String) -> [DependentClaim]
-    /// Of pieces before.
+    /// Facts of earlier pieces.
     let kept = KeptFacts()
 
-    /// That a row stands at a place of the piece.
+    /// A row's place in the piece.
     private struct Mention: Comparable {
         let id: String
         let place: Int
@@ -33,17 +34,17 @@ struct PieceJudge: Sendable {
             switch entry {
             case .row(let row):
                 mentions.append(Mention(id: row.originalTransactionID, place: place))
-                // Its place; the verdict follows.
+                // This only takes the row's place; the verdict follows.
                 rows.append(PlanRow(line: row.line))
             case .spoiled(let row): rows.append(row.plan)
             }
         }
-        // In the order of the index, which spares the server jumps.
+        // They are read in the order of the index, which spares the server jumps.
         mentions.sort()
         let groups = mentions.chunked(by: \.id)
         let ids = groups.compactMap { $0.first?.id }
         let siblings = ids.map(siblings)
-        // Rows of other pieces, too: what becomes of them counts for those of this one.
+        // Rows of other pieces are among them, because what becomes of those counts for rows of this piece.
         let parents = siblings.joined().filter { !$0.dependentSKUs.isEmpty }
         let known = try await facts(of: ids, parents)
         try await addDependents(to: known, parents)
@@ -72,11 +73,11 @@ struct PieceJudge: Sendable {
             entries: entries, rows: rows, overtaken: overtaken.sorted { $0.line < $1.line })
     }
 
-    /// Those that are known of these subscriptions. `parents` are their rows with dependents.
+    /// What is known of these subscriptions. `parents` are their rows with dependents.
     private func facts(
         of ids: [String], _ parents: [BatchRow]
     ) async throws -> [String: Known] {
-        // Beside a row with dependents more of its subscription counts than is kept.
+        // Beside a row with dependents, more of its subscription counts than is kept.
         let whole = Set(parents.map(\.originalTransactionID))
         var known = kept.found(ids.lazy.filter { !whole.contains($0) })
         let others = known.isEmpty ? ids : ids.filter { known[$0] == nil }
@@ -110,7 +111,7 @@ extension Array {
 }
 
 extension JudgeContext {
-    /// The open increases, not sent yet, that count the row as an earlier one.
+    /// The open and unsent increases for which the row counts as an earlier increase.
     fileprivate func overtaken(by row: PlanRow) -> [PlannedPiece.Overtaken] {
         guard row.fault == nil, row.direction == .increase, let effectiveAt = row.effectiveAt else {
             return []
@@ -125,8 +126,8 @@ extension JudgeContext {
         }
     }
 
-    /// What the newest facts say of a dependent on another subscription, which the row names by its own name where
-    /// `name` is nil.
+    /// Notes what the newest facts say of a dependent on another subscription. Where `name` is nil, the row names it
+    /// by its own name.
     package mutating func note(
         _ reference: DependentReference, as name: String? = nil,
         on carrier: SubscriptionQueries.Carrier?, customer: String?
@@ -144,13 +145,13 @@ extension JudgeContext {
         charges[reference.text] = carrier.charges[reference.sku]
     }
 
-    /// What the same batch says of it, in its rows of the other subscription.
+    /// Notes what the same batch says of it, in its rows of the other subscription.
     mutating func note(
         _ reference: DependentReference, as name: String, besides rows: [BatchRow]
     ) {
         // A row that names another customer's item is refused for that alone.
         guard obstacles[name] != .foreign else { return }
-        // That it is shared comes first in the order of the codes.
+        // In the order of the codes, "shared" comes first.
         if rows.contains(where: {
             $0.sku != reference.sku && $0.dependentSKUs.contains(reference.sku)
         }) {
@@ -164,8 +165,8 @@ extension JudgeContext {
 }
 
 extension JudgeContext {
-    /// What the facts and our open changes of one subscription say; `imported` are past
-    /// increases that a person told of, `ours` those that changes of ours brought.
+    /// The facts and our open changes of one subscription. `imported` are past increases that a person stated, and
+    /// `ours` those that changes of ours brought.
     package init(
         increases: [RecordedIncrease], imported: [PastIncrease],
         openChanges: [OpenChangeQueries.OpenChange],
@@ -185,7 +186,7 @@ extension JudgeContext.OpenChange {
         self.init(
             changeID: change.changeID, sku: change.sku, newPrice: change.newPrice,
             dependentSKUs: change.dependentSKUs, state: change.state,
-            // One that nobody has approved moves no date of one that is about to go.
+            // A change that nobody has approved moves no date of a change that is about to be sent.
             increasesAt: change.isIncrease && change.state != .awaitingApproval
                 ? change.dueEffectiveAt : nil)
     }

@@ -2,7 +2,7 @@ import Facts
 package import Postgres
 package import Pricing
 
-/// What a plan reads: of each subscription only what the judge looks at, thousands in one go.
+/// What a plan reads. It reads only what the judge needs of each subscription, of thousands at once.
 package enum PlanQueries {
     /// The facts of subscriptions as the server sent them, to be decoded on any thread.
     package struct FactRows: Sendable {
@@ -14,10 +14,10 @@ package enum PlanQueries {
         package var count: Int { facts.count }
     }
 
-    /// Begins to read: until `endSnapshot` all queries see the database as it is at the first of them.
+    /// Begins a snapshot: until `endSnapshot` all queries see the database as the first of them does.
     package static func beginSnapshot(on connection: isolated PostgresConnection) throws {
-        // A submission fills price_changes while its plan still reads: the plan of the first query, made when
-        // the table was small, would read ever more of it from end to end.
+        // A submission fills price_changes while its plan still reads. A query plan that was made for the first
+        // query, when the table was small, would read ever more of it from end to end.
         try connection.script(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL enable_seqscan = off")
     }
@@ -26,8 +26,9 @@ package enum PlanQueries {
         try connection.script("COMMIT")
     }
 
-    /// The facts and the open changes of subscriptions, of which none need exist. A subscription of which
-    /// nothing was folded yet is as good as unknown. `known`: past increases as they were imported by then; nil: by now.
+    /// The facts and the open changes of subscriptions. None of them need exist, and a subscription of which nothing
+    /// was folded yet counts as unknown. `known`: past increases count as they were imported by then; nil stands for
+    /// now.
     package static func facts(
         _ ids: [String], knownAt known: Instant?, on connection: isolated PostgresConnection
     ) throws -> FactRows {
@@ -44,7 +45,7 @@ package enum PlanQueries {
             imported: ImportedIncreaseQueries.rows(of: ids, knownAt: known, on: connection))
     }
 
-    /// What the judge looks at of a subscription.
+    /// The columns of a subscription that the judge needs.
     static let factColumns: SQL = """
         original_transaction_id, status, auto_renews, in_billing_retry, storefront, currency,
             period, app_account_token, ownership_type, original_purchase_at, recent_subscription_start_at,
@@ -62,11 +63,12 @@ package enum PlanQueries {
                 state, due_effective_at, new_price_milliunits > current_price_milliunits AS is_increase
             FROM repricer.price_changes
             WHERE original_transaction_id = ANY (\(ids)::text[])
-                -- By state, which no index knows: while the table is small, a plan by stage looks as good, and a
-                -- submission that fills the table would read all of it for each piece of its plan.
+                -- The condition names states, which no index knows. While the table is small, a query plan by stage
+                -- seems as good, and a submission that fills the table would read all of it for each piece of its
+                -- plan.
                 AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
                     'pending_consent', 'accepted')
-                -- An undo that Apple has taken stands in nobody's way.
+                -- An undo that Apple has applied does not count as open.
                 AND (undoes_change_id IS NULL OR state NOT IN ('scheduled', 'pending_consent', 'accepted'))
             ORDER BY original_transaction_id, send_by, change_id
             """)
@@ -83,7 +85,7 @@ extension PlanQueries {
             -- name: dependentClaims
             SELECT d.original_transaction_id || '/' || d.sku AS name, d.claimed_by, c.sku
             FROM repricer.dependent_claims d
-            -- By claim, and not by change: see planOpenChanges.
+            -- It reads by claim and not by change, for the reason given at planOpenChanges.
             CROSS JOIN LATERAL (
                 SELECT coalesce(current_sku, sku) AS sku FROM repricer.price_changes
                 WHERE original_transaction_id = d.claimed_by AND change_id = d.change_id
@@ -104,8 +106,8 @@ extension PlanQueries {
 }
 
 extension PlanQueries.FactRows {
-    /// One subscription and what the judge needs besides. A class, for both are costly to copy; whoever decoded it
-    /// owns it alone.
+    /// One subscription and what the judge needs besides. It is a class, because both are costly to copy. Whoever
+    /// decoded it owns it alone.
     package final class Known {
         package let facts: SubscriptionFacts
         package var context: JudgeContext

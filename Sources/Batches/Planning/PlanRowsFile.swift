@@ -1,19 +1,19 @@
 import JSON
 
-/// Reads what `plan --rows` wrote: one JSON object a line, as this program writes them.
+/// Reads the output of `plan --rows`: one JSON object a line, as this program writes it.
 package struct PlanRowsFile {
     package struct Malformed: Error {}
 
     package struct Member: Equatable, Sendable {
         package var name: String
-        /// As JSON.
+        /// The value as JSON.
         package var value: String
     }
 
     package struct Row: Sendable {
         /// The line of the batch file.
         package var line: Int
-        /// The object as it stands.
+        /// The object as it stands in the file.
         package var bytes: [UInt8]
     }
 

@@ -1,16 +1,16 @@
 package import Pricing
 
-/// A piece of a batch with its verdicts: `rows` answers `entries` one by one, in the order of the file.
+/// A piece of a batch with its verdicts. `rows` has one for each of `entries`, in the order of the file.
 package struct PlannedPiece: Sendable {
     package let entries: [BatchFileEntry]
     package let rows: [PlanRow]
     package let overtaken: [Overtaken]
 
-    /// An open increase of another batch, not sent yet, that needs consent because a row takes effect before it: within
-    /// 12 months it is the second.
+    /// An open and unsent increase of another batch that needs consent because a row takes effect before it: within
+    /// 12 months it would be the second increase.
     package struct Overtaken: Hashable, Sendable {
         package let changeID: String
-        /// Of the row.
+        /// The line of the row.
         package let line: Int
     }
 
@@ -21,14 +21,14 @@ package struct PlannedPiece: Sendable {
     }
 }
 
-/// What becomes of a plan. Its pieces are prepared side by side and taken one by one in the order of the file, so
-/// that no plan is ever in memory as a whole.
+/// Takes a plan. Its pieces are prepared side by side and taken one by one in the order of the file, so that no plan
+/// is ever in memory as a whole.
 package protocol PlanSink: Sendable {
     associatedtype Prepared: Sendable
 
-    /// The costly part: runs on any thread, for several pieces at once.
+    /// The costly part, which runs on any thread and for several pieces at once.
     func prepare(_ piece: PlannedPiece) throws -> Prepared
 
-    /// The part where order counts: one piece after the other.
+    /// The part in which order counts: it gets one piece after the other.
     func take(_ prepared: Prepared) async throws
 }

@@ -3,18 +3,18 @@ package import Pricing
 
 /// Forecasts a batch: rows in, verdicts out. It reads facts and rules and writes nothing.
 ///
-/// The file is read once to learn which rows belong together (`BatchOutline`), then judged in pieces: while the database
-/// reads the facts of one piece, others are judged. All facts are of one snapshot.
+/// The file is read once to find which rows belong together (`BatchOutline`), then judged in pieces. While the
+/// database reads the facts of one piece, other pieces are judged. All facts are of one snapshot.
 package struct Planner: Sendable {
     private let pool: DatabasePool
     private let rules: RuleSet
     private let environment: StoreEnvironment
     private let known: Instant?
 
-    /// Pieces that are read, judged or waiting for their turn: what bounds the memory.
+    /// The most pieces that are being read, judged or wait for their turn. It bounds the memory.
     static let piecesInFlight = 6
 
-    /// `known`: past increases as they were imported by then; nil: by now.
+    /// `known`: past increases count as they were imported by then; nil stands for now.
     package init(
         pool: DatabasePool, rules: RuleSet, environment: StoreEnvironment,
         knownAt known: Instant? = nil
@@ -83,7 +83,7 @@ package struct Planner: Sendable {
         case taken
     }
 
-    /// Reads, judges and takes pieces at once: one is taken at a time, in the order of the file.
+    /// Reads, judges and takes pieces at once. One is taken at a time, in the order of the file.
     private static func judge<Sink: PlanSink>(
         _ source: PieceSource, _ worker: PieceJudge, into sink: Sink
     ) async throws {

@@ -7,22 +7,23 @@ import ServiceKit
 package enum Submission {
     package struct Outcome: Sendable, Equatable {
         package var batchID: String
-        /// False where the same content is a live batch already: nothing was written.
+        /// False where the same content is a live batch already, and nothing was written.
         package var isNew: Bool
     }
 
     /// What is known of a batch once all its rows were handed over.
     package typealias Totals = (planHash: String, changes: Int, rejects: Int)
 
-    /// Runs `plan`, which hands all rows to the sink, then stores the batch itself. All of it is one transaction: when
-    /// `plan` throws, or a key of the database refuses a row, nothing was stored.
+    /// Runs `plan`, which hands all rows to the sink, then stores the batch itself. All of it is one transaction:
+    /// when `plan` throws, or a key of the database refuses a row, nothing is stored.
     ///
     /// - Parameters:
-    ///   - storesRefused: Whether refused rows are kept beside the others; else one of them stops the storing.
-    ///   - told: Hears of every row, stored or not.
+    ///   - storesRefused: Whether refused rows are kept beside the others. Otherwise a refused row stops the
+    ///     storing.
+    ///   - told: Gets every row, stored or not.
     package static func store<Told: PlanSink>(
         name: String, contentSHA256: String, asOf now: Instant, terms: BatchTerms = BatchTerms(),
-        storesRefused: Bool, pool: DatabasePool, telling told: Told,
+        storesRefused: Bool, pool: DatabasePool, reportingTo told: Told,
         plan: @escaping @Sendable (SubmissionSink<Told>) async throws -> Totals
     ) async throws -> Outcome {
         var random = SystemRandomNumberGenerator()
@@ -69,7 +70,7 @@ package actor SubmissionSink<Told: PlanSink>: PlanSink {
     }
 
     package nonisolated func prepare(_ piece: PlannedPiece) throws -> Prepared {
-        // Seeded from the system for each piece: a call of the system for each id costs more than the id.
+        // It is seeded from the system once a piece, because asking the system for each id costs more than the id.
         var random = SeededRandom(seed: .random(in: .min ... .max))
         var rows = empty
         for row in piece.rows { rows.add(row, random: &random) }
@@ -80,10 +81,10 @@ package actor SubmissionSink<Told: PlanSink>: PlanSink {
     }
 
     package func take(_ prepared: Prepared) async throws {
-        // Once a row is refused nothing of the batch will be kept: then the rest is only judged.
+        // Once a row is refused, nothing of the batch will be kept, so the rest is only judged.
         isRefused = isRefused || prepared.isRefused
         let statements = storesRefused || !isRefused ? prepared.statements : []
-        // The database stores while the other adds its figures up.
+        // The database stores while the other sink adds its figures up.
         async let written: Void = Self.write(statements, on: connection)
         try await told.take(prepared.told)
         try await written

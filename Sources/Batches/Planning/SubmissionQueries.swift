@@ -4,10 +4,10 @@ import Postgres
 import Pricing
 import ServiceKit
 
-/// Rows of a submission, column by column: the changes and the rows refused. Made on any thread, stored by
-/// `SubmissionQueries.store`.
+/// Rows of a submission, column by column: the changes, and the refused rows. They are made on any thread and stored
+/// by `SubmissionQueries.store`.
 ///
-/// History begins after it: that a change was submitted, when and by whom, its batch says for all of its rows.
+/// History begins later: the batch says for all of its rows that they were submitted, when and by whom.
 struct SubmissionRows: Sendable {
     fileprivate var changes = Changes()
     fileprivate var rejects = Rejects()
@@ -15,7 +15,7 @@ struct SubmissionRows: Sendable {
     private let at: Int64
     private let waves: WavePlan?
 
-    /// What a row that can go never lacks is not checked here: the table's own constraints refuse a NULL.
+    /// What a row that can go must have is not checked here: the constraints of the table refuse a NULL.
     fileprivate struct Changes: Sendable {
         var originalTransactionIDs: [String] = []
         var changeIDs: [String] = []
@@ -27,14 +27,14 @@ struct SubmissionRows: Sendable {
         var effective: [Int64?] = []
         var sendAfter: [Int64?] = []
         var sendBy: [Int64?] = []
-        /// Of each row, by its place from 1 on.
+        /// The kind of each row, by its place from 1 on.
         var kinds: [Int] = []
-        /// Without repetition.
+        /// The distinct terms.
         var shared: [SharedTerms] = []
         var places: [SharedTerms: Int] = [:]
     }
 
-    /// What many rows of a batch have in common: sent once for all of them.
+    /// What many rows of a batch have in common. It is sent once for all of them.
     fileprivate struct SharedTerms: Hashable, Sendable {
         let sku: String
         let dependentSKUs: [String]
@@ -74,7 +74,7 @@ struct SubmissionRows: Sendable {
             self.rules = rules
         }
 
-        /// Of what differs most.
+        /// It hashes the fields that differ most.
         func hash(into hasher: inout Hasher) {
             hasher.combine(sku)
             hasher.combine(storefront)
@@ -98,7 +98,7 @@ struct SubmissionRows: Sendable {
         self.waves = waves
     }
 
-    /// Adds a row: one that can go becomes a change, a refused one is kept beside the batch.
+    /// Adds a row. A row that can go becomes a change; a refused one is kept beside the batch.
     mutating func add(_ plan: PlanRow, random: inout some RandomNumberGenerator) {
         if let fault = plan.fault { return addReject(plan, fault) }
         changes.originalTransactionIDs.append(plan.originalTransactionID)
@@ -130,7 +130,7 @@ struct SubmissionRows: Sendable {
 
     private mutating func addReject(_ plan: PlanRow, _ fault: RowFault) {
         rejects.lines.append(plan.line)
-        // What spoiled the row may be a NUL, which no text of PostgreSQL holds.
+        // The row may have been spoiled by a NUL, which no text of PostgreSQL can hold.
         rejects.originalTransactionIDs.append(plan.originalTransactionID.withoutNUL)
         rejects.skus.append(plan.sku.withoutNUL)
         rejects.codes.append(fault.code.rawValue)
@@ -138,8 +138,8 @@ struct SubmissionRows: Sendable {
     }
 }
 
-/// What a submission stores, in one transaction: it begins its batch, stores rows, and finishes it. The database takes
-/// rows between the two and at no other time.
+/// What a submission stores, in one transaction: it begins its batch, stores rows, and finishes it. The database
+/// takes rows between the two and at no other time.
 enum SubmissionQueries {
     static func begin(
         _ batchID: String, name: String, contentSHA256: String, terms: BatchTerms, asOf now: Instant
@@ -152,8 +152,8 @@ enum SubmissionQueries {
         """
     }
 
-    /// The database's own keys refuse a second open change of an item, and a dependent that is shared, chained or its
-    /// own parent.
+    /// Stores rows. The database's own keys refuse a second open change of an item, and a dependent that is shared,
+    /// chained or its own parent.
     static func store(_ rows: SubmissionRows) -> [SQL] {
         var statements: [SQL] = []
         if !rows.changes.lines.isEmpty { statements.append(store(rows.changes, of: rows.batchID)) }
@@ -202,7 +202,7 @@ enum SubmissionQueries {
 }
 
 extension [ItemCharge] {
-    /// As it is stored: JSON; nil where there is none.
+    /// The value as it is stored in JSON; nil where there is none.
     fileprivate var stored: String? {
         guard !isEmpty else { return nil }
         var json = JSONWriter()

@@ -11,8 +11,9 @@ package enum AppStorefronts {
         VNM VUT XKS YEM ZAF ZMB ZWE
         """)
 
-    /// The currencies that a storefront can have, where there is no doubt; nil for any other. Where Apple prices in the
-    /// currency of a country, its storefront has it. Bulgaria has two: it went over to the euro.
+    /// The currencies that a storefront can have, where there is no doubt; nil for any other storefront. Where Apple
+    /// prices in the currency of a country, the storefront of that country has it. Bulgaria has two, because it went
+    /// over to the euro.
     static func currencies(of storefront: String) -> Set<String>? {
         if storefront == "BGR" { return ["BGN", "EUR"] }
         if euro.contains(storefront) { return ["EUR"] }

@@ -4,10 +4,10 @@ import Pricing
 enum AppleThresholdTable {
     enum Column: Hashable {
         case storefront, currency, nonannual, annual, validFrom
-        /// The country's name.
+        /// The name of the country, which is not read.
         case ignored
 
-        /// By its normalised name, as Apple and those who copy it write it; nil for any other.
+        /// The column by its normalised name, as Apple and those who copy the table write it; nil for any other name.
         init?(_ name: String) {
             switch name {
             case "country_code", "region_code", "country_or_region_code", "territory",
@@ -39,7 +39,7 @@ enum AppleThresholdTable {
         }
     }
 
-    /// Each amount becomes a row of its own, by Apple's word.
+    /// Makes a row of each amount, with Apple as its source.
     static func read(_ line: Int, _ texts: [String], _ columns: [Column]) -> RuleFile.ReadLine {
         guard texts.count == columns.count else {
             return RuleFile.ReadLine(

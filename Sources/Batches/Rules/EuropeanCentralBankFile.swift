@@ -2,8 +2,8 @@ import Pricing
 
 /// The rows of the European Central Bank's `eurofxref` files: a day and what one euro costs in each currency.
 ///
-/// Both layouts are taken as they are: the daily file (`02 October 2026`, blanks after the commas) and the
-/// history (`2026-10-02`). A rate is in force from 00:00 UTC of its day.
+/// It takes both layouts as they are: the daily file (`02 October 2026`, blanks after the commas) and the history
+/// (`2026-10-02`). A rate is in force from 00:00 UTC of its day.
 enum EuropeanCentralBankFile {
     static let source = "ecb"
 

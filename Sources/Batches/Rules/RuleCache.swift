@@ -2,7 +2,7 @@ package import Postgres
 package import Pricing
 import Synchronization
 
-/// The rules of a service that runs for months: read again only when an import has come.
+/// The rules of a service that runs for months. They are read again only after an import.
 package final class RuleCache: Sendable {
     private struct Known {
         let revision: Int
@@ -22,7 +22,7 @@ package final class RuleCache: Sendable {
         try course(from: now, revision: RuleQueries.revision(on: connection), on: connection)
     }
 
-    /// As above, by a version just read.
+    /// The same rules, by a version that was just read.
     package func course(
         from now: Instant, revision: Int, on connection: isolated PostgresConnection
     ) throws -> RuleCourse {
@@ -31,7 +31,7 @@ package final class RuleCache: Sendable {
             return known.course
         }
         if let course { return course }
-        // An import between the two queries is read now and once more under its own number.
+        // An import between the two queries is read now, and again under its own number.
         let read = RuleCourse(try RuleQueries.load(.from, now, on: connection), from: now)
         known.withLock { $0 = Known(revision: revision, from: now, course: read) }
         return read

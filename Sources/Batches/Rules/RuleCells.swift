@@ -1,7 +1,7 @@
 import Pricing
 
 /// The cells of one row that are not empty. Each reader notes what is wrong and goes on, so that a person mends a row
-/// once.
+/// only once.
 struct RuleCells {
     let line: Int
     let values: [RuleColumn: String]
@@ -34,7 +34,7 @@ struct RuleCells {
         }
     }
 
-    /// What a withdrawn row takes back: it names the rule and its date, and says nothing else.
+    /// What a withdrawn row takes back. It names the rule and its date, and nothing else.
     mutating func withdrawal(of kind: String) -> RuleFile.Withdrawal? {
         let isThreshold = kind == "threshold"
         let hasStorefront = isThreshold || kind == "always_consent"
@@ -176,7 +176,7 @@ extension RuleCells {
         return kind
     }
 
-    /// A day is its first instant in UTC.
+    /// The instant from which the rule holds: the first one of its day in UTC.
     private mutating func validFrom() -> Instant? {
         guard let text = values[.validFrom] else { return nil }
         guard let instant = Instant(text) ?? CivilDate(text)?.startAt, instant.isOnCalendar else {

@@ -1,45 +1,28 @@
-/// What is wrong with one row of a file of rules, and what to do about it.
-package struct RuleFault: Error, Hashable, Sendable {
-    package enum Code: String, Hashable, Sendable, CaseIterable {
-        case malformedRow = "malformed_row"
-        case unknownRule = "unknown_rule"
-        case unexpectedCell = "unexpected_cell"
-        case badStorefront = "bad_storefront"
-        /// Well formed, and none of the App Store's.
-        case unknownStorefront = "unknown_storefront"
-        case badCurrency = "bad_currency"
-        case unknownCurrency = "unknown_currency"
-        case badPeriodKind = "bad_period_kind"
-        case badAmount = "bad_amount"
-        case amountDecimals = "amount_decimals"
-        case badRequired = "bad_required"
-        case badDecimals = "bad_decimals"
-        case badRate = "bad_rate"
-        case badDate = "bad_date"
-        case badSource = "bad_source"
-        case badWithdrawn = "bad_withdrawn"
-        case nothingToWithdraw = "nothing_to_withdraw"
-        case duplicateRow = "duplicate_row"
-        // What is warned of, and a person may take all the same.
-        case implausibleCurrency = "implausible_currency"
-        case implausibleAmount = "implausible_amount"
-        case annualBelowNonannual = "annual_below_nonannual"
-    }
+package typealias RuleFault = FileFault<RuleFaultCode>
 
-    package var line: Int
-    package var code: Code
-    package var message: String
-    package var remedy: String
-
-    init(_ line: Int, _ code: Code, _ message: String, remedy: String) {
-        self.line = line
-        self.code = code
-        self.message = message
-        self.remedy = remedy
-    }
-
-    /// `FILE:LINE: CODE: what is wrong; what to do`.
-    package func text(file: String) -> String {
-        "\(file):\(line): \(code.rawValue): \(message); \(remedy)"
-    }
+/// What can be wrong with one row of a file of rules.
+package enum RuleFaultCode: String, Hashable, Sendable, CaseIterable {
+    case malformedRow = "malformed_row"
+    case unknownRule = "unknown_rule"
+    case unexpectedCell = "unexpected_cell"
+    case badStorefront = "bad_storefront"
+    /// The code is well formed, but no storefront of the App Store has it.
+    case unknownStorefront = "unknown_storefront"
+    case badCurrency = "bad_currency"
+    case unknownCurrency = "unknown_currency"
+    case badPeriodKind = "bad_period_kind"
+    case badAmount = "bad_amount"
+    case amountDecimals = "amount_decimals"
+    case badRequired = "bad_required"
+    case badDecimals = "bad_decimals"
+    case badRate = "bad_rate"
+    case badDate = "bad_date"
+    case badSource = "bad_source"
+    case badWithdrawn = "bad_withdrawn"
+    case nothingToWithdraw = "nothing_to_withdraw"
+    case duplicateRow = "duplicate_row"
+    // These are warnings: a person may take the row all the same.
+    case implausibleCurrency = "implausible_currency"
+    case implausibleAmount = "implausible_amount"
+    case annualBelowNonannual = "annual_below_nonannual"
 }

@@ -9,32 +9,32 @@ package struct RuleFile: Hashable, Sendable {
         package var isDated: Bool
     }
 
-    /// A row that takes back another.
+    /// A row that takes back another row.
     package struct Withdrawal: Hashable, Sendable {
         package var line: Int
-        /// As `RuleRow.key`.
+        /// The key of that row, as `RuleRow.key`.
         package var key: String
-        /// Of the row that is taken back; nil: since ever.
+        /// From when that row holds; nil where it has always held.
         package var validFrom: Instant?
     }
 
     package enum Form: Hashable, Sendable {
         case own
         case appleTable
-        /// `days` is the number of days that the file has rates of.
+        /// `days` is the number of days for which the file has rates.
         case europeanCentralBank(days: Int)
     }
 
-    /// More lines than the bank's history will have in this century.
+    /// The most lines. The bank's history will not have as many in this century.
     static let linesMax = 100_000
 
     package let form: Form
     package private(set) var rows: [Row] = []
     package private(set) var withdrawals: [Withdrawal] = []
-    /// In the order of lines; a file with any is not imported at all.
+    /// The faults in the order of lines. A file with a fault is not imported at all.
     package private(set) var faults: [RuleFault] = []
 
-    /// Reads all of a file. A bad row is a fault; a file that can't be read as rules throws.
+    /// Reads a whole file. A bad row is a fault; a file that cannot be read as rules throws.
     package init(source: any BatchByteSource, file: String) throws(BatchFileError) {
         let table = try TableLines(source, file: file, limit: RuleFile.linesMax)
         let header = try RuleFileHeader(table.header)
@@ -76,7 +76,7 @@ package struct RuleFile: Hashable, Sendable {
         return file
     }
 
-    /// What one line says, and all that is wrong with it.
+    /// The content of one line, and all that is wrong with it.
     struct ReadLine {
         var rows: [Row] = []
         var withdrawal: Withdrawal?
@@ -90,7 +90,7 @@ package struct RuleFile: Hashable, Sendable {
         if let withdrawal = line.withdrawal { withdrawals.append(withdrawal) }
     }
 
-    /// The same rule twice from the same instant on would leave it to chance which one holds.
+    /// The faults of rules that a file gives twice from the same instant on: chance would decide which one holds.
     static func duplicates(
         of rows: [Row], _ withdrawals: [Withdrawal], undated: String
     ) -> [RuleFault] {

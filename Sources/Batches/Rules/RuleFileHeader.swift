@@ -10,7 +10,7 @@ package enum RuleColumn: String, Hashable, Sendable, CaseIterable {
     case source, withdrawn
 }
 
-/// The header row of a file of rules: it tells the form. Names are read without regard to capitals and blanks.
+/// The header row of a file of rules, which tells its form. Names are read without regard to capitals and blanks.
 enum RuleFileHeader {
     case own([RuleColumn])
     case appleTable([AppleThresholdTable.Column])
@@ -30,7 +30,7 @@ enum RuleFileHeader {
         }
     }
 
-    /// `Date, USD, JPY, …` with a comma at the end.
+    /// Reads `Date, USD, JPY, …`, with a comma at the end.
     private static func bank(_ row: HeaderRow) throws(BatchFileError) -> RuleFileHeader {
         var currencies = Array(row.names.dropFirst())
         if currencies.last == "" { currencies.removeLast() }
@@ -97,7 +97,7 @@ enum RuleFileHeader {
     }
 }
 
-/// Three capital letters: a storefront or a currency.
+/// Whether the text is three capital letters, as a storefront or a currency is.
 func isCode(_ text: String) -> Bool {
     text.utf8.count == 3
         && text.utf8.allSatisfy { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) }

@@ -1,23 +1,22 @@
 package import Pricing
 
-/// What a file of rules changes: the rules that are new, each beside the one that holds until then, and those that are
-/// withdrawn.
+/// What a file of rules changes: the new rules, each beside the one that holds until then, and the withdrawn ones.
 package struct RuleImport: Hashable, Sendable {
     package struct Change: Hashable, Sendable {
         /// The new rule, or the one that is taken back.
         package var rule: RuleRow
-        /// What holds at the instant from which the new rule holds, or what holds again; nil: nothing.
+        /// What holds at the instant from which the new rule holds, or what holds again; nil where nothing does.
         package var old: RuleRow?
         package var isWithdrawal = false
     }
 
     package private(set) var changes: [Change] = []
-    /// Rows that say what holds already.
+    /// The rows that say what holds already.
     package private(set) var unchangedCount = 0
-    /// Rows that can't be taken, in the order of lines: those that the file itself spoiled, and those that don't
-    /// go with the rules as they are.
+    /// The rows that cannot be taken, in the order of lines: those with faults of their own, and those that
+    /// contradict the stored rules.
     package private(set) var faults: [RuleFault] = []
-    /// What can hardly be meant, in the order of lines: taken only where a person says so.
+    /// Rows that can hardly be meant, in the order of lines. They are taken only where a person says so.
     package private(set) var warnings: [RuleFault] = []
 
     /// Compares a file with all that is stored. Rows without a date of their own hold from `from` on.
@@ -50,7 +49,7 @@ package struct RuleImport: Hashable, Sendable {
     /// The new rules, ready to be stored.
     package var rules: RuleSet { RuleSet(changes.filter { !$0.isWithdrawal }.map(\.rule)) }
 
-    /// Takes rows out of the timelines, and returns what is not there to be taken.
+    /// Takes withdrawn rows out of the timelines, and returns the withdrawals that match none.
     private mutating func withdraw(
         _ withdrawals: [RuleFile.Withdrawal], from timelines: inout [String: [RuleRow]]
     ) -> [RuleFault] {
@@ -75,7 +74,7 @@ package struct RuleImport: Hashable, Sendable {
         return found
     }
 
-    /// Sorts out what the stored rows say already, and returns the rows that are new.
+    /// Leaves out rows that repeat what is stored, and returns the new rows.
     private mutating func compare(
         _ pending: [RuleFile.Row], with timelines: [String: [RuleRow]]
     ) -> [RuleFile.Row] {
@@ -85,8 +84,8 @@ package struct RuleImport: Hashable, Sendable {
             let known = RuleImport.last(timelines[row.rule.key] ?? [], at: row.rule.at)
             let new = added[row.rule.key]
             let old = (new?.at ?? .min) >= (known?.at ?? .min) ? new ?? known : known
-            // A dated row is a fact of its own: it is left out only where this very fact is stored, so that
-            // a later row for the days between changes no more than those days.
+            // A dated row is a fact of its own. It is left out only where this very fact is stored, so that a later
+            // row for the days between changes those days alone.
             let isKnown = row.isDated ? known?.at == row.rule.at : true
             if isKnown, let old, old.value == row.rule.value {
                 unchangedCount += 1
@@ -99,7 +98,7 @@ package struct RuleImport: Hashable, Sendable {
         return isNew
     }
 
-    /// The last row at or before an instant of rows in the order of their dates.
+    /// The last row at or before an instant. The rows are in the order of their dates.
     private static func last(_ rows: [RuleRow], at instant: Int64) -> RuleRow? {
         var (low, high) = (0, rows.count)
         while low < high {
@@ -109,7 +108,7 @@ package struct RuleImport: Hashable, Sendable {
         return low > 0 ? rows[low - 1] : nil
     }
 
-    /// Of new thresholds, given what is stored.
+    /// The warnings about new thresholds, given what is stored.
     private static func warnings(
         _ rows: [RuleFile.Row], timelines: [String: [RuleRow]], stored: RuleSet,
         at now: Instant
@@ -138,7 +137,7 @@ package struct RuleImport: Hashable, Sendable {
 }
 
 extension RuleImport {
-    /// A threshold in a currency that Apple has no prices in is a typing error.
+    /// The faults of thresholds in a currency in which Apple has no prices: such a threshold is a typing error.
     private static func unknownCurrencies(_ file: RuleFile, _ stored: RuleSet) -> [RuleFault] {
         let known = decimals(file, stored)
         return file.rows.compactMap { row in
@@ -151,7 +150,7 @@ extension RuleImport {
         }
     }
 
-    /// An amount in steps that no price of the currency has.
+    /// The faults of amounts in steps that no price of the currency has.
     private static func wrongDecimals(_ file: RuleFile, _ stored: RuleSet) -> [RuleFault] {
         let known = decimals(file, stored)
         return file.rows.compactMap { row in
@@ -165,7 +164,7 @@ extension RuleImport {
         }
     }
 
-    /// The currencies that Apple prices in, those of the file among them.
+    /// The currencies in which Apple prices, those of the file among them.
     private static func decimals(_ file: RuleFile, _ stored: RuleSet) -> [String: Currency] {
         var known: [String: Currency] = [:]
         for row in stored.currencies { known[row.currency.code] = row.currency }

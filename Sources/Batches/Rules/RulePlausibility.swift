@@ -3,9 +3,9 @@ import Pricing
 /// Finds thresholds that can hardly be meant: in a currency that the storefront does not have, below the amount of
 /// shorter periods, or ten times what its neighbours say.
 struct RulePlausibility {
-    /// As stored before the file, at the instant of the import.
+    /// The rules as they were stored before the file, at the instant of the import.
     let stored: RulesInForce
-    /// All that stands once the file is imported, of one key in the order of dates.
+    /// All rows that stand once the file is imported, by key and in the order of dates.
     let timelines: [String: [RuleRow]]
     /// The keys and instants of thresholds that the file brings.
     let brought: Set<String>
@@ -33,10 +33,10 @@ struct RulePlausibility {
             remedy: "correct the currency or the storefront")
     }
 
-    /// In Apple's table the annual amount is ten times the other one.
+    /// Compares with the other kind of period: in Apple's table the annual amount is ten times the other one.
     private func otherKind(_ rule: RuleSet.Threshold, _ line: Int) -> RuleFault? {
         let kind: PeriodKind = rule.kind == .annual ? .nonannual : .annual
-        // Where the file brings both, the annual one is named.
+        // Where the file brings both, the fault names the annual one.
         if rule.kind == .nonannual, brought.contains(Self.name(rule, kind: kind)) { return nil }
         guard let other = amount(rule, kind: kind) else { return nil }
         let (annual, nonannual) = rule.kind == .annual ? (rule.amount, other) : (other, rule.amount)
@@ -65,7 +65,7 @@ struct RulePlausibility {
                 + shown(estimate.amount, rule), remedy: "correct the amount")
     }
 
-    /// Of the other kind, when the rule begins to hold.
+    /// The amount of the other kind when the rule begins to hold.
     private func amount(_ rule: RuleSet.Threshold, kind: PeriodKind) -> Int64? {
         var other = rule
         other.kind = kind

@@ -2,25 +2,25 @@ package import Facts
 package import Postgres
 package import Pricing
 
-/// The consent rules as stored: append-only, each row in force from an instant on.
+/// The consent rules as they are stored: append-only, each row in force from an instant on.
 package enum RuleQueries {
-    /// Which rows to read of the rules.
+    /// Which rows are read.
     package enum Span: Sendable {
-        /// Those that judge at the instant: enough for a command, however long the history of rates is.
+        /// The rows that judge at the instant. They are enough for a command, however long the history of rates is.
         case at
-        /// And those that come into force later, or were in force in the two years before: right at every instant from
-        /// then on.
+        /// Also the rows that come into force later, or were in force in the two years before. They are right at
+        /// every instant from then on.
         case from
-        /// Everything, for a comparison with what is to be imported.
+        /// Every row, for a comparison with a file to import.
         case all
     }
 
-    /// An increase that Apple shows as scheduled was called for at most so long ago: a year and its notice.
+    /// How long ago, at most, an increase was called that Apple shows as scheduled: a year and its notice.
     fileprivate static let monthsBack = 24
 
     package struct Import: Sendable, Equatable {
         package var revision: Int
-        /// Nil: shipped with the product.
+        /// When it was imported; nil where it shipped with the product.
         package var importedAt: Instant?
         package var importedBy: String
         package var file: String
@@ -40,7 +40,8 @@ package enum RuleQueries {
         ) { try $0.one().int("revision") }
     }
 
-    /// The import that made the version of the rules that was known at an instant (nil: now); nil where none was.
+    /// The import that made the version of the rules that was known at an instant (nil stands for now); nil where
+    /// there was none.
     package static func latestImport(
         knownAt known: Instant? = nil, on connection: isolated PostgresConnection
     ) throws -> Import? {
@@ -62,9 +63,9 @@ package enum RuleQueries {
         }
     }
 
-    /// The rules that matter at an instant; rows with the same date stand in the order of their imports. `known` is the
-    /// instant by which they were recorded here, so that a later import changes no earlier plan; nil: all that are
-    /// recorded by now. A row that was withdrawn by then is none of them.
+    /// The rules that matter at an instant. Rows with the same date stand in the order of their imports. `known` is
+    /// the instant by which they were recorded here, so that a later import changes no earlier plan; nil takes all
+    /// that are recorded. A row that was withdrawn by then is left out.
     package static func load(
         _ span: Span, _ now: Instant, knownAt known: Instant? = nil,
         on connection: isolated PostgresConnection
@@ -90,8 +91,8 @@ package enum RuleQueries {
             exchangeRates: try connection.query(exchangeRates(scope)).compactMap(exchangeRate))
     }
 
-    /// Stores what a file changes as the next version, which it returns; the database writes down who does. Throws a
-    /// unique violation when another import took the version. `at` is UTC milliseconds.
+    /// Stores what a file changes as the next version, and returns its number. The database records who imports. `at`
+    /// is UTC milliseconds. Throws a unique violation where another import took the number.
     package static func add(
         _ change: RuleImport, file: String, contentSHA256: String, at: Int64,
         on connection: isolated PostgresConnection
@@ -102,7 +103,7 @@ package enum RuleQueries {
             at: at, on: connection)
     }
 
-    /// Stores rules as the next version, as the other one does.
+    /// Stores rules as the next version, in the same way.
     package static func add(
         _ rules: RuleSet, file: String, contentSHA256: String, at: Int64,
         on connection: isolated PostgresConnection
@@ -128,17 +129,17 @@ package enum RuleQueries {
     }
 }
 
-/// A rule as `import_rules` takes it: it fills what its kind needs.
+/// A rule as `import_rules` takes it, with the fields that its kind needs.
 private struct StoredRule {
     var kind: String
     var storefront: String?
     var currency: String?
     var periodKind: String?
-    /// nil: since ever.
+    /// From when it holds; nil where it has always held.
     var validFrom: Int64?
     var value: Int64
     var source: String
-    /// Then value and source say nothing.
+    /// Whether it takes a rule back. Value and source are then empty.
     var isWithdrawn = false
 }
 
@@ -173,13 +174,13 @@ extension RuleRow {
     }
 }
 
-/// The three spans as two parameters: from when on all rows count, and before it only the newest.
+/// The three spans as two parameters: from when on all rows count, and at which instant only the newest do.
 private struct Scope {
-    /// Rows in force at this instant, and superseded ones no more; nil: the superseded ones, too.
+    /// It takes the rows in force at this instant without superseded ones; nil takes the superseded ones too.
     let newestAt: Int64?
-    /// Rows that come into force after this instant; nil: none.
+    /// It takes the rows that come into force after this instant; nil takes none of them.
     let after: Int64?
-    /// Rows recorded by this instant; nil: all.
+    /// It takes the rows that were recorded by this instant; nil takes all.
     let known: Int64?
 
     init(_ span: RuleQueries.Span, _ now: Instant, knownAt known: Instant?) {
@@ -193,7 +194,8 @@ private struct Scope {
         }
     }
 
-    /// Whether the row `t` of a table stood when the scope's knowledge ended: recorded, and not withdrawn.
+    /// The condition that the row `t` of a table stood when the scope's knowledge ended: it was recorded, and not
+    /// withdrawn.
     func stands(_ table: String, key: [String]) -> SQL {
         let isSame = key.map { "w.\($0) = t.\($0)" }.joined(separator: " AND ")
         return """
@@ -210,7 +212,7 @@ private struct Scope {
 }
 
 extension RuleQueries {
-    /// Of a table whose rows are about the same thing where `key` is the same.
+    /// The rows in force of a table. Rows with the same `key` are about the same thing.
     private static func inForce(
         _ name: String, _ table: String, key: [String], says columns: String, _ scope: Scope
     ) -> SQL {
@@ -237,8 +239,8 @@ extension RuleQueries {
             """
     }
 
-    /// Only of currencies that Apple prices in, and the newest by one look into the index each: the European
-    /// Central Bank's history is a third of a million rows.
+    /// It reads only currencies in which Apple prices, and finds the newest rate of each by one step of the index:
+    /// the European Central Bank's history is a third of a million rows.
     private static func exchangeRates(_ scope: Scope) -> SQL {
         let stands = scope.stands("exchange_rates", key: ["currency"])
         return """
@@ -290,7 +292,7 @@ extension RuleQueries {
     }
 
     private static func exchangeRate(_ row: Row) throws -> RuleSet.ExchangeRate? {
-        // Nil is impossible: the table takes positive rates only.
+        // It is never nil, because the table takes positive rates only.
         try Rate(billionths: row.int64("billionths_per_euro")).map {
             RuleSet.ExchangeRate(
                 currency: try row.text("currency"), perEuro: $0, validFrom: try validFrom(row),

@@ -7,7 +7,7 @@ package enum RuleRow: Hashable, Sendable {
     case currency(RuleSet.CurrencyRule)
     case exchangeRate(RuleSet.ExchangeRate)
 
-    /// What the rule is about: of two rules with the same key the later one holds.
+    /// What the rule is about. Of two rules with the same key the later one holds.
     package var key: String {
         switch self {
         case .threshold(let row):
@@ -18,7 +18,7 @@ package enum RuleRow: Hashable, Sendable {
         }
     }
 
-    /// What the rule says, and on whose word.
+    /// What the rule says, and its source.
     package var value: String {
         switch self {
         case .threshold(let row):
@@ -30,7 +30,7 @@ package enum RuleRow: Hashable, Sendable {
         }
     }
 
-    /// Nil: since ever.
+    /// From when it holds; nil where it has always held.
     package var validFrom: Instant? {
         get {
             switch self {

@@ -1,8 +1,8 @@
 package import Postgres
 
-/// Where subscriptions are.
+/// The storefronts of subscriptions.
 package enum StorefrontQueries {
-    /// Subscriptions that have not ended, by storefront.
+    /// The number of subscriptions that have not ended, by storefront.
     package static func open(
         on connection: isolated PostgresConnection
     ) throws -> [String: Int64] {

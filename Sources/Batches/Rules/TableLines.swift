@@ -1,6 +1,7 @@
-/// The lines of a small CSV file, cut into cells: separated by commas, semicolons or tabs, whatever the header has most of.
+/// The lines of a small CSV file, cut into cells. Commas, semicolons or tabs separate them, whichever the header has
+/// most of.
 ///
-/// A byte order mark, carriage returns and empty lines are passed over; so are lines of separators alone, which
+/// A byte order mark, carriage returns and empty lines are passed over. So are lines that hold only separators, which
 /// spreadsheets leave behind.
 struct TableLines {
     struct Line: Hashable {
@@ -10,10 +11,10 @@ struct TableLines {
 
     let header: HeaderRow
     private(set) var lines: [Line] = []
-    /// Lines that are no record, in their order.
+    /// The faults of lines that are no record, in their order.
     private(set) var faults: [RuleFault] = []
 
-    /// Reads all of a file. Throws where it can't be read, has no header or more than `limit` lines.
+    /// Reads a whole file. Throws where it cannot be read, has no header or more than `limit` lines.
     init(
         _ source: any BatchByteSource, file: String, limit: Int
     ) throws(BatchFileError) {
@@ -37,7 +38,7 @@ struct TableLines {
         }
     }
 
-    /// Throws where no row follows the header: asked once the header is known to be right.
+    /// Throws where no row follows the header. It is asked once the header is known to be right.
     func refuseEmpty(_ file: String) throws(BatchFileError) {
         guard lines.isEmpty, faults.isEmpty else { return }
         throw BatchFileError(
@@ -45,13 +46,13 @@ struct TableLines {
             remedy: "write a row below the header")
     }
 
-    /// A column name as it is compared: small letters, and `_` for whatever is neither letter nor digit.
+    /// A column name as it is compared: in small letters, with `_` for whatever is neither letter nor digit.
     static func normalized(_ name: String) -> String {
         name.lowercased().split { !$0.isLetter && !$0.isNumber }.joined(separator: "_")
     }
 
     private static func separator(of bytes: [UInt8]) -> UInt8 {
-        // Of equal counts the first: where there is none at all, the comma.
+        // Of equal counts the first one wins, so it is the comma where there is no separator at all.
         [UInt8(ascii: ";"), UInt8(ascii: "\t")].reduce(CSVRecord.comma) { most, candidate in
             bytes.count { $0 == candidate } > bytes.count { $0 == most } ? candidate : most
         }
@@ -80,7 +81,7 @@ struct TableLines {
     }
 }
 
-/// Without the blanks around it.
+/// The text without the blanks around it.
 func trimmed(_ text: String) -> String {
     let isBlank: (Character) -> Bool = { $0 == " " || $0 == "\t" }
     guard let first = text.firstIndex(where: { !isBlank($0) }),

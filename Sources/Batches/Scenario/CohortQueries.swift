@@ -3,14 +3,15 @@ import JSON
 package import Postgres
 package import Pricing
 
-/// Reads cohorts of subscriptions, each piece of them in one go.
+/// Reads cohorts of subscriptions, a piece at a time.
 package enum CohortQueries {
-    /// Begins a snapshot and the reading of a cohort in it: those that may belong to it, whatever order they are stored in.
+    /// Begins a snapshot, and in it the reading of the subscriptions that may belong to a cohort, in the order in
+    /// which they are stored.
     package static func begin(
         _ cohort: Cohort, on connection: isolated PostgresConnection
     ) throws {
         try connection.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        // A cursor's plan favours the first rows; here all are wanted.
+        // By default the plan of a cursor favours the first rows, but here all are needed.
         try connection.script("SET LOCAL cursor_tuple_fraction = 1")
         let items = cohort.skus.map { sku in
             JSONWriter.list([sku]) { sku, list in
@@ -35,8 +36,8 @@ package enum CohortQueries {
             """)
     }
 
-    /// The next piece, with the open changes of its subscriptions, and past increases as they were imported by an
-    /// instant (nil: by now); empty at the end.
+    /// The next piece with the open changes of its subscriptions, and with past increases as they were imported by an
+    /// instant (nil stands for now). It is empty at the end.
     package static func next(
         _ limit: Int, knownAt known: Instant?, on connection: isolated PostgresConnection
     ) throws -> PlanQueries.FactRows {
@@ -51,8 +52,8 @@ package enum CohortQueries {
         try connection.script("COMMIT")
     }
 
-    /// How many customers of comparable rows did not consent: increases of these items that a customer was asked about
-    /// and that have ended, whatever their batch.
+    /// How many customers did not consent in comparable cases: increases of these items that a customer was asked
+    /// about and that have ended, whatever their batch.
     package static func declines(
         of skus: [String], on connection: isolated PostgresConnection
     ) throws -> (asked: Int64, declined: Int64) {

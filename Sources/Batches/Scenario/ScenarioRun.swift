@@ -1,13 +1,13 @@
 package import Facts
 package import Pricing
 
-/// Judges a whole cohort in one reading: while the database sends one piece, others are judged.
+/// Judges a whole cohort in one reading: while the database sends one piece, other pieces are judged.
 package struct ScenarioRun: Sendable {
-    /// Pieces that are read or judged: what bounds the memory.
+    /// The most pieces that are being read or judged. It bounds the memory.
     private static let piecesInFlight = 4
     private static let pieceSize = 4096
 
-    /// Of one piece.
+    /// The result of one piece.
     private struct Judged: Sendable {
         var number: Int
         var forecasts: [ScenarioForecast]
@@ -19,7 +19,7 @@ package struct ScenarioRun: Sendable {
     private let judge: ScenarioJudge
     private let known: Instant?
 
-    /// `known`: past increases as they were imported by then; nil: by now.
+    /// `known`: past increases count as they were imported by then; nil stands for now.
     package init(pool: DatabasePool, judge: ScenarioJudge, knownAt known: Instant? = nil) {
         self.pool = pool
         self.judge = judge
@@ -32,11 +32,11 @@ package struct ScenarioRun: Sendable {
         "expected_price",
     ])
 
-    /// The forecasts of the scenarios. The rows of the one at `chosen` that can go are handed to `write` as lines of a
-    /// batch file.
+    /// The forecasts of the scenarios. The rows of the scenario at `chosen` that can go are handed to `write` as
+    /// lines of a batch file.
     package func run(
         writing chosen: Int? = nil,
-        telling progress: @Sendable (_ subscriptions: Int) -> Void = { _ in },
+        reporting progress: @Sendable (_ subscriptions: Int) -> Void = { _ in },
         to write: @escaping @Sendable (String) async throws -> Void = { _ in }
     ) async throws -> [ScenarioForecast] {
         try await pool.withConnection { connection in

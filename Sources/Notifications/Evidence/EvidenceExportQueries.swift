@@ -2,7 +2,7 @@ package import Facts
 package import Postgres
 
 package enum EvidenceExportQueries {
-    /// The next notifications of a month (UTC milliseconds, the end itself outside), in the order of their ids.
+    /// The next notifications of a month (UTC milliseconds, its end excluded), in the order of their ids.
     package static func page(
         of month: Range<Int64>, after uuid: String, limit: Int,
         on connection: isolated PostgresConnection

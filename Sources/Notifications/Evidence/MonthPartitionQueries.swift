@@ -1,7 +1,7 @@
 package import Postgres
 import Pricing
 
-/// The months of the tables that grow for ever: made ahead, dropped whole.
+/// The months of the tables that grow for ever. They are made ahead and dropped whole.
 package enum MonthPartitions {
     /// A table that has a partition for each month.
     package enum Table: String, CaseIterable, Sendable {
@@ -11,32 +11,33 @@ package enum MonthPartitions {
         case history = "price_change_history"
         /// The decoded statements, by the instant they were signed.
         case statements = "subscription_events"
-        /// What was before, by the instant until which it held.
+        /// The former versions of statements, by the instant until which they held.
         case statementVersions = "subscription_event_versions"
         case chargeVersions = "charge_versions"
         case changeVersions = "price_change_versions"
         case cancellationVersions = "dependent_cancellation_versions"
 
-        /// Months before the running one that are made as well: Apple tells what it signed in the last 180 days again.
+        /// How many months before the running one are made as well: Apple tells again what it signed in the last 180
+        /// days.
         var monthsBehind: Int { self == .statements ? 7 : 0 }
     }
 
     /// One partition of a table.
     package struct Partition: Hashable, Sendable {
         package var name: String
-        /// UTC milliseconds, the end itself outside; nil for the default partition, which takes what no month
-        /// does.
+        /// Its span in UTC milliseconds, the end excluded; nil for the default partition, which takes what belongs to
+        /// no month's partition.
         package var months: Range<Int64>?
-        /// On disk, indexes included.
+        /// Its size on disk, indexes included.
         package var bytes: Int64
     }
 
-    /// Makes the partitions of the month of `now` (UTC milliseconds) and of so many months after it;
-    /// returns how many were missing. What the default partition took meanwhile moves over.
+    /// Makes the partitions of the month of `now` (UTC milliseconds) and of so many months after it. Returns how many
+    /// were missing. What the default partition had taken meanwhile moves into them.
     ///
-    /// Writers and readers of notifications are not held up, but by that move; those of the history wait for the
-    /// moment of the making. Throws when the lock is not to be had in two seconds, half a second for the history;
-    /// nothing is lost without the partition.
+    /// Only that move delays writers and readers of notifications. Those of the history wait while the partition is
+    /// made. Throws when the lock is not free within two seconds, or half a second for the history. Nothing is lost
+    /// without the partition.
     @discardableResult
     package static func prepare(
         _ table: Table, now: Int64, monthsAhead: Int, on connection: isolated PostgresConnection
@@ -50,8 +51,8 @@ package enum MonthPartitions {
         ).one().int("made")
     }
 
-    /// The same for every table. Each is prepared by itself: to be called outside a transaction, so that no lock
-    /// on one table is held while another one's is waited for.
+    /// Does the same for every table. Each table is prepared by itself. It must be called outside a transaction, so
+    /// that no lock on one table is held while the next one's is waited for.
     @discardableResult
     package static func prepareAll(
         now: Int64, monthsAhead: Int, on connection: isolated PostgresConnection
@@ -65,7 +66,7 @@ package enum MonthPartitions {
         }
     }
 
-    /// Its name for a statement; nil where it is gone, or takes what no month does.
+    /// The partition's name for a statement; nil where it is gone, or is the default partition.
     static func quoted(
         _ partition: Partition, of table: Table, on connection: isolated PostgresConnection
     ) throws -> String? {
@@ -78,7 +79,7 @@ package enum MonthPartitions {
         ).oneOrNil()?.text("name")
     }
 
-    /// Oldest first, the default partition last.
+    /// All partitions, the oldest first and the default partition last.
     package static func all(
         of table: Table, on connection: isolated PostgresConnection
     ) throws -> [Partition] {

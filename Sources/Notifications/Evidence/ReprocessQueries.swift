@@ -1,19 +1,19 @@
 import Facts
 import Postgres
 
-/// What `reprocess` reads and mends. Evidence itself is never touched.
+/// What `reprocess` reads and corrects. It never touches evidence.
 enum ReprocessQueries {
-    /// Where a page ended: the next one begins after it.
+    /// Where a page ended. The next page begins after it.
     struct Place: Hashable, Sendable {
         var receivedAt: Int64
         var notificationUUID: String
     }
 
-    /// A stored notification, and what is kept about it beside its evidence.
+    /// A stored notification, and what is kept about it besides its evidence.
     struct Candidate: Sendable {
         var stored: EvidenceQueries.Stored
         var unknown: [String]
-        /// Set aside by the fold: why.
+        /// Why the fold has quarantined it; nil where it has not.
         var error: String?
 
         var place: Place {
@@ -32,8 +32,8 @@ enum ReprocessQueries {
         var unknown: [String]
     }
 
-    /// Received since then (UTC milliseconds), and not understood, or not in every part; the first
-    /// `limit` after `place`.
+    /// The notifications that were received since then (UTC milliseconds) and were not understood, in part or at all:
+    /// the first `limit` after `place`.
     static func notUnderstood(
         since: Int64, after place: Place?, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Candidate] {
@@ -56,7 +56,8 @@ enum ReprocessQueries {
                 """), on: connection)
     }
 
-    /// Received since then, and quarantined by the fold; the first `limit` after `place`.
+    /// The notifications that were received since then and that the fold has quarantined: the first `limit` after
+    /// `place`.
     static func quarantined(
         since: Int64, after place: Place?, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Candidate] {
@@ -77,8 +78,8 @@ enum ReprocessQueries {
                 """), on: connection)
     }
 
-    /// All received since then, by id, for that order needs no sort: the first `limit` after
-    /// `place`.
+    /// All notifications that were received since then, by id, because that order needs no sort: the first `limit`
+    /// after `place`.
     static func all(
         since: Int64, after place: Place?, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Candidate] {
@@ -131,10 +132,10 @@ enum ReprocessQueries {
         """
     }
 
-    /// Puts a notification into the inbox as if it had just come, and forgets the statement that was
-    /// read of it before. Its subscription counts as folded to the end of time, so that whatever
-    /// comes next is late and makes it fold from the beginning. The caller holds the locks of `id`
-    /// and of the subscription that it was taken for before.
+    /// Puts a notification into the inbox as if it had just arrived, and deletes the statement that was read of it
+    /// before. Its subscription then counts as folded to the end of time, so that whatever comes next is late and
+    /// makes it fold from the beginning. The caller holds the locks of `id` and of the subscription that the
+    /// notification was about before.
     static func requeue(
         _ candidate: Candidate, under id: String, signedAtMilliseconds: Int64?
     ) -> [SQL] {

@@ -2,30 +2,30 @@ package import Postgres
 
 /// Drops old evidence, whole partitions of it. Only the owner of the tables may.
 ///
-/// What was folded from it stays: `subscription_events` holds the decoded statements, so that a fold
-/// from the beginning never needs the evidence.
+/// What was folded from it stays: `subscription_events` holds the decoded statements, so that a fold from the
+/// beginning never needs the evidence.
 package enum EvidenceRetention {
     /// One partition whose notifications are all older than the horizon.
     package struct Candidate: Hashable, Sendable {
         package var partition: String
-        /// UTC milliseconds, the end itself outside.
+        /// Its span in UTC milliseconds, the end excluded.
         package var months: Range<Int64>
         package var notifications: Int
-        /// Stored, and never understood: an upgrade can't fold them again once they are gone.
+        /// The notifications that were stored and never understood. Once they are gone, no upgrade can fold them.
         package var notUnderstood: Int
-        /// Not folded yet, or quarantined with an error: such a partition stays.
+        /// The notifications that are not folded yet, or are quarantined. Their partition stays.
         package var waiting: Int
         package var bytes: Int64
     }
 
     /// What the default partition holds of one month.
     package struct Stray: Hashable, Sendable {
-        /// The month's first instant, UTC milliseconds.
+        /// The first instant of the month, in UTC milliseconds.
         package var month: Int64
         package var notifications: Int
     }
 
-    /// The partitions that end at `horizon` (UTC milliseconds) or before, oldest first.
+    /// The partitions that end at `horizon` (UTC milliseconds) or before, the oldest first.
     package static func candidates(
         before horizon: Int64, on connection: isolated PostgresConnection
     ) throws -> [Candidate] {
@@ -51,7 +51,7 @@ package enum EvidenceRetention {
         }
     }
 
-    /// What the default partition took because its month had no partition yet.
+    /// What the default partition took, because its month had no partition yet.
     package static func strays(on connection: isolated PostgresConnection) throws -> [Stray] {
         try connection.query(
             """
@@ -65,10 +65,10 @@ package enum EvidenceRetention {
         }
     }
 
-    /// Drops the partition unless work waits for it; false then. To be called in a transaction.
+    /// Drops the partition, in the caller's transaction. Returns false where work waits for it.
     ///
-    /// The lock keeps every writer and reader out for the moment of the look and the drop; it is
-    /// waited for half a second (`lockNotAvailable`), since they queue behind the wait.
+    /// The lock keeps every writer and reader out while it asks and drops. It waits half a second for the lock
+    /// (`lockNotAvailable`), because writers and readers queue behind the wait.
     package static func drop(
         _ candidate: Candidate, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -77,7 +77,7 @@ package enum EvidenceRetention {
             SET LOCAL lock_timeout = '500ms';
             LOCK TABLE repricer.notifications IN ACCESS EXCLUSIVE MODE;
             """)
-        // Asked again under the lock: a reprocessing may have brought work back meanwhile.
+        // It asks again under the lock, because a reprocessing may have brought work back meanwhile.
         let waiting = try waiting(in: candidate.months, on: connection)
         guard waiting == 0 else { return false }
         let name = try connection.query(
@@ -87,17 +87,17 @@ package enum EvidenceRetention {
             WHERE parent = 'notifications' AND partition = \(candidate.partition) AND NOT is_default
             """
         ).oneOrNil()?.text("name")
-        // Another one may have been faster.
+        // Another process may have been faster.
         guard let name else { return true }
         try connection.script("DROP TABLE repricer.\(name)")
         return true
     }
 
-    /// Forgets the ids of notifications received before `horizon` (UTC milliseconds) whose evidence
-    /// is gone; returns how many.
+    /// Deletes the ids of notifications that were received before `horizon` (UTC milliseconds) and whose evidence is
+    /// gone. Returns how many.
     ///
-    /// One that comes again after that is stored again, and folds to nothing new: its statement is
-    /// in `subscription_events` under the same id and instant.
+    /// A notification that comes again later is stored again, and folds to nothing new: its statement is in
+    /// `subscription_events` under the same id and instant.
     package static func forgetIDs(
         before horizon: Int64, on connection: isolated PostgresConnection
     ) throws -> Int {

@@ -35,7 +35,7 @@ private func arrival(
 }
 
 extension Evidence {
-    /// Whole where it would not come back to the byte.
+    /// Packs a payload, or keeps it whole where packing would not give it back to the byte.
     init(packing signedPayload: String, by packer: PayloadPacker) {
         if let packed = packer.pack(signedPayload) {
             self = .packed(

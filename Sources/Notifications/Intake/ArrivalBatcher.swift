@@ -2,23 +2,23 @@ import Synchronization
 
 /// Commits arrivals that come together in one transaction.
 ///
-/// While one batch commits, the others wait; who waited longest then leads the next batch, with up
-/// to `NotificationStore.batchMax` of those that wait. No timer: a lone arrival commits at once,
-/// and the more come, the larger the batches.
+/// While one batch commits, the others wait. The one that has waited longest then leads the next batch, with up to
+/// `NotificationStore.batchMax` of those that wait. There is no timer: a lone arrival commits at once, and the more
+/// come, the larger the batches are.
 ///
-/// A database that does not answer holds nobody for longer than two deadlines: one behind a batch
-/// that hangs, one in the next. What waits meanwhile is bounded in number and in bytes.
+/// A database that does not answer holds nobody for longer than two deadlines, one behind a batch that hangs and one
+/// in the next. What waits meanwhile is bounded in number and in bytes.
 package actor ArrivalBatcher {
     /// Stores a batch: true where an arrival was new.
     package typealias Commit = @Sendable ([Arrival]) async throws(ArrivalError) -> [Bool]
 
     package struct Limits: Sendable {
-        /// Arrivals that may wait; beyond it the sender is asked to come again.
+        /// How many arrivals may wait. Further senders are asked to come again.
         package var waitingMax = 1024
-        /// Payload bytes that may wait. One arrival is always let in, however large it is.
+        /// How many payload bytes may wait. One arrival is always let in, however large it is.
         package var waitingBytesMax = 64 << 20
-        /// How long a batch may take. A batch that takes longer may still become durable; its
-        /// senders are asked to come again, and then find their arrivals known.
+        /// How long a batch may take. A batch that takes longer may still become durable. Its senders are asked to
+        /// come again, and then find their arrivals known.
         package var commitDeadline: Duration = .seconds(10)
 
         package init() {}
@@ -45,10 +45,10 @@ package actor ArrivalBatcher {
         self.commit = commit
     }
 
-    /// Arrivals that wait for the next batch.
+    /// The arrivals that wait for the next batch.
     var waitingCount: Int { waiting.count }
 
-    /// Returns once the arrival is durable: true when it was new, false when it was known.
+    /// Returns once the arrival is durable: true where it was new, false where it was known.
     package func store(_ arrival: Arrival) async throws(ArrivalError) -> Bool {
         if isCommitting {
             let bytes = arrival.storedBytes
@@ -97,13 +97,13 @@ package actor ArrivalBatcher {
     }
 
     private struct Settled {
-        /// One an arrival.
+        /// One result for each arrival.
         var results: [Result<Bool, ArrivalError>]
         var didHang = false
     }
 
-    /// A batch that fails for what one of its arrivals may have caused is tried one by one: each
-    /// costs its own sender only. Who was disturbed gets one more try, alone or not.
+    /// Commits a batch. Where it fails because of what one of its arrivals may have caused, the arrivals are tried
+    /// one by one, so that each costs its own sender only. A disturbed arrival gets one more try, alone or not.
     private func commitAll(_ batch: [Arrival], isLastTry: Bool = false) async -> Settled {
         switch await commitWithinDeadline(batch) {
         case .success(let isNew):
@@ -137,12 +137,12 @@ package actor ArrivalBatcher {
         .unavailable("the database did not answer within \(deadline)")
     }
 
-    /// nil: none within the deadline.
+    /// nil where none came within the deadline.
     private typealias Outcome = Result<[Bool], ArrivalError>?
 
     private func commitWithinDeadline(_ batch: [Arrival]) async -> Outcome {
-        // Tasks of their own: a call of libpq cannot be cancelled, so a group would wait for it.
-        // One that hangs keeps its connection, of which the pool has few.
+        // These are tasks of their own: a call of libpq cannot be cancelled, so a group would wait for it. A call
+        // that hangs keeps its connection, of which the pool has few.
         await withCheckedContinuation { continuation in
             let race = Race(continuation)
             let timer = Task { [limits] in
@@ -150,7 +150,7 @@ package actor ArrivalBatcher {
                     try await Task.sleep(for: limits.commitDeadline)
                     race.finish(nil)
                 } catch {
-                    // Cancelled: the batch was answered.
+                    // It is cancelled because the batch was answered.
                 }
             }
             Task { [commit] in
@@ -183,7 +183,7 @@ package actor ArrivalBatcher {
 }
 
 extension Arrival {
-    /// Headers apart, which arrivals share.
+    /// The size without the headers, which arrivals share.
     fileprivate var storedBytes: Int {
         switch evidence {
         case .whole(let text): text.utf8.count

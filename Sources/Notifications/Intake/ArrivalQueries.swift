@@ -1,12 +1,11 @@
 import Facts
 import Postgres
 
-/// Arrivals on their way into the tables: one statement for the headers they share, one for all the
-/// rest.
+/// Arrivals on their way into the tables: one statement for the headers that they share, and one for everything else.
 struct ArrivalBatch: Sendable {
     private let count: Int
-    /// The first arrival of each id, by id. One order for every writer: two batches with the same
-    /// ids wait for each other, never in a circle.
+    /// The first arrival of each id, by id. Every writer has the same order, so two batches with the same ids wait
+    /// for each other, never in a circle.
     private let firsts: [(place: Int, arrival: Arrival)]
 
     init(_ arrivals: [Arrival]) {
@@ -19,17 +18,17 @@ struct ArrivalBatch: Sendable {
         self.firsts = firsts.sorted { $0.key.lexicographicallyPrecedes($1.key) }.map(\.value)
     }
 
-    /// Ids are compared as PostgreSQL does, by their bytes: to Swift, two spellings of é are one.
+    /// The id as its bytes, by which PostgreSQL compares: to Swift, two spellings of é are equal.
     private static func id(_ text: String) -> [UInt8] { Array(text.utf8) }
 
-    /// The last one answers with the ids that were new.
+    /// The statements, of which the last one answers with the ids that were new.
     func statements(receivedAt: Int64) -> [SQL] {
         let headers = distinctHeaders()
         let arrivals = storeArrivals(firsts.map(\.arrival), receivedAt: receivedAt)
         return EvidenceQueries.storeHeaders(headers) + [arrivals]
     }
 
-    /// True where an arrival was new, in the order of the call.
+    /// Whether each arrival was new, in the order of the call.
     func isNew(_ rows: Rows) throws(PostgresError) -> [Bool] {
         var new: Set<[UInt8]> = []
         for row in rows { new.insert(Self.id(try row.text("notification_uuid"))) }
@@ -40,14 +39,14 @@ struct ArrivalBatch: Sendable {
         return isNew
     }
 
-    /// Sent with every batch, known or not: what one process believes about the table may be wrong
-    /// after a restore, and then evidence could not be rebuilt.
+    /// The distinct headers. They are sent with every batch, known or not: what a process remembers of the table may
+    /// be wrong after a restore, and evidence could then not be rebuilt.
     private func distinctHeaders() -> [SigningHeader] {
         firsts.flatMap(\.arrival.evidence.headers)
     }
 }
 
-/// The first arrival of an id wins; only its winner writes the evidence and the work.
+/// Stores arrivals. The first arrival of an id wins, and only the winner writes the evidence and the work.
 private func storeArrivals(_ arrivals: [Arrival], receivedAt: Int64) -> SQL {
     """
     -- name: storeArrivals
@@ -97,7 +96,8 @@ private func storeArrivals(_ arrivals: [Arrival], receivedAt: Int64) -> SQL {
 }
 
 extension Arrival {
-    /// One text, since PostgreSQL unnests an array of arrays to its leaves; nil where there is none.
+    /// The unknown parts in one text, since PostgreSQL unnests an array of arrays to its leaves; nil where there are
+    /// none.
     fileprivate var unknownLines: String? {
         unknown.isEmpty ? nil : unknown.joined(separator: "\n")
     }

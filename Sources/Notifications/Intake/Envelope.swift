@@ -2,20 +2,20 @@ import JSON
 
 /// `{"signedPayload":"…"}`: the body of a notification, and a line of a file.
 enum Envelope {
-    /// The most that a body or a line may hold, and nothing of the envelope is deep.
+    /// The limits of a body or a line. Nothing of the envelope is deep.
     private static let limits = JSONDocument.Limits(bytesMax: 1 << 20, depthMax: 32)
     private static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
 
-    /// Why there may be none.
+    /// The codes that say why there is no payload.
     static let codes = ["not_json", "no_signed_payload", "two_signed_payloads"]
 
-    /// The payload, or why there is none; never quotes the input.
+    /// The payload, or why there is none. It never quotes the input.
     ///
-    /// Two payloads are refused: which one the sender meant is a guess, and another program on the
-    /// way may have looked at the other.
+    /// Two payloads are refused: it would be a guess which one the sender meant, and another program on the way may
+    /// have read the other one.
     static func payload(in bytes: some Sequence<UInt8>) -> Result<String, NotificationRefusal> {
         var text = Array(bytes)
-        // RFC 8259 section 8.1 lets a reader ignore it, and some senders' libraries write one.
+        // RFC 8259 section 8.1 lets a reader ignore the byte order mark, and some senders' libraries write one.
         if text.starts(with: byteOrderMark) { text.removeFirst(byteOrderMark.count) }
         guard let json = JSONDocument.read(text, limits: limits) else {
             return refusal("not_json", "the body is not a JSON object in UTF-8")

@@ -23,7 +23,7 @@ package final class FileChunks {
         close(descriptor)
     }
 
-    /// The next bytes; nil at the end. What gzip wrote is refused by its first two bytes.
+    /// The next bytes; nil at the end. Throws on what gzip wrote, which its first two bytes show.
     package func next() throws(Failure) -> [UInt8]? {
         if hasBegun { return try read() }
         hasBegun = true

@@ -3,28 +3,28 @@ import ServiceKit
 /// What became of the lines of a file. The five counts add up to `lines`.
 package struct IngestSummary: Hashable, Sendable {
     package struct Problem: Hashable, Sendable {
-        /// From 1.
+        /// The line's number, from 1 on.
         package let line: Int
         package let refusal: NotificationRefusal
     }
 
-    /// Problems that are kept one by one; the counts hold all.
+    /// How many problems are kept. The counts include all.
     package static let problemsMax = 1000
 
-    /// Lines that are not blank.
+    /// The lines that are not blank.
     package internal(set) var lines = 0
     package internal(set) var new = 0
     package internal(set) var duplicate = 0
-    /// New, kept as evidence only.
+    /// The new ones that are kept as evidence only.
     package internal(set) var notUnderstood = 0
     package internal(set) var malformed = 0
-    /// By code: signature, chain, bundle, app or environment.
+    /// The refused ones by code: signature, chain, bundle, app or environment.
     package internal(set) var refused: [String: Int] = [:]
-    /// In the order of the lines, malformed ones included.
+    /// The problems in the order of their lines, malformed lines included.
     package internal(set) var problems: [Problem] = []
 
     package var refusedCount: Int { refused.values.reduce(0, +) }
-    /// Whether every line is stored now: exit code 0, else 3.
+    /// Whether every line is stored now: then the exit code is 0, otherwise 3.
     package var isClean: Bool { malformed == 0 && refusedCount == 0 }
 
     mutating func add(_ outcome: IntakeOutcome, line: Int) {
@@ -46,10 +46,10 @@ package struct IngestSummary: Hashable, Sendable {
     }
 }
 
-/// Why reading stopped before the end. Reading the whole file again is safe: what was stored counts
-/// as duplicate.
+/// Why reading stopped before the end. It is safe to read the whole file again, because what was stored counts as a
+/// duplicate.
 package struct IngestError: Error, Sendable, CustomStringConvertible {
-    /// The database is away; else the file cannot be read.
+    /// Whether the database is away. Otherwise the file cannot be read.
     package let isAway: Bool
     package let line: Int
     package let why: String
@@ -63,25 +63,25 @@ package struct IngestError: Error, Sendable, CustomStringConvertible {
 
 /// Reads NDJSON lines `{"signedPayload":"…"}` into the same intake as HTTP.
 ///
-/// One thread reads and takes lines apart, others verify, and the intake commits what comes
-/// together: none of the three waits for another while the file has lines.
+/// One thread reads and takes lines apart, others verify, and the intake commits what comes together. None of the
+/// three waits for another while the file has lines.
 package struct IngestReader: Sendable {
-    /// As for a body over HTTP.
+    /// The longest line, in bytes, as for a body over HTTP.
     package static let lineBytesMax = 1 << 20
-    /// Lines that are verified and stored at the same time: enough for two full batches.
+    /// How many lines are verified and stored at the same time: enough for two full batches.
     private static let flyingMax = 2 * NotificationStore.batchMax
     private static let flyingBytesMax = 8 << 20
 
     private let intake: NotificationIntake
     private let threads: Int
 
-    /// `threads` verify; best the number of cores.
+    /// - Parameter threads: How many threads verify; best as many as there are cores.
     package init(intake: NotificationIntake, threads: Int) {
         self.intake = intake
         self.threads = max(1, threads)
     }
 
-    /// Takes every line; `nextChunk` gives bytes in any cut, nil at the end.
+    /// Takes every line. `nextChunk` gives bytes, cut anywhere, and nil at the end.
     package func ingest(_ nextChunk: @escaping () throws -> [UInt8]?) async throws(IngestError)
         -> IngestSummary
     {
@@ -123,7 +123,7 @@ package struct IngestReader: Sendable {
         return try ledger.result(failure, nextLine: reader.number + 1)
     }
 
-    /// One line on its way; `order` counts the lines that are not blank, from 0.
+    /// One line on its way. `order` counts the lines that are not blank, from 0 on.
     fileprivate struct Flight: Sendable {
         let order: Int
         let line: Int
@@ -133,7 +133,7 @@ package struct IngestReader: Sendable {
 
     private struct NumberedLine: Sendable {
         let number: Int
-        /// Empty when it was too long.
+        /// The bytes of the line; empty where it was too long.
         let bytes: ArraySlice<UInt8>
     }
 
@@ -175,7 +175,7 @@ package struct IngestReader: Sendable {
     }
 }
 
-/// Puts outcomes that come in any order back into the order of their lines.
+/// Restores the order of the lines among outcomes that come in any order.
 private struct OutcomesInOrder {
     private var opened = 0
     private var counted = 0

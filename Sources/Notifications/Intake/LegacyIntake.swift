@@ -3,13 +3,14 @@ package import HTTP
 package import Pricing
 package import ServiceKit
 
-/// The way in of V1 notifications: the shared secret, app and environment, then the same inbox.
+/// Takes V1 notifications. It checks the shared secret, the app and the environment, and puts them into the same
+/// inbox.
 ///
-/// The secret is in every body. What is kept and deduplicated is the body without it; it is never
-/// logged, and a body with a wrong one is not kept at all.
+/// The secret is in every body. What is kept and deduplicated is the body without it. The secret is never logged, and
+/// a body with a wrong one is not kept at all.
 package struct LegacyIntake: Sendable {
-    /// Asks for the status of a subscription, durably: what a V1 notification hints at is then read
-    /// where it is signed. Asking again changes nothing.
+    /// Asks for the status of a subscription, durably, so that what a V1 notification hints at is read where it is
+    /// signed. Asking again changes nothing.
     package typealias AskForStatus =
         @Sendable (_ originalTransactionID: String, _ at: Int64) async throws -> Void
 
@@ -33,7 +34,7 @@ package struct LegacyIntake: Sendable {
         self.askForStatus = askForStatus
     }
 
-    /// Returns `stored` only once the notification is durable, and the status check that it asks for, too.
+    /// Returns `stored` only once the notification is durable, and so is the status check that it asks for.
     func take(_ body: [UInt8]) async -> IntakeOutcome {
         let notification: LegacyNotification
         do throws(NotificationRefusal) {
@@ -51,7 +52,7 @@ package struct LegacyIntake: Sendable {
                 type: notification.type, originalTransactionID: notification.originalTransactionID,
                 understood: notification.kind != nil, isWork: event != nil,
                 unknown: notification.unknown.map(\.description), evidence: .whole(redacted)))
-        // For a repetition too: the first time may have ended between the two.
+        // It asks for a repeated notification too, because the first time may have ended between the two.
         guard case .stored = outcome, notification.kind != .consumptionRequest,
             let subscription = notification.originalTransactionID
         else { return outcome }
@@ -75,7 +76,7 @@ package struct LegacyIntake: Sendable {
                 .forbidden, code: "wrong_shared_secret",
                 message: "password is not the app's shared secret")
         }
-        // Where it names no app, the secret, which is the app's, says which one.
+        // Where the body names no app, the secret says which one it is, because the secret is the app's own.
         guard notification.bundleIDs.subtracting([bundleID]).isEmpty else {
             throw NotificationRefusal(
                 .forbidden, code: "wrong_bundle", message: "the bundle id is not ours")

@@ -4,7 +4,7 @@ import Glibc
 package struct LineReader {
     package enum Line: Equatable {
         case bytes([UInt8])
-        /// Longer than the limit; its bytes were passed over.
+        /// The line was longer than the limit, and its bytes were passed over.
         case tooLong
     }
 
@@ -14,13 +14,13 @@ package struct LineReader {
     private var position = 0
     package private(set) var number = 0
 
-    /// `nextChunk` gives nil at the end of the input.
+    /// - Parameter nextChunk: Gives nil at the end of the input.
     package init(limit: Int, nextChunk: @escaping () throws -> [UInt8]?) {
         self.limit = limit
         self.nextChunk = nextChunk
     }
 
-    /// The next line without its end; nil after the last. `number` is then its number, from 1.
+    /// The next line without its end; nil after the last. `number` is then its number, from 1 on.
     package mutating func next() throws -> Line? {
         var line: [UInt8] = []
         var isTooLong = false
@@ -48,7 +48,7 @@ package struct LineReader {
         }
     }
 
-    /// As `firstIndex`, at the speed of memory in every build.
+    /// The place of the next line feed. It is as quick as memory in every build, which `firstIndex` is not.
     private static func lineFeed(in chunk: [UInt8], from start: Int) -> Int? {
         chunk.withUnsafeBytes { bytes in
             guard let base = bytes.baseAddress,

@@ -3,17 +3,17 @@ package import ServiceKit
 
 /// What became of one payload.
 package enum IntakeOutcome: Hashable, Sendable {
-    /// Durable. `isNew` is false for one that was known; `understood` is false for evidence only.
+    /// It is durable. `isNew` is false where it was known, and `understood` is false where it is only evidence.
     case stored(isNew: Bool, understood: Bool)
     case refused(NotificationRefusal)
-    /// Not stored; the sender should come again.
+    /// It is not stored, and the sender should come again.
     case unavailable(String)
 }
 
-/// The one way in for notifications, over HTTP and from files: verify, store, say what became of
-/// it.
+/// Where all notifications come in, over HTTP and from files: it verifies and stores them, and says what became of
+/// each.
 package final class NotificationIntake: Sendable {
-    /// What may become of a payload, in `repricer_notifications_total`: stored, or refused with a code.
+    /// The values of `result` in `repricer_notifications_total`: stored, or refused with a code.
     private static let outcomes =
         ["new", "duplicate", "not_understood", "unavailable", "unstorable_value"]
         + NotificationError.codes + Envelope.codes
@@ -23,13 +23,13 @@ package final class NotificationIntake: Sendable {
     private let batcher: ArrivalBatcher
     private let clock: any WallClock
     private let metrics: Metrics
-    // Kept at hand: what is written for each notification is not looked up by name.
+    // These are kept at hand, because what is written for each notification must not be found by name.
     private let verifyTime: Timing
     private let storeTime: Timing
     private let stored: Counter
     private let duplicates: Counter
 
-    /// `commit` is the store's `storeArrivals` but in tests.
+    /// - Parameter commit: The store's `storeArrivals`, except in tests.
     package init(
         check: @escaping NotificationCheck, clock: any WallClock, metrics: Metrics,
         limits: ArrivalBatcher.Limits = ArrivalBatcher.Limits(),
@@ -69,16 +69,15 @@ package final class NotificationIntake: Sendable {
 
     /// Returns `stored` only once the payload is durable.
     ///
-    /// It verifies on the thread that calls: some 0.5 ms of computation, for which a connection of
-    /// the receiver has a thread of its own. A hop to other threads would cost more than it spares.
-    /// `seen` is shown what was verified, before it is stored.
+    /// It verifies on the thread that calls: some 0.5 ms of computation, for which each connection of the receiver
+    /// has a thread. Another thread would cost more than it saves. `seen` gets what was verified before it is stored.
     package func take(
         _ signedPayload: String, seen: (Arrival) -> Void = { _ in }
     ) async -> IntakeOutcome {
         count(await judge(signedPayload, seen))
     }
 
-    /// Stores what was checked elsewhere; returns `stored` only once it is durable.
+    /// Stores what another part has checked. Returns `stored` only once it is durable.
     func keep(_ arrival: Arrival) async -> IntakeOutcome {
         count(await store(arrival))
     }
@@ -134,7 +133,7 @@ package final class NotificationIntake: Sendable {
         }
     }
 
-    /// By kind alone: names come from outside, and would make labels without end.
+    /// Counts unknown parts by kind alone. Their names come from outside, and would make labels without end.
     private func count(_ unknown: [String]) {
         for part in unknown {
             let kind = String(part.prefix { $0 != ":" })

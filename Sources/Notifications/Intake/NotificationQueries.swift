@@ -1,21 +1,19 @@
 package import Facts
 package import Postgres
 
-/// One verified notification, as it is kept: evidence, and work for the projector where it is
-/// understood.
+/// One verified notification as it is kept: evidence, and where it is understood, work for the projector.
 package struct Arrival: Hashable, Sendable {
     package var notificationUUID: String
-    /// `signedDate`, UTC milliseconds.
+    /// Its `signedDate` in UTC milliseconds.
     package var signedAtMilliseconds: Int64?
     package var type: String?
     package var subtype: String?
     package var originalTransactionID: String?
-    /// Whether the product knows what to do with it; if not, it is evidence only.
+    /// Whether the product knows what to do with it. Otherwise it is only evidence.
     package var understood: Bool
-    /// Whether the projector has something to fold: it goes to the inbox, if its subscription is
-    /// known.
+    /// Whether the projector has something to fold. It then goes to the inbox, if its subscription is known.
     package var isWork: Bool
-    /// What of it the product does not know, each as `kind:name`, without line breaks.
+    /// The parts that the product does not know, each as `kind:name` without line breaks.
     package var unknown: [String]
     /// What the App Store signed, to the byte.
     package var evidence: Evidence
@@ -37,15 +35,15 @@ package struct Arrival: Hashable, Sendable {
     }
 }
 
-/// Why arrivals were not stored. Nothing of the call is kept then, unless the answer itself was
-/// lost: storing the same arrivals again is always safe.
+/// Why arrivals were not stored. Nothing of the call is kept then, unless the answer itself was lost, so it is always
+/// safe to store the same arrivals again.
 package enum ArrivalError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The database is away, full, read-only or closed to us: try again later.
+    /// The database is away, full, read-only or closed to us, and a later try may succeed.
     case unavailable(String)
-    /// The server gave the batch up for a reason that may lie in one arrival or in a race with
-    /// others (a deadlock, an internal error): each by itself may succeed.
+    /// The server refused the batch for a reason that may lie in one arrival, or in a race with others (a deadlock,
+    /// an internal error). Each arrival by itself may succeed.
     case disturbed(String)
-    /// PostgreSQL cannot hold a value of some arrival: the same arrivals will be refused again.
+    /// PostgreSQL cannot hold a value of some arrival, and would refuse the same arrivals again.
     case refused(String)
 
     package var description: String {
@@ -58,10 +56,10 @@ package enum ArrivalError: Error, Hashable, Sendable, CustomStringConvertible {
 
 /// Keeps notifications, each once.
 package struct NotificationStore: Sendable {
-    /// Most arrivals of one call: about 300 KB of real-sized payloads, packed.
+    /// The most arrivals of one call: about 300 KB of payloads of usual size, packed.
     package static let batchMax = 100
 
-    /// Of one batch, where partitions change under it.
+    /// How often one batch is tried where partitions change during it.
     private static let attemptsMax = 4
 
     private let pool: PostgresPool
@@ -70,8 +68,8 @@ package struct NotificationStore: Sendable {
         self.pool = pool
     }
 
-    /// nil when arrivals can be stored: the database answers, takes writes and has a schema that this program can use;
-    /// else the reason.
+    /// Why no arrivals can be stored; nil where they can: the database answers, takes writes, and has a schema that
+    /// this program can use.
     package func obstacle() async -> String? {
         do {
             let (schema, isClosed) = try await pool.withConnection {
@@ -83,8 +81,8 @@ package struct NotificationStore: Sendable {
         }
     }
 
-    /// Stores the arrivals in one transaction and one round trip; true where an arrival was new, in
-    /// their order.
+    /// Stores the arrivals in one transaction and one round trip. Returns for each, in their order, whether it was
+    /// new.
     ///
     /// `receivedAt` is UTC milliseconds. When it returns, everything is durable.
     package func storeArrivals(
@@ -117,8 +115,8 @@ package struct NotificationStore: Sendable {
 }
 
 extension PostgresError {
-    /// The row's month got its partition while the statement was on its way to the default one: the
-    /// same statement finds it the next time. No check of ours failed, for those have names.
+    /// Whether the row's month got its partition while the statement was on its way to the default one. The same
+    /// statement finds the partition next time. No check of ours failed, because ours have names.
     fileprivate var isAboutPartition: Bool { sqlState == .checkViolation && constraint == nil }
 }
 
@@ -127,15 +125,15 @@ private func arrivalError(_ error: any Error) -> ArrivalError {
     guard let error = error as? PostgresError else { return .unavailable("\(error)") }
     if error.isAboutPartition { return .unavailable(error.description) }
     if error.isAboutData { return .refused(error.description) }
-    // Class 40: deadlock and its like; XX: internal, as of a damaged page.
+    // Class 40 is a deadlock and its like. Class XX is an internal error, such as a damaged page.
     switch error.sqlState?.classCode {
     case "40", "XX": return .disturbed(reason(error))
     case nil, .some: return .unavailable(reason(error))
     }
 }
 
-/// Where nobody could be reached libpq alone knows why: a wrong host, a refused password. It names host and
-/// user, and never the password.
+/// The reason in words. Where nobody could be reached, only libpq knows it: a wrong host, or a refused password. It
+/// names host and user, and never the password.
 private func reason(_ error: PostgresError) -> String {
     switch error.code {
     case .cannotConnect, .connectionLost:

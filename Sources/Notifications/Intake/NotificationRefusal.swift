@@ -1,14 +1,14 @@
 /// Why a payload is not taken, whoever sends it again.
 package struct NotificationRefusal: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Kind: Hashable, Sendable {
-        /// Not a notification at all: answered 400.
+        /// It is not a notification at all, and is answered with 400.
         case malformed
-        /// A notification, but not one that Apple signed for this app: answered 403.
+        /// It is a notification, but not one that Apple signed for this app, and is answered with 403.
         case forbidden
     }
 
     package let kind: Kind
-    /// Stable and short: a label of metrics, a key of counts.
+    /// The code, stable and short: a label of metrics and a key of counts.
     package let code: String
     package let message: String
 
@@ -28,11 +28,11 @@ package struct NotificationRefusal: Error, Hashable, Sendable, CustomStringConve
         }
     }
 
-    /// `CODE: what is wrong; what to do`.
+    /// The text `CODE: what is wrong; what to do`.
     package var description: String { "\(code): \(message); \(remedy)" }
 }
 
-/// Verifies one payload at an instant (UTC milliseconds) and reduces it to what is kept. Pure
-/// computation of some 0.5 ms, 3 ms where the chain of certificates is new.
+/// Verifies one payload at an instant (UTC milliseconds) and reduces it to what is kept. It is pure computation of
+/// some 0.5 ms, or 3 ms where the chain of certificates is new.
 package typealias NotificationCheck =
     @Sendable (_ signedPayload: String, _ now: Int64) throws(NotificationRefusal) -> Arrival

@@ -3,26 +3,26 @@ package import HTTP
 import JSON
 package import ServiceKit
 
-/// Answers the requests of the port that faces Apple: notifications and health, and nothing else.
+/// Answers the requests of the port that Apple reaches: notifications and health, and nothing else.
 ///
 /// A path counts only as it is spelt here, so that what a proxy lets through means the same to both.
 ///
-/// It decides nothing about prices and keeps nothing: what is not in the database when it answers
-/// 200 is lost, so it answers 200 only after the commit.
+/// It decides nothing about prices and keeps nothing in memory: what is not in the database when it answers 200 would
+/// be lost. So it answers 200 only after the commit.
 package final class ReceiverRoutes: Sendable {
     private let intake: NotificationIntake
     private let legacy: LegacyIntake?
     private let health: HealthRoutes
-    /// That the forwarder of notifications must present; nil: none.
+    /// The secret that the forwarder of notifications must present; nil where there is none.
     private let token: SharedSecret?
     private let metrics: Metrics
-    /// Notifications that were answered 200.
+    /// How many notifications were answered with 200.
     private let taken: Counter
     private let log: Log
     private let refusals: RefusalLog
     private let notStored: Outage
 
-    /// Without `legacy` there is no V1 endpoint.
+    /// Makes the routes. Without `legacy` there is no V1 endpoint.
     package init(
         intake: NotificationIntake, legacy: LegacyIntake? = nil,
         health: HealthRoutes, token: SharedSecret?, metrics: Metrics, log: Log

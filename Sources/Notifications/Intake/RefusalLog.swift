@@ -1,8 +1,8 @@
 package import ServiceKit
 internal import Synchronization
 
-/// Writes a line for a refused payload, but no more than `linesMax` a minute: who posts forgeries must not fill
-/// a disk. The next line that may be written says how many were left out; the metrics count them all.
+/// Logs a line for a refused payload, but at most `linesMax` a minute: whoever posts forgeries must not fill a disk.
+/// The next line that may be written says how many were left out. The metrics count them all.
 package final class RefusalLog: Sendable {
     package static let linesMax = 20
     private static let window = Duration.seconds(60)
@@ -20,7 +20,7 @@ package final class RefusalLog: Sendable {
         self.log = log
     }
 
-    /// `now` is real time: a rehearsal's hurried clock must not buy more lines.
+    /// `now` is real time, because the fast clock of a rehearsal must not allow more lines.
     package func note(
         _ refusal: NotificationRefusal, now: ContinuousClock.Instant = .now
     ) {

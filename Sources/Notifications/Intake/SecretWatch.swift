@@ -4,12 +4,12 @@ internal import Synchronization
 
 /// Follows the file of a shared secret, so that a new one needs no restart.
 ///
-/// It reads the file anew each time, as a file's time can lie. What cannot be read is reported once, and the secret from
-/// before stays: a file that is being written must not shut the way in.
+/// It reads the file anew each time, as a file's time can lie. A file that cannot be read is reported once, and the
+/// secret from before stays, so that a file that is being written refuses nobody.
 package final class SecretWatch: Service {
     package enum Outcome: Hashable, Sendable {
         case unchanged, replaced
-        /// Why the file is unusable; the secret from before stays.
+        /// The file is unusable for this reason. The secret from before stays.
         case refused(String)
     }
 
@@ -25,11 +25,12 @@ package final class SecretWatch: Service {
     private let reported = Mutex<String?>(nil)
 
     /// - Parameters:
-    ///   - label: What the secret is called in the log and in `repricer_secret_stale`.
-    ///   - secret: In use; made from the same file before.
-    ///   - interval: Between two readings.
-    ///   - reloads: Each element makes it read at once: SIGHUP in the service.
-    ///   - read: The file's text; throws where it is unusable. What it throws is logged, so it must not hold the secret.
+    ///   - label: The secret's name in the log and in `repricer_secret_stale`.
+    ///   - secret: The secret in use, made from the same file before.
+    ///   - interval: The time between two readings.
+    ///   - reloads: Each element makes it read at once; in the service it is SIGHUP.
+    ///   - read: Gives the file's text, and throws where it is unusable. What it throws is logged, so it must not
+    ///     hold the secret.
     package init(
         label: String, secret: SharedSecret, interval: Duration = .seconds(5),
         reloads: @escaping @Sendable () -> AsyncStream<Int32>, log: Log, metrics: Metrics,
@@ -55,7 +56,7 @@ package final class SecretWatch: Service {
     /// Reads the file once and uses what it holds.
     @discardableResult
     package func reload() -> Outcome {
-        // One reading at a time: an older reading must not replace a newer one.
+        // Only one reading is made at a time, because an older one must not replace a newer one.
         reported.withLock { reported in
             do {
                 let isOther = secret.replace(fileContent: try read())

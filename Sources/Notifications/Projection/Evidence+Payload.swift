@@ -3,7 +3,7 @@ package import Facts
 package import Pricing
 
 extension Evidence {
-    /// The `signedPayload`, to the byte. Who only wants to know what it says takes `decoded`.
+    /// The `signedPayload`, to the byte. `decoded` serves those who only need its content.
     package func signedPayload() throws(PackedPayload.Damage) -> String {
         switch self {
         case .whole(let text): text
@@ -12,9 +12,9 @@ extension Evidence {
         }
     }
 
-    /// What it says; it was verified when it was stored.
+    /// The content, which was verified when it was stored.
     ///
-    /// - Parameter receivedAt: Stands in where the payload has no time of its own.
+    /// - Parameter receivedAt: It stands in where the payload has no time of its own.
     package func decoded(receivedAt: Instant) throws(PackedPayload.Damage) -> VerifiedNotification {
         switch self {
         case .whole(let text):

@@ -1,10 +1,10 @@
 package import Facts
 package import ServiceKit
 
-/// Keeps partitions of evidence and of the history of changes ready for the months to come. Without one nothing
-/// is lost: the default partition takes what no month does.
+/// Keeps partitions of evidence and of the history of changes ready for the months to come. Without a partition
+/// nothing is lost, because the default one takes what belongs to no month's.
 package struct MonthsAhead: Service {
-    /// Months after the running one that must be ready.
+    /// How many months after the running one must be ready.
     package static let count = 3
 
     package let name = "months ahead"
@@ -19,7 +19,7 @@ package struct MonthsAhead: Service {
     }
 
     package func run() async throws {
-        // Of the business clock, but no faster than a busy database bears.
+        // The pause is a day of the business clock, but no shorter than a busy database bears.
         let pause = max(.milliseconds(200), clock.realDuration(of: .seconds(86_400)))
         let outage = Outage(
             log: log, level: .warning, failure: "the months to come are not prepared; trying again")
@@ -36,7 +36,7 @@ package struct MonthsAhead: Service {
         }
     }
 
-    /// Returns how many partitions were missing.
+    /// Makes what is missing, and returns how many partitions that were.
     @discardableResult
     package func prepareOnce() async throws -> Int {
         let now = clock.nowMilliseconds()

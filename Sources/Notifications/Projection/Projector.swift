@@ -3,7 +3,7 @@ package import Facts
 import Pricing
 package import ServiceKit
 
-/// Folds the inbox into facts and states: one subscription at a time, many subscriptions a transaction.
+/// Folds the inbox into facts and states: one subscription at a time, and many subscriptions in a transaction.
 package struct Projector: Service {
     package let name = "projector"
     private let pool: DatabasePool
@@ -12,11 +12,11 @@ package struct Projector: Service {
     private let limits: Limits
 
     package struct Limits: Sendable {
-        /// Notifications a transaction: about 4 MB of packed evidence.
+        /// The notifications of a transaction: about 4 MB of packed evidence.
         package var notificationsPerFold = 1000
-        /// Buckets folded at the same time, each on a connection of its own.
+        /// How many buckets are folded at the same time, each on a connection of its own.
         package var workers = 2
-        /// Wait of an idle projector; a poll, since no wake-up is ever needed.
+        /// How long an idle projector waits. It polls, so nothing has to wake it.
         package var idleWait: Duration = .milliseconds(50)
         package var failureWait: Duration = .seconds(1)
 
@@ -53,11 +53,11 @@ package struct Projector: Service {
         }
     }
 
-    /// Folds what waits now; returns the number of notifications folded or quarantined. A bucket that fails
-    /// doesn't stop those after it, unless the database is away; the first failure is told at the end.
+    /// Folds what waits now, and returns how many notifications were folded or quarantined. A bucket that fails does
+    /// not stop those after it, unless the database is away. The first failure is thrown at the end.
     package func foldOnce() async throws -> Int {
         let buckets = try await pool.read { try EventQueries.bucketsWithWork(on: $0) }
-        // Each worker takes every n-th bucket: two never ask for the same subscriptions.
+        // Each worker takes every n-th bucket, so two never ask for the same subscriptions.
         let workers = max(1, min(limits.workers, buckets.count))
         return try await withThrowingTaskGroup(of: Progress.self) { group in
             for worker in 0..<workers {
@@ -109,7 +109,8 @@ package struct Projector: Service {
         do {
             outcome = try await foldTogether(bucket: bucket)
         } catch  where isDataFault(error) {
-            // One of many can't be stored, and took its transaction along: which one shows when each has its own.
+            // One of many could not be stored, and its transaction failed with it. Which one shows when each has its
+            // own.
             outcome = try await foldApart(bucket: bucket)
         }
         metrics.increment("repricer_folded_total", by: outcome.folded)
@@ -133,8 +134,8 @@ package struct Projector: Service {
         }
     }
 
-    /// Folds each subscription in a transaction of its own, and where one fails each of its notifications; sets
-    /// aside those that can't be folded.
+    /// Folds each subscription in a transaction of its own, and where one fails, each of its notifications. It
+    /// quarantines those that cannot be folded.
     private func foldApart(bucket: Int) async throws -> Outcome {
         let limit = limits.notificationsPerFold
         let ids = try await pool.read {
@@ -209,7 +210,7 @@ package struct Projector: Service {
         return Outcome(folded: events.count, quarantined: faults.count)
     }
 
-    /// What the notifications say, and what quarantines those that say nothing.
+    /// The statements of the notifications, and what quarantines the notifications without one.
     private static func decode(
         _ notifications: [EventQueries.Waiting]
     ) -> ([SubscriptionEvent], faults: [DatabaseStatement]) {
@@ -217,7 +218,7 @@ package struct Projector: Service {
         var faults: [DatabaseStatement] = []
         for waiting in notifications {
             let receivedAt = Instant(milliseconds: waiting.receivedAt)
-            // Verified when it arrived; here it only has to be read. Damaged bytes yield no event.
+            // It was verified when it arrived, and here it only has to be read. Damaged bytes yield no event.
             let signed = (try? waiting.evidence.decoded(receivedAt: receivedAt))?.event
             let event = signed ?? waiting.legacyEvent(receivedAt: receivedAt)
             var why = "the stored payload no longer reads as a statement on this subscription"
@@ -238,7 +239,7 @@ package struct Projector: Service {
 }
 
 extension EventQueries.Waiting {
-    /// What a V1 notification says, which is kept without the secret that vouched for it.
+    /// The content of a V1 notification, which is kept without the secret that proved it.
     fileprivate func legacyEvent(receivedAt: Instant) -> SubscriptionEvent? {
         guard case .whole(let text) = evidence else { return nil }
         return LegacyNotification.storedEvent(text, id: notificationUUID, receivedAt: receivedAt)

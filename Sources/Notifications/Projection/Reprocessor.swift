@@ -3,30 +3,30 @@ package import Facts
 import Pricing
 package import ServiceKit
 
-/// Reads stored notifications anew after an upgrade: what was not understood, or not in every part,
-/// and what the fold quarantined. What reads differently today goes into the inbox again.
+/// Reads stored notifications anew after an upgrade: what was not understood, in part or at all, and what the fold
+/// quarantined. What reads differently today goes into the inbox again.
 ///
-/// A page is one transaction that holds the locks of its subscriptions, so the service may run
-/// meanwhile. Running it again finds nothing left to do.
+/// A page is one transaction that holds the locks of its subscriptions, so the service may run meanwhile. A second
+/// run finds nothing left to do.
 package struct Reprocessor: Sendable {
-    /// Notifications of a transaction: at 20 KB each some 4 MB.
+    /// The notifications of a transaction: at 20 KB each some 4 MB.
     private static let pageSize = 200
 
     private let pool: DatabasePool
     private let log: Log
 
-    /// What became of the notifications that were read; the last four add up to `read`.
+    /// What became of the notifications that were read. The last four add up to `read`.
     package struct Summary: Hashable, Sendable {
         package var read = 0
-        /// Waiting to be folded again.
+        /// They wait to be folded again.
         package var requeued = 0
-        /// Known now, and without anything to fold.
+        /// They are known now, and there is nothing to fold.
         package var corrected = 0
-        /// Read as before.
+        /// They read as before.
         package var unchanged = 0
-        /// Not to be rebuilt from what is stored.
+        /// They cannot be rebuilt from what is stored.
         package var damaged = 0
-        /// Of those read: still of a type, subtype or body that is not known.
+        /// Those of a type, subtype or body that is still not known.
         package var stillNotUnderstood = 0
     }
 
@@ -45,8 +45,8 @@ package struct Reprocessor: Sendable {
         self.log = log
     }
 
-    /// Reads what was received since then (UTC milliseconds). `all` also reads what was understood,
-    /// and folds it again.
+    /// Reads what was received since then (UTC milliseconds). With `all` it also reads what was understood, and folds
+    /// it again.
     package func run(since: Int64, all: Bool = false) async throws -> Summary {
         var summary = Summary()
         let limit = Self.pageSize
@@ -108,7 +108,7 @@ private struct Item {
     }
 
     let candidate: ReprocessQueries.Candidate
-    /// nil where it can't be rebuilt, or reads as another notification.
+    /// What today's code reads; nil where it cannot be rebuilt, or reads as another notification.
     let reading: ReprocessQueries.Reading?
     let isWork: Bool
 
@@ -123,7 +123,7 @@ private struct Item {
 
     private static func signed(_ stored: EvidenceQueries.Stored) -> Today? {
         let receivedAt = Instant(milliseconds: stored.receivedAt)
-        // Why it can't be rebuilt is a matter for `repricer evidence`.
+        // `repricer evidence` tells why it cannot be rebuilt.
         guard let today = try? stored.evidence.decoded(receivedAt: receivedAt),
             today.notificationUUID == stored.notificationUUID
         else { return nil }
@@ -134,11 +134,11 @@ private struct Item {
         return (reading, today.isWork)
     }
 
-    /// nil for what is no V1 notification.
+    /// What today's code reads of a V1 notification; nil for any other.
     private static func legacy(_ stored: EvidenceQueries.Stored) -> Today? {
         guard stored.notificationUUID.hasPrefix(LegacyNotification.idPrefix),
             case .whole(let text) = stored.evidence,
-            // What does not read as one any more is taken for a signed one, and fails there.
+            // What does not read as a V1 notification any more is taken for a signed one, and fails there.
             let today = try? LegacyNotification(Array(text.utf8))
         else { return nil }
         let event = LegacyNotification.storedEvent(
@@ -162,8 +162,8 @@ private struct Item {
         return isOther ? .corrected : .unchanged
     }
 
-    /// Whether it reads differently today. The time of signing is left out: where it is missing, the
-    /// time of receiving stands in for it.
+    /// Whether it reads differently today. The time of signing is left out, because the time of receiving replaces it
+    /// where it is missing.
     private func isOther(_ reading: ReprocessQueries.Reading) -> Bool {
         let stored = candidate.stored
         return reading.type != stored.type || reading.subtype != stored.subtype
@@ -171,7 +171,7 @@ private struct Item {
             || reading.understood != stored.understood || reading.unknown != candidate.unknown
     }
 
-    /// Those that must be locked.
+    /// The subscriptions that must be locked.
     func subscriptions(isForced: Bool) -> [String] {
         switch verdict(isForced: isForced) {
         case .requeued:

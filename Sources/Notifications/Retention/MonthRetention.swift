@@ -1,12 +1,12 @@
 package import Postgres
 
-/// What else goes by the month, whole partitions of it: each rule with the tables that it drops.
+/// What else is dropped by whole months: each rule with its tables.
 package enum RetentionRule: String, CaseIterable, Sendable {
-    /// Decoded statements; checkpoints stand for them.
+    /// The decoded statements, which checkpoints replace.
     case statements
-    /// Lines of the history of changes; what came of each stays in its row.
+    /// The lines of the history of changes. What became of each change stays in its row.
     case history
-    /// What was known before something replaced it: reports of an earlier past are refused.
+    /// The former versions of rows. Reports of an earlier past are refused afterwards.
     case versions
 
     var tables: [MonthPartitions.Table] {
@@ -27,7 +27,7 @@ package struct OldMonth: Hashable, Sendable {
 }
 
 package enum MonthRetention {
-    /// Those that end at `before` (UTC milliseconds) or earlier, oldest first.
+    /// The months that end at `before` (UTC milliseconds) or earlier, the oldest first.
     package static func candidates(
         of rule: RetentionRule, before: Int64, on connection: isolated PostgresConnection
     ) throws -> [OldMonth] {
@@ -39,11 +39,11 @@ package enum MonthRetention {
         }
     }
 
-    /// Drops it, and says until when its rule has dropped. To be called in a transaction. False where a statement of
-    /// it came meanwhile that no checkpoint stands for.
+    /// Drops a month in the caller's transaction, and notes until when its rule has dropped. Returns false where a
+    /// statement of that month came meanwhile that no checkpoint replaces.
     ///
-    /// The lock keeps writers and readers out for the moment of the look and the drop; it is waited for half a second
-    /// (`lockNotAvailable`), since they queue behind the wait.
+    /// The lock keeps writers and readers out while it asks and drops. It waits half a second for the lock
+    /// (`lockNotAvailable`), because they queue behind the wait.
     package static func drop(
         _ month: OldMonth, before: Int64, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -53,14 +53,14 @@ package enum MonthRetention {
             guard late.isEmpty else { return false }
         }
         let name = try MonthPartitions.quoted(month.partition, of: month.table, on: connection)
-        // Another one may have been faster.
+        // Another process may have been faster.
         if let name { try MonthRetentionQueries.drop(name, on: connection) }
         try MonthRetentionQueries.note(month.rule, before: before, on: connection)
         return true
     }
 
-    /// What stands in no month of its own goes a few rows at a time; returns how many went. Statements and history of no
-    /// month stay: checkpoints take the former out themselves.
+    /// Deletes a few rows of the default partition at a time, and returns how many. Statements and history there
+    /// stay, because checkpoints take the former out themselves.
     package static func dropStrays(
         of rule: RetentionRule, before: Int64, limit: Int,
         on connection: isolated PostgresConnection
@@ -74,23 +74,25 @@ package enum MonthRetention {
     }
 }
 
-/// Rows that leave a few at a time, since their table has keys that no month can hold: their pages are used again.
+/// Rows that are deleted a few at a time, because their table has keys that no month can hold. Their pages are used
+/// again.
 package enum OldRows: String, CaseIterable, Sendable {
-    /// Calls that were settled, of changes and extensions that ended; of a cancellation they stay, since folds ask for them.
+    /// Calls of changes and extensions that ended, once they were settled. Calls of cancellations stay, because folds
+    /// ask for them.
     case calls
     /// Status checks that were done.
     case statusChecks = "status_checks"
     /// Statements that came too late.
     case overdue
 
-    /// Deletes at most `limit`; returns how many.
+    /// Deletes at most `limit` rows, and returns how many.
     package func delete(
         before: Int64, limit: Int, on connection: isolated PostgresConnection
     ) throws -> Int {
         try MonthRetentionQueries.delete(self, before: before, limit: limit, on: connection)
     }
 
-    /// How many would go.
+    /// How many rows would be deleted.
     package func count(
         before: Int64, on connection: isolated PostgresConnection
     ) throws -> Int {

@@ -11,7 +11,7 @@ enum MonthRetentionQueries {
             """)
     }
 
-    /// - Parameter partition: Quoted.
+    /// - Parameter partition: The quoted name.
     static func drop(_ partition: String, on connection: isolated PostgresConnection) throws {
         try connection.script("DROP TABLE repricer.\(partition)")
     }

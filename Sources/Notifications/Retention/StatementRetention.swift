@@ -2,26 +2,27 @@ package import Facts
 import Postgres
 import Pricing
 
-/// Puts checkpoints in the place of old statements, so that their months can be dropped. It goes over the subscriptions
-/// in the order of their ids, a few at a time and each bucket in a transaction of its own; stopped, it goes on behind the
-/// last ones.
+/// Replaces old statements by checkpoints, so that their months can be dropped. It goes over the subscriptions in the
+/// order of their ids, a few at a time and each bucket in a transaction of its own. Where it was stopped, it goes on
+/// behind the last ones.
 package struct StatementRetention: Sendable {
-    /// What became of the statements of subscriptions signed before the instant.
+    /// What became of the statements of subscriptions that were signed before the instant.
     package struct Counts: Hashable, Sendable {
-        /// A checkpoint stands for them.
+        /// A checkpoint replaces them.
         package var covered = 0
-        /// They are kept whole: a call of before is still open, something waits to be folded, or a fold from a
-        /// checkpoint would end differently.
+        /// They are kept whole, because an earlier call is still open, because something waits to be folded, or
+        /// because a fold from a checkpoint would end differently.
         package var carried = 0
         package var isComplete = false
 
         package init() {}
     }
 
-    /// Few, so that a transaction takes milliseconds: who delivers waits for none of them.
+    /// The subscriptions of one step. They are few, so that a transaction takes milliseconds and delivery waits for
+    /// none of them.
     private static let subscriptionsMax = 1000
 
-    /// UTC milliseconds, the beginning of a month.
+    /// The beginning of a month, in UTC milliseconds.
     private let before: Int64
     private let pool: DatabasePool
 
@@ -30,7 +31,7 @@ package struct StatementRetention: Sendable {
         self.pool = pool
     }
 
-    /// - Parameter isTimeUp: Asked between two chunks; what is left is for the next run.
+    /// - Parameter isTimeUp: It is asked between two chunks. What is left is for the next run.
     package func run(isTimeUp: () -> Bool) async throws -> Counts {
         var counts = Counts()
         var position = try await pool.withTransaction { [before] in
@@ -62,7 +63,7 @@ package struct StatementRetention: Sendable {
         return counts
     }
 
-    /// What came while it was at work, of subscriptions that it had passed already.
+    /// Covers what came, while it worked, of subscriptions that it had already passed.
     package func coverLateOnes() async throws -> Counts {
         var counts = Counts()
         let ids = try await pool.withTransaction { [before] in
@@ -78,7 +79,7 @@ package struct StatementRetention: Sendable {
         return counts
     }
 
-    /// All of one bucket.
+    /// Covers subscriptions of one bucket.
     private static func cover(
         _ ids: [String], before: Int64, on connection: isolated DatabaseConnection
     ) throws -> Counts {
@@ -111,7 +112,7 @@ package struct StatementRetention: Sendable {
         return counts
     }
 
-    /// nil where the statements must stay.
+    /// The checkpoint of a subscription; nil where the statements must stay.
     private static func standIn(
         _ stored: SubscriptionState, _ statements: [SubscriptionEvent],
         since earlier: FoldCheckpoint?, before: Instant

@@ -1,8 +1,8 @@
 import Postgres
 
-/// How far retention came with the statements, and whose are left.
+/// How far retention of statements has come, and whose statements are left.
 enum StatementRetentionQueries {
-    /// Begins a pass, or goes on with the one that was stopped; returns the last id that it has done.
+    /// Begins a pass, or goes on with the one that was stopped. Returns the last id that is done.
     static func begin(
         before: Int64, on connection: isolated PostgresConnection
     ) throws -> String {
@@ -38,8 +38,8 @@ enum StatementRetentionQueries {
             """)
     }
 
-    /// The next subscriptions with statements of before, in the order of ids, whatever their bucket: only their locks and
-    /// writes are bucket by bucket.
+    /// The next subscriptions with old statements, in the order of ids and of any bucket. Only their locks and writes
+    /// go bucket by bucket.
     static func next(
         after: String, before: Int64, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [String] {
@@ -60,11 +60,11 @@ enum StatementRetentionQueries {
         ).map { try $0.text("id") }
     }
 
-    /// A day more than a pass takes note of: a writer may have begun before it and ended after it.
+    /// A day before the pass began: a writer may have begun before it and ended after it.
     private static let recordedSince: SQL =
         "(SELECT began_at - interval '1 day' FROM repricer.retention_progress)"
 
-    /// Whose statements of before came while the pass was under way, and are neither covered nor carried.
+    /// The subscriptions whose old statements came during the pass, and are neither covered nor carried.
     static func uncovered(
         before: Int64, on connection: isolated PostgresConnection
     ) throws -> [String] {

@@ -1,14 +1,14 @@
-/// What a batch comes to, in numbers: whatever its size, a few tables. A forecast gathers them row by row, and `show`
-/// reads the same of what is stored.
+/// The figures of a batch, in a few tables whatever its size. A forecast adds them up row by row, and `show` reads
+/// the same figures of what is stored.
 package struct BatchFigures: Sendable {
-    /// Changes kept as the largest, and lines kept as examples.
+    /// How many changes are kept as the largest, and how many lines as examples.
     package static let examplesMax = 10
 
-    /// The rows that can go of one storefront and period. Money in milliunits.
+    /// The rows of one storefront and period that can go. Money is in milliunits.
     package struct MoneyKey: Hashable, Comparable, Sendable {
         package var currency: String
         package var storefront: String
-        /// As Apple wrote it.
+        /// The period as Apple wrote it.
         package var period: String
 
         package init(currency: String, storefront: String, period: String) {
@@ -23,7 +23,7 @@ package struct BatchFigures: Sendable {
         }
     }
 
-    /// Rows whose consent one rule leaves open.
+    /// The rows whose consent one rule leaves open.
     package struct NotKnown: Sendable, Equatable {
         package var rows = 0
         package var storefronts: Set<String> = []
@@ -34,17 +34,17 @@ package struct BatchFigures: Sendable {
         }
     }
 
-    /// Rows that take effect in one week or month.
+    /// The rows that take effect in one week or month.
     package struct Dates: Sendable, Equatable {
         package var increases = 0
         package var decreases = 0
         package var rows: Int { increases + decreases }
     }
 
-    /// Rows above 50 % whose threshold Apple has not published.
+    /// The rows above 50 % whose threshold Apple has not published.
     package struct Uncertain: Sendable, Equatable {
         package var rows = 0
-        /// The first of them.
+        /// The first of their lines.
         package var lines: [Int] = []
     }
 
@@ -53,9 +53,9 @@ package struct BatchFigures: Sendable {
     package var directions: [PlanRow.Direction: Int] = [:]
     package var consents: [Consent: Int] = [:]
     package var reasons: [ConsentReason: Int] = [:]
-    /// Of the rows whose consent is not known: the rules that leave it open.
+    /// The rules that leave the consent of rows open.
     package var notKnown: [ConsentReason: NotKnown] = [:]
-    /// By the Monday on which the week begins, and by the first day of the month.
+    /// The rows by the Monday on which their week begins, and by the first day of their month.
     package private(set) var weeks: [CivilDate: Dates] = [:]
     package private(set) var months: [CivilDate: Dates] = [:]
     package var money: [MoneyKey: Money] = [:]
@@ -70,9 +70,9 @@ package struct BatchFigures: Sendable {
     package var refusedCount: Int { codes.values.reduce(0, +) }
     package var rowCount: Int { canGoCount + refusedCount }
 
-    /// Counts rows of a direction at the day on which they take effect, in UTC.
+    /// Counts rows of a direction on the day on which they take effect, in UTC.
     package mutating func count(_ rows: Int, _ direction: PlanRow.Direction, on day: CivilDate) {
-        // 1970-01-01 was a Thursday.
+        // The day 1970-01-01 was a Thursday.
         let monday = CivilDate(
             daysSinceEpoch: day.daysSinceEpoch - (day.daysSinceEpoch + 3) % 7)
         let first = CivilDate(daysSinceEpoch: day.daysSinceEpoch - day.day + 1)

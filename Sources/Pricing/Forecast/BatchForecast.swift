@@ -1,18 +1,18 @@
-/// A whole batch in numbers, gathered row by row in the order of the file: whatever the batch's size, what is
-/// kept is a few tables and 48 bytes a call.
+/// The figures of a whole batch, added up row by row in the order of the file. Whatever the batch's size, it keeps a
+/// few tables and 48 bytes a call.
 @dynamicMemberLookup
 package struct BatchForecast: Sendable {
-    /// Apart from what only the whole file shows.
+    /// The figures, except those that only the whole file shows.
     private var gathered = BatchFigures()
-    /// Rows that can go on facts older than a renewal that is known.
+    /// The rows that can go on facts older than a known renewal.
     package private(set) var staleCount = 0
     package private(set) var uncertain: [RuleSource: BatchFigures.Uncertain] = [:]
-    /// What the quota is asked about.
+    /// The calls, about which the quota is asked.
     package private(set) var calls: CallList
-    /// Rows that can go by their wave, from 1; empty without waves.
+    /// The rows of each wave that can go, the first wave first; empty without waves.
     package private(set) var waves: [Int]
     package let terms: BatchTerms
-    /// What takes effect later is far ahead; nil where nobody asks.
+    /// Rows that take effect later than this are far ahead; nil where nobody asks.
     private let farAt: Instant?
     private var ids = RoundedIDs()
 
@@ -29,7 +29,7 @@ package struct BatchForecast: Sendable {
         return figures
     }
 
-    /// A forecast answers for its figures.
+    /// A forecast has the properties of its figures.
     package subscript<Value>(dynamicMember figure: KeyPath<BatchFigures, Value>) -> Value {
         figures[keyPath: figure]
     }
@@ -55,7 +55,7 @@ package struct BatchForecast: Sendable {
         countWave(row)
     }
 
-    /// Warns of a row for a reason that lies outside it.
+    /// Warns of a row for a reason outside the row.
     package mutating func warn(_ warning: BatchWarning, _ line: Int) {
         gathered.warnings[warning, default: .init()].add(line)
     }

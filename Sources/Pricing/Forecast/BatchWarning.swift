@@ -1,24 +1,24 @@
-/// What refuses no row and should be looked at before anybody approves it.
+/// A warning refuses no row. A person should examine it before anybody approves the batch.
 package enum BatchWarning: String, Hashable, Sendable, CaseIterable {
     case moreThanThreefold = "more_than_threefold"
     case lessThanAThird = "less_than_a_third"
     case farAhead = "more_than_two_years_ahead"
-    /// Each id of the file ends in 0: a spreadsheet keeps 15 digits of a number and writes zeros for the rest.
+    /// Each id of the file ends in 0. A spreadsheet keeps 15 digits of a number and writes zeros for the rest.
     case idsEndInZero = "ids_end_in_0"
-    /// Can go on facts older than a renewal that is known.
+    /// The rows can go, but on facts older than a known renewal.
     case stale
-    /// Sent later than their first day, though in time, they are judged otherwise.
+    /// The rows are judged otherwise when they are sent later than on their first day, though in time.
     case turns = "consent_turns_before_send_by"
-    /// Would miss their renewal at the allowed rate.
+    /// The rows would miss their renewal at the allowed rate.
     case late
-    /// Take effect before an open increase of another batch, which needs consent for them.
+    /// The rows take effect before an open increase of another batch, which then needs consent.
     case makesOthersAsk = "makes_open_changes_need_consent"
 
     package static let farMonths = 24
 
     package struct Rows: Sendable, Equatable {
         package var count = 0
-        /// The first of them, in the order of the file; empty where it is about all.
+        /// The first of the lines, in the order of the file; empty where the warning is about all.
         package var lines: [Int] = []
 
         package init(count: Int = 0, lines: [Int] = []) {
@@ -32,7 +32,7 @@ package enum BatchWarning: String, Hashable, Sendable, CaseIterable {
         }
     }
 
-    /// What of one row that can go is to be warned of, apart from all others.
+    /// The warnings about one row that can go, whatever the other rows say.
     static func of(_ row: PlanRow, farAt: Instant?) -> [BatchWarning] {
         var warnings: [BatchWarning] = []
         if let current = row.currentPrice, let new = row.newPrice {

@@ -9,16 +9,16 @@ package struct CallList: Sendable {
     }
 
     package struct Quota: Sendable, Equatable {
-        /// Requests, after the grouping of `RequestGroup`.
+        /// The number of requests, after the grouping of `RequestGroup`.
         package var calls: Int
-        /// Calls in a thousand seconds.
+        /// The calls of a thousand seconds.
         package var callsPerThousandSeconds: Int
         package var lateCalls: Int
         package var lateRowCount: Int
-        /// The first of them, in the order of their deadlines.
+        /// The first late rows, in the order of their deadlines.
         package var lateRows: [LateRow]
 
-        /// How long the calls take when nothing else uses the quota.
+        /// How many seconds the calls take when nothing else uses the quota.
         package var seconds: Int64 {
             let (scaled, overflow) = Int64(calls).multipliedReportingOverflow(by: 1000)
             let rate = Int64(callsPerThousandSeconds)
@@ -27,13 +27,13 @@ package struct CallList: Sendable {
         }
     }
 
-    /// Calls that are stored, and have these dates.
+    /// Stored calls with the same dates.
     package struct Stored: Sendable, Equatable {
         package var sendBy: Instant
-        /// nil: they may go at once.
+        /// When they may go; nil where they may go at once.
         package var sendAfter: Instant?
         package var calls: Int
-        /// That each of them carries.
+        /// How many rows each of them carries.
         package var rowsEach: Int
 
         package init(sendBy: Instant, sendAfter: Instant?, calls: Int, rowsEach: Int) {
@@ -44,12 +44,12 @@ package struct CallList: Sendable {
         }
     }
 
-    /// 48 bytes: a batch has a million of them.
+    /// It takes 48 bytes, because a batch has a million of them.
     private struct Member {
         var subscription: SubscriptionKeys.Key
         var effectiveAt: Int64
         var sendBy: Int64
-        /// `.min` where the call may go at once.
+        /// When the call may go; `.min` where it may go at once.
         var sendAfter: Int64
         var line: UInt32
         var sku: UInt32
@@ -67,7 +67,8 @@ package struct CallList: Sendable {
     private struct Call {
         var sendBy: Int64
         var sendAfter: Int64
-        /// Places in the order of subscriptions. None: it is another batch's, and only takes its time.
+        /// The places of its members, in the order of subscriptions. It is empty for a call of another batch, which
+        /// only takes time.
         var members: Range<UInt32>
 
         init(sendBy: Int64, sendAfter: Int64, members: Range<UInt32>) {
@@ -112,14 +113,14 @@ package struct CallList: Sendable {
         }
     }
 
-    /// Sends the calls in thought, from `now` on at that rate, the earliest deadline first, none before its
-    /// `send_after`. A call that comes too late for its renewal is left out: it would go for the next one. The calls of
+    /// Simulates the calls from `now` on at that rate: the earliest deadline first, and none before its `send_after`.
+    /// A call that comes too late for its renewal is left out, because it would go for the next renewal. Calls of
     /// `others` come first where they are as urgent.
     package func quota(
         callsPerThousandSeconds rate: Int, now: Instant, besides others: [Stored] = [],
         lateRowsMax: Int
     ) -> Quota {
-        // Places, for the members themselves are large.
+        // It sorts places, because the members themselves are large.
         let sorted = members.indices.map { UInt32(truncatingIfNeeded: $0) }.sorted {
             let (left, right) = (members[Int($0)], members[Int($1)])
             return left.group == right.group ? left.line < right.line : left.group < right.group
@@ -145,7 +146,7 @@ package struct CallList: Sendable {
         return quota
     }
 
-    /// The same of a batch that is stored: how many of its rows would be late.
+    /// How many rows of a stored batch would be late.
     package static func lateRowCount(
         of own: [Stored], besides others: [Stored], callsPerThousandSeconds rate: Int, now: Instant
     ) -> Int {
@@ -163,7 +164,7 @@ package struct CallList: Sendable {
         others.flatMap { repeatElement(Call($0, members: 0..<0), count: $0.calls) }
     }
 
-    /// The requests, in the order of subscriptions that the places of members are in.
+    /// The requests, in the order of subscriptions in which the places of members stand.
     private func calls(inOrder sorted: [UInt32]) -> [Call] {
         var calls: [Call] = []
         var lastGroup: (SubscriptionKeys.Key, Int, Int64)?
@@ -188,14 +189,14 @@ package struct CallList: Sendable {
         return calls
     }
 
-    /// Those with members that come too late.
+    /// The requests with members that come too late.
     private static func late(
         _ calls: [Call], callsPerThousandSeconds rate: Int, now: Int64
     ) -> [Call] {
         let byRelease = calls.indices.sorted {
             (calls[$0].sendAfter, $0) < (calls[$1].sendAfter, $1)
         }
-        // Microseconds after now: a rate of 50 a second is a call every 20,000 of them.
+        // The interval is in microseconds: at 50 a second there is a call every 20,000 of them.
         let interval = 1_000_000_000 / Int64(max(1, rate))
         func microseconds(_ instant: Int64) -> Int64 {
             let (span, overflow) = instant.subtractingReportingOverflow(now)
@@ -227,10 +228,10 @@ package struct CallList: Sendable {
     }
 }
 
-/// The place of items that share one request with whatever goes at the same time.
+/// The place of items that share one request with everything that goes at the same time.
 private let everything: UInt8 = 2
 
-/// A binary heap: the earliest deadline first, of equal ones the first call.
+/// A binary heap. The earliest deadline comes first, and among equal ones the first call.
 private struct Heap {
     private var entries: [(deadline: Int64, call: Int)] = []
 

@@ -1,10 +1,10 @@
-/// One new price beside today's, to be shown by itself.
+/// One new price beside the current one, to be shown by itself.
 package struct PriceMove: Sendable, Equatable {
     package var line: Int
     package var originalTransactionID: String
     package var sku: String
     package var currency: String
-    /// Milliunits.
+    /// The current price in milliunits.
     package var currentPrice: Int64
     package var newPrice: Int64
 
@@ -20,8 +20,8 @@ package struct PriceMove: Sendable, Equatable {
         self.newPrice = newPrice
     }
 
-    /// By how much the price moves, in tenths of a percent, towards zero; below 0 for a decrease. Nil where today's
-    /// price is 0, and for a number that no percentage should be.
+    /// By how much the price moves, in tenths of a percent rounded towards zero; below 0 for a decrease. Nil where
+    /// the current price is 0, and for a number that no percentage should be.
     package var permille: Int64? {
         let (difference, isFar) = newPrice.subtractingReportingOverflow(currentPrice)
         let (scaled, isTooLarge) = difference.multipliedReportingOverflow(by: 1000)
@@ -29,7 +29,7 @@ package struct PriceMove: Sendable, Equatable {
     }
 }
 
-/// The largest moves in one direction, by percent, the largest first; of equal ones the first in the file.
+/// The largest moves in one direction, by percent and the largest first; among equal ones the first in the file.
 package struct LargestMoves: Sendable, Equatable {
     package let direction: PlanRow.Direction
     package private(set) var moves: [PriceMove] = []
@@ -46,7 +46,8 @@ package struct LargestMoves: Sendable, Equatable {
         if moves.count > BatchFigures.examplesMax { moves.removeLast() }
     }
 
-    /// Whether the first grows, or shrinks, by a larger factor, exactly: new / current, crosswise.
+    /// Whether the first grows, or shrinks, by a larger factor. It compares new / current exactly, by multiplying
+    /// crosswise.
     private func isLarger(_ left: PriceMove, _ right: PriceMove) -> Bool {
         let first = left.newPrice.multipliedFullWidth(by: right.currentPrice)
         let second = right.newPrice.multipliedFullWidth(by: left.currentPrice)

@@ -5,9 +5,10 @@ extension BatchFigures {
         /// What one period of each row costs now, and with the new prices.
         package var now = MoneySum.zero
         package var then = MoneySum.zero
-        /// What is charged now for items whose subscribers must consent, and for their dependents: all end when they don't.
+        /// What is charged now for items whose subscribers must consent, and for their dependents. All of it ends
+        /// when they do not.
         package var atRisk = MoneySum.zero
-        /// The same of subscribers who may have to: nobody knows.
+        /// The same for subscribers who may have to consent, which nobody knows.
         package var maybeAtRisk = MoneySum.zero
 
         package init(
@@ -21,10 +22,10 @@ extension BatchFigures {
             self.maybeAtRisk = maybeAtRisk
         }
 
-        /// How much more it is with the new prices; below 0 where it is less.
+        /// How much more the new prices bring; below 0 where they bring less.
         package var change: MoneySum { then - now }
 
-        /// Whether one of the sums is.
+        /// Whether one of the sums is too large.
         package var isTooLarge: Bool {
             [now, then, change, atRisk, maybeAtRisk].contains(where: \.isTooLarge)
         }
@@ -51,7 +52,7 @@ extension BatchFigures {
             maybeAtRisk += other.maybeAtRisk
         }
 
-        /// Each sum converted; nil where one can't be.
+        /// Each sum converted; nil where one cannot be.
         func converted(_ convert: (MoneySum) -> MoneySum?) -> Money? {
             guard let now = convert(now), let then = convert(then), let atRisk = convert(atRisk),
                 let maybeAtRisk = convert(maybeAtRisk)

@@ -1,33 +1,34 @@
-/// What a batch brings and risks a month: by currency, and in one of them by the exchange rates that are loaded.
+/// What a batch brings and risks a month, by currency, and in one of them by the loaded exchange rates.
 package struct MoneyAMonth: Sendable, Equatable {
     package struct Line: Sendable, Equatable {
         package var currency: String
-        /// Milliunits a month.
+        /// The money in milliunits a month.
         package var money: BatchFigures.Money
     }
 
-    /// What one unit of the reporting currency costs in another.
+    /// What one unit of the reporting currency costs in another currency.
     package struct UsedRate: Sendable, Equatable {
         package var currency: String
         package var rate: Rate
-        /// Since when the older of the two rates behind it is in force; nil: since ever.
+        /// Since when the older of the two rates behind it is in force; nil where it always was.
         package var validFrom: Instant?
         /// Who publishes it, such as `ecb`.
         package var source: String
     }
 
-    /// In the order of currencies.
+    /// The lines in the order of currencies.
     package private(set) var lines: [Line] = []
-    /// ISO 4217.
+    /// The ISO 4217 code.
     package let reportingCurrency: String
-    /// All lines that could be converted, in milliunits of the reporting currency a month.
+    /// The sum of all lines that could be converted, in milliunits of the reporting currency a month.
     package private(set) var total = BatchFigures.Money()
     package private(set) var rates: [UsedRate] = []
-    /// Lines that `total` lacks: no rate is loaded for their currency, or for the reporting one, or they are absurd.
+    /// The lines that `total` lacks: no rate is loaded for their currency, or for the reporting one, or the rates are
+    /// absurd.
     package private(set) var withoutRate: [Line] = []
-    /// The currencies whose rate is missing, the reporting one among them.
+    /// The currencies whose rate is missing, the reporting one included.
     package private(set) var missingRates: [String] = []
-    /// Rows whose period is no number of days or months, which no line holds.
+    /// The rows whose period is no number of days or months. No line holds them.
     package private(set) var rowsWithoutMonth = 0
 
     package init(
@@ -51,7 +52,7 @@ package struct MoneyAMonth: Sendable, Equatable {
         missingRates = (missing.isEmpty ? Set(withoutRate.map(\.currency)) : missing).sorted()
     }
 
-    /// Whether a sum is.
+    /// Whether a sum is too large.
     package var isTooLarge: Bool {
         total.isTooLarge || lines.contains { $0.money.isTooLarge }
     }

@@ -1,6 +1,6 @@
-/// A sum of milliunits of one currency. It knows when it has grown beyond 64 bits, and then is no number to show.
+/// A sum of milliunits of one currency. It knows when it has grown beyond 64 bits, and then shows no number.
 package struct MoneySum: Hashable, Sendable {
-    /// Far beyond what any number of rows can sum to, and far enough below the limit to be multiplied.
+    /// The limit: far more than any number of rows can sum to, and small enough to be multiplied.
     private static let most = Int128(1) << 110
 
     private var value: Int128
@@ -19,7 +19,7 @@ package struct MoneySum: Hashable, Sendable {
 
     package static let zero = MoneySum(0)
 
-    /// Nil where the sum is too large for a number of 64 bits.
+    /// nil where the sum is too large for a number of 64 bits.
     package var milliunits: Int64? { Int64(exactly: value) }
 
     package var isTooLarge: Bool { milliunits == nil }
@@ -37,7 +37,7 @@ package struct MoneySum: Hashable, Sendable {
 
     package static func += (left: inout MoneySum, right: Int64) { left = left + MoneySum(right) }
 
-    /// So many thirds, twelfths, …: rounded towards zero.
+    /// The sum times `factor` over `divisor`, rounded towards zero.
     func times(_ factor: Int64, over divisor: Int64 = 1) -> MoneySum {
         let (whole, rest) = value.quotientAndRemainder(dividingBy: Int128(divisor))
         let (product, overflow) = whole.multipliedReportingOverflow(by: Int128(factor))
@@ -48,7 +48,7 @@ package struct MoneySum: Hashable, Sendable {
             + MoneySum(clamping: rest * Int128(factor) / Int128(divisor))
     }
 
-    /// The same, rounded half away from zero.
+    /// The sum times `factor` over `divisor`, rounded half away from zero.
     func rounded(times factor: Int64, over divisor: Int64) -> MoneySum {
         let exact = times(factor, over: divisor)
         let rest = (value % Int128(divisor) * Int128(factor)) % Int128(divisor)
@@ -56,8 +56,8 @@ package struct MoneySum: Hashable, Sendable {
         return exact + MoneySum(clamping: rest.signum())
     }
 
-    /// How much of another sum it is, in hundredths of a percent, rounded towards zero; nil where that is none, or
-    /// this is more than it or below 0.
+    /// Its share of another sum in hundredths of a percent, rounded towards zero; nil where the other sum is 0 or
+    /// less, or where this one is more than it or below 0.
     package func basisPoints(of whole: MoneySum) -> Int64? {
         guard whole.value > 0, value >= 0, value <= whole.value else { return nil }
         return Int64(clamping: value * 10_000 / whole.value)
@@ -65,8 +65,8 @@ package struct MoneySum: Hashable, Sendable {
 }
 
 extension Period {
-    /// A sum of amounts of one period as an amount a month: a year is 12 months or 52 weeks, as in
-    /// `report.revenue_impact`. Rounded half away from zero; nil for a period that cannot be stepped.
+    /// A sum of amounts of one period as an amount a month. A year is 12 months or 52 weeks, as in
+    /// `report.revenue_impact`. It is rounded half away from zero; nil for a period that cannot be stepped.
     package func perMonth(_ sum: MoneySum) -> MoneySum? {
         switch step {
         case .months(let months): sum.rounded(times: 1, over: Int64(months))

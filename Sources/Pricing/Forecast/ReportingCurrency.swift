@@ -4,7 +4,7 @@ package struct ReportingCurrency: Sendable {
     private let rules: RulesInForce
     private let perEuro: Rate
 
-    /// Nil where the currency has no rate.
+    /// nil where the currency has no rate.
     package init?(_ code: String, rules: RulesInForce) {
         guard let rate = rules.exchangeRate(code) else { return nil }
         self.code = code
@@ -12,7 +12,7 @@ package struct ReportingCurrency: Sendable {
         perEuro = rate.perEuro
     }
 
-    /// Rounded towards zero; nil where the other currency has no rate.
+    /// The converted amount, rounded towards zero; nil where the other currency has no rate.
     package func converted(_ sum: MoneySum, from other: String) -> MoneySum? {
         guard other != code else { return sum }
         return rules.exchangeRate(other).map {

@@ -1,7 +1,7 @@
 /// Whether a spreadsheet has rounded the ids of a file: it keeps 15 digits of a number and writes zeros for the rest.
 struct RoundedIDs {
     private(set) var count = 0
-    /// At the end of each id.
+    /// The number of zeros at the end of each id.
     private var zeros = Int.max
     private var digits = 0
 
@@ -18,13 +18,13 @@ struct RoundedIDs {
 }
 
 extension BatchWarning {
-    /// Fewer ids may all end in 0 by chance.
+    /// How many ids are needed. Fewer may all end in 0 by chance.
     private static let idsMin = 5
-    /// That a spreadsheet keeps of a number.
+    /// How many digits of a number a spreadsheet keeps.
     private static let digitsKept = 15
 
-    /// Whether ids of at most so many digits, which all end in at least so many zeros, were rounded. More zeros than a
-    /// spreadsheet writes are how somebody numbers.
+    /// Whether ids of at most so many digits, which all end in at least so many zeros, were rounded. Somebody whose
+    /// ids end in more zeros than a spreadsheet writes numbers them so.
     package static func areRounded(count: Int, zeros: Int, digits: Int) -> Bool {
         count >= idsMin && zeros > 0 && zeros <= max(1, digits - digitsKept)
     }

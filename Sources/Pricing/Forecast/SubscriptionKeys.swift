@@ -1,6 +1,6 @@
-/// Original transaction ids as 8 bytes each, to and fro: a batch holds a million of them.
+/// Keeps original transaction ids as 8 bytes each, because a batch holds a million of them.
 ///
-/// An id of up to 18 digits is its own number; any other text gets a number beyond those.
+/// An id of up to 18 digits is its own number. Any other text gets a number beyond those.
 package struct SubscriptionKeys: Sendable {
     package struct Key: Hashable, Comparable, Sendable {
         fileprivate let number: UInt64
@@ -13,13 +13,13 @@ package struct SubscriptionKeys: Sendable {
 
     package init() {}
 
-    /// The key of an id, remembered where it is no plain number.
+    /// The key of an id. It is remembered where it is no plain number.
     package mutating func add(_ id: String) -> Key {
         if let key = Self.plain(id) { return key }
         return Key(number: Self.firstInterned + UInt64(others.number(of: id)))
     }
 
-    /// The key of an id that was added, or that needs no remembering; nil for others.
+    /// The key of an id that was added or needs no remembering; nil for others.
     package func key(of id: String) -> Key? {
         if let key = Self.plain(id) { return key }
         return others.knownNumber(of: id).map { Key(number: Self.firstInterned + UInt64($0)) }
@@ -42,7 +42,7 @@ package struct SubscriptionKeys: Sendable {
     }
 }
 
-/// Values that repeat, kept once each and known by a number from 0 on.
+/// Keeps each of many repeated values once, under a number from 0 on.
 package struct Interner<Value: Hashable & Sendable>: Sendable {
     private var values: [Value] = []
     private var numbers: [Value: UInt32] = [:]

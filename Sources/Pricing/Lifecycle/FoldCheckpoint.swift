@@ -1,8 +1,8 @@
-/// What stands for all statements about a subscription that were signed before an instant: a fold of the later ones goes
-/// on from it, and ends as a fold of all of them would. So the earlier ones may go.
+/// The state that replaces all statements about a subscription that were signed before an instant. A fold of the
+/// later ones goes on from it, and ends as a fold of all statements would. So the earlier ones may be dropped.
 ///
-/// It grows with what is open, not with time: of money it keeps what was given back, and the charges of a year and
-/// a month. An earlier charge is settled; no statement takes it out of the ledger any more.
+/// It grows with what is open, not with time. Of money it keeps what was given back, and the charges of a year and a
+/// month. An earlier charge is settled: no statement takes it out of the ledger any more.
 package struct FoldCheckpoint: Hashable, Sendable {
     /// How far one change had come.
     package struct Told: Hashable, Sendable {
@@ -11,7 +11,8 @@ package struct FoldCheckpoint: Hashable, Sendable {
         package var dependentSKUs: [String]
         package var formerSKUs: [String]
         package var progress: ChangeProgress
-        /// When its call left, or what else of ours the statements counted from: since another one they say nothing.
+        /// When its call left, or the instant from which statements counted for another reason. A later call makes
+        /// this entry void.
         package var calledAt: Instant
 
         package init(
@@ -27,7 +28,7 @@ package struct FoldCheckpoint: Hashable, Sendable {
         }
     }
 
-    /// Every statement signed before it is in here, and none signed then or later.
+    /// Every statement signed before this instant is included, and no other.
     package var before: Instant
     package var facts: SubscriptionFacts
     package var increases: [RecordedIncrease]
@@ -36,17 +37,17 @@ package struct FoldCheckpoint: Hashable, Sendable {
     package var changes: [Told]
     package var money: [MoneyEntry]
     package var cancellations: [DependentCancellation]
-    /// Of cancels of ours that the customer took back, by their id.
+    /// When the customer took back cancellations of ours, by their ids.
     package var reenabledAt: [String: Instant]
 
-    /// Charges of before are settled.
+    /// Charges from before this instant are settled.
     package var moneySince: Instant { Self.moneySince(before) }
 
     package static func moneySince(_ before: Instant) -> Instant {
         before.advanced(by: -400 * 86_400_000)
     }
 
-    /// - Parameter reenabledAt: As the name says, by the id of the cancel.
+    /// - Parameter reenabledAt: The instants by the ids of the cancellations.
     package init(
         before: Instant, facts: SubscriptionFacts, increases: [RecordedIncrease],
         seenSKUs: [String], foldedThrough: SubscriptionEvent.Key?, changes: [Told],
@@ -64,11 +65,11 @@ package struct FoldCheckpoint: Hashable, Sendable {
         self.reenabledAt = reenabledAt
     }
 
-    /// Folds the statements signed before `before`, on from the earlier checkpoint where there is one.
+    /// Folds the statements signed before `before`, and begins at the earlier checkpoint where there is one.
     ///
     /// - Parameters:
-    ///   - statements: All that are kept; those signed at `before` or later are left out.
-    ///   - stored: The changes and own cancels of the subscription as they are now.
+    ///   - statements: All statements that are kept. Those signed at `before` or later are left out.
+    ///   - stored: The changes and own cancellations of the subscription as they are now.
     package init(
         before: Instant, statements: [SubscriptionEvent], since earlier: FoldCheckpoint?,
         _ stored: SubscriptionState
@@ -94,8 +95,9 @@ package struct FoldCheckpoint: Hashable, Sendable {
                 }, uniquingKeysWith: { first, _ in first }))
     }
 
-    /// Whether the statements signed before the instant say all about what they are about: no call of before is still open,
-    /// and no later call of ours has ended one of its changes, so that a late statement could be about it yet.
+    /// Whether the statements signed before the instant say everything about their changes: no earlier call is still
+    /// open, and no later call of ours has ended one of the changes, so that a late statement could still be about
+    /// it.
     package static func isPossible(before: Instant, _ stored: SubscriptionState) -> Bool {
         stored.changes.allSatisfy { change in
             if change.isSuperseded, change.progress.endedAt.map({ $0 >= before }) ?? true {
@@ -106,7 +108,7 @@ package struct FoldCheckpoint: Hashable, Sendable {
         }
     }
 
-    /// Where a fold of the later statements begins.
+    /// The state in which a fold of the later statements begins.
     func start(_ stored: SubscriptionState) -> SubscriptionState {
         var state = stored.unfolded
         state.facts = facts
@@ -127,7 +129,7 @@ package struct FoldCheckpoint: Hashable, Sendable {
         return state
     }
 
-    /// Whether a fold of `later` from here on ends as `stored` is: only then may the earlier statements go.
+    /// Whether a fold of `later` from here ends as `stored` is. Only then may the earlier statements be dropped.
     package func leads(to stored: SubscriptionState, by later: [SubscriptionEvent]) -> Bool {
         var state = start(stored)
         let events = later.filter { $0.key.signedAt >= before }.sorted { $0.key < $1.key }
@@ -141,7 +143,7 @@ package struct FoldCheckpoint: Hashable, Sendable {
 }
 
 extension SubscriptionState {
-    /// Nothing folded: where a fold from the beginning starts.
+    /// The state in which a fold from the beginning starts, with nothing folded.
     var unfolded: SubscriptionState {
         var state = SubscriptionState(
             originalTransactionID: facts.originalTransactionID, changes: changes)
@@ -161,8 +163,8 @@ extension FoldCheckpoint.Told {
 }
 
 extension TrackedChange {
-    /// Unfolded, it stands where the statements before the checkpoint had brought it. One that was called anew since
-    /// stays where its call left it.
+    /// Places the unfolded change where the statements before the checkpoint had brought it. A change that was called
+    /// again since stays where its call left it.
     fileprivate mutating func takeUp(_ told: FoldCheckpoint.Told) {
         guard callProgress.since == told.calledAt else { return }
         if told.sku != sku { calledSKU = sku }
@@ -173,7 +175,7 @@ extension TrackedChange {
         progress = told.progress
     }
 
-    /// The same change, told alike.
+    /// Whether it is the same change with the same progress.
     fileprivate func isTold(as other: TrackedChange) -> Bool {
         changeID == other.changeID && sku == other.sku && dependentSKUs == other.dependentSKUs
             && formerSKUs == other.formerSKUs && progress == other.progress

@@ -1,4 +1,4 @@
-/// One product under a new SKU: Change Subscription Metadata or Migrate did it, and an increase of the item goes
+/// One product under a new SKU. Change Subscription Metadata or Migrate renamed it, and an increase of the item goes
 /// on ("Handling subscription price changes": a metadata-only change preserves the price increase).
 package struct ItemRename: Hashable, Sendable {
     package var from: String
@@ -13,7 +13,7 @@ package struct ToldRename: Hashable, Sendable {
 }
 
 extension Lifecycle {
-    /// What an item is called after all statements about its subscription, in the order of folding; nil where none
+    /// The name of an item after all statements about its subscription, in the order of folding; nil where none
     /// renamed it.
     package static func nameToday(of sku: String, after events: [SubscriptionEvent]) -> String? {
         var state = SubscriptionState(originalTransactionID: "", changes: [])
@@ -25,10 +25,11 @@ extension Lifecycle {
 }
 
 extension SubscriptionFacts {
-    /// The items that a statement renames: those gone from what renews, each with the one that came instead.
+    /// The items that a statement renames: those that no longer renew, each with the one that came in its place.
     ///
-    /// Apple doesn't say which became which. An inference pairs those with the same increase, price and offer, then
-    /// those with the same price, in the order of their names; the last one left goes with the last one come.
+    /// Apple does not say which became which. An inference pairs those with the same increase, price and offer, and
+    /// then those with the same price, in the order of their names. A single one that is left over goes with the
+    /// single one that came.
     func renames(toldBy event: SubscriptionEvent) -> [ItemRename] {
         switch event.type {
         case "METADATA_UPDATE", "MIGRATION", "MIGRATE": break
@@ -65,7 +66,7 @@ extension SubscriptionFacts {
 }
 
 extension SubscriptionState {
-    /// Carries items, recorded increases and changes over to their new names.
+    /// Gives items, recorded increases and changes their new names.
     mutating func rename(_ renames: [ItemRename], at event: SubscriptionEvent) {
         self.renames += renames.map {
             ToldRename(rename: $0, key: event.key, source: event.source)
@@ -73,7 +74,8 @@ extension SubscriptionState {
         let names = Dictionary(renames.map { ($0.from, $0.to) }) { first, _ in first }
         for index in facts.items.indices {
             guard let name = names[facts.items[index].sku] else { continue }
-            // The running period was charged under the old name, and its transaction says so until the renewal.
+            // The running period was charged under the old name, and its transaction bears that name until the
+            // renewal.
             facts.items[index].chargedAs = facts.items[index].chargedAs ?? facts.items[index].sku
             facts.items[index].sku = name
         }

@@ -1,45 +1,47 @@
 /// One line of the money ledger: what a signed transaction charged for one item, gave back, or took back again.
 ///
-/// Money moves by what Apple signs alone: `advancedCommerceInfo.items[].price`, `refunds[]`, `revocationDate` and
+/// Only what Apple signs moves money: `advancedCommerceInfo.items[].price`, `refunds[]`, `revocationDate` and
 /// `revocationPercentage` of "JWSTransactionDecodedPayload" and "advancedCommerceTransactionItem".
 package struct MoneyEntry: Hashable, Sendable {
     package enum Kind: String, Hashable, Sendable, CaseIterable {
         case charge, refund, reversal
     }
 
-    /// What makes it one line, however often and by whichever statement it is told.
+    /// The identity of a line, however often and by whichever statement it is told.
     package struct Key: Hashable, Sendable {
         package var transactionID: String
         package var sku: String
         package var kind: Kind
-        /// Of a charge the purchase, of a refund Apple's date of it, of a reversal the statement's.
+        /// The instant of the purchase for a charge, Apple's date for a refund, and the date of the statement for a
+        /// reversal.
         package var occurredAt: Instant
-        /// Tells refunds of the same instant apart, from 0 on.
+        /// It tells refunds of the same instant apart, from 0 on.
         package var number: Int
 
-        /// Whose charge it is, or was given back.
+        /// The item that was charged, or whose charge was given back.
         var item: MoneyLedger.Item { .init(transactionID: transactionID, sku: sku) }
     }
 
-    /// What else is signed of a charge: it tells how the charge came about.
+    /// What else is signed of a charge. It tells how the charge came about.
     package struct Terms: Hashable, Sendable {
-        /// Of one seat, in milliunits.
+        /// The price of one seat, in milliunits.
         package var price: Int64
         package var quantity: Int64
-        /// Charged at an offer's price.
+        /// Whether it was charged at the price of an offer.
         package var isOffer: Bool
-        /// The customer's own doing (`transactionReason` `PURCHASE`), a seat that is added too; no renewal.
+        /// Whether the customer bought it (`transactionReason` `PURCHASE`), an added seat included. Otherwise it is a
+        /// renewal.
         package var isPurchase: Bool
-        /// When the period ends that is paid with it.
+        /// The end of the period that it pays for.
         package var expiresAt: Instant?
     }
 
     package var key: Key
-    /// Of a charge only.
+    /// The terms of a charge; nil for any other line.
     package var terms: Terms?
-    /// Milliunits of the currency: of a refund negative or zero, else positive or zero.
+    /// Milliunits of the currency: zero or negative for a refund, zero or positive otherwise.
     package var amount: Int64
-    /// Without tax, likewise; nil: Apple did not sign it.
+    /// The amount without tax; nil where Apple did not sign it.
     package var taxExclusive: Int64?
     package var currency: String
     package var storefront: String?
@@ -47,7 +49,7 @@ package struct MoneyEntry: Hashable, Sendable {
     package var evidenceID: String
 }
 
-// As they were stored; the fold sets them itself.
+// For lines as they were stored. The fold sets these values itself.
 extension MoneyEntry {
     package init(
         _ key: Key, terms: Terms?, amount: Int64, taxExclusive: Int64?, currency: String,
@@ -98,10 +100,10 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
     package var endIndex: Int { list.endIndex }
     package subscript(position: Int) -> MoneyEntry { list[position] }
 
-    /// The newest statement on a line knows best.
+    /// Notes a line. The newest statement about a line wins.
     mutating func note(_ entry: MoneyEntry) {
         if entry.key.kind == .charge {
-            // A transaction charges an item once, whatever day a later statement gives it.
+            // A transaction charges an item once, even where a later statement gives another day.
             if let former = charged.updateValue(entry.key, forKey: entry.key.item),
                 former != entry.key, let place = places.removeValue(forKey: former)
             {
@@ -116,7 +118,7 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
         }
     }
 
-    /// What was given back for an item and not taken back again: negative or zero.
+    /// What was given back for an item and not taken back again: zero or negative.
     func givenBack(_ item: Item) -> (amount: Int64, taxExclusive: Int64?) {
         var amount: Int64 = 0
         var taxExclusive: Int64? = 0
@@ -136,7 +138,8 @@ extension Int64 {
         return overflow ? (other < 0 ? .min : .max) : sum
     }
 
-    /// This share of it, rounded half away from zero; `part` and `whole` not negative. Nil where no share can be told.
+    /// This share of it, rounded half away from zero. `part` and `whole` are not negative. Nil where no share can be
+    /// told.
     func share(_ part: Int64, of whole: Int64) -> Int64? {
         guard whole > 0, part >= 0, part <= whole else { return nil }
         let product = magnitude.multipliedFullWidth(by: part.magnitude)

@@ -1,15 +1,15 @@
-/// A call of ours that turned the renewal off: it cancelled the subscription for a parent on another one. Apple calls
-/// its end voluntary, since it knows of no customer who left.
+/// A call of ours that turned the renewal off: it cancelled the subscription for a parent on another subscription.
+/// Apple calls the end voluntary, though no customer left.
 package struct OwnCancel: Hashable, Sendable {
-    /// Its `requestReferenceId`.
+    /// The `requestReferenceId` of the call.
     package var requestReferenceID: String
     package var preparedAt: Instant
-    /// When a statement was seen to show the renewal off; nil: not yet.
+    /// When a statement first showed the renewal off; nil where none has yet.
     package var settledAt: Instant?
-    /// When the customer was seen to have turned it on again: what comes then is theirs.
+    /// When the customer was seen to have turned it on again. What comes afterwards is the customer's doing.
     package var reenabledAt: Instant?
 
-    /// Whether a renewal that is off at this instant is off by this call.
+    /// Whether this call is why the renewal is off at this instant.
     fileprivate func holds(at instant: Instant) -> Bool {
         reenabledAt == nil
             && instant >= preparedAt.advanced(by: -TrackedChange.clockMargin)

@@ -1,22 +1,22 @@
-/// One statement, read against the facts before and after it.
+/// One statement beside the facts before and after it.
 struct Reading {
     let event: SubscriptionEvent
-    /// Renamed items go by their new names in both.
+    /// The facts before and after. Renamed items have their new names in both.
     let before: SubscriptionFacts
     let facts: SubscriptionFacts
     let renames: [ItemRename]
-    /// Its renewal is off by a call of ours, for a parent on another subscription.
+    /// Whether its renewal is off by a call of ours, for a parent on another subscription.
     let isCancelledByUs: Bool
 
     var at: Instant { event.key.signedAt }
 
-    /// The transaction, unless it is older than the period already known: a refund of an earlier one, say.
+    /// The transaction, unless it is of an earlier period than the known one, such as a refund of an earlier one.
     var runningTransaction: TransactionStatement? {
         guard let transaction = event.transaction, !before.isOlder(transaction) else { return nil }
         return transaction
     }
 
-    /// The transaction where it is the first that we hear of its period.
+    /// The transaction where it is the first that tells of its period.
     var newTransaction: TransactionStatement? {
         guard let transaction = runningTransaction else { return nil }
         guard let known = before.purchasedAt, let told = transaction.purchasedAt else {
@@ -25,7 +25,7 @@ struct Reading {
         return told > known ? transaction : nil
     }
 
-    /// Whether its transaction was charged in another currency or storefront than those known before.
+    /// Whether its transaction was charged in another currency or storefront than the known ones.
     var isMove: Bool {
         func differs(_ old: String?, _ new: String?) -> Bool {
             old != nil && new != nil && old != new
@@ -34,8 +34,8 @@ struct Reading {
             || differs(before.storefront, event.transaction?.storefront)
     }
 
-    /// Whether the customer did something, and no renewal brought what is new: a modification, a reactivation,
-    /// an offer (the `transactionReason` of what was bought is PURCHASE then).
+    /// Whether the customer acted, and no renewal brought what is new: a modification, a reactivation or an offer.
+    /// The `transactionReason` of what was bought is then PURCHASE.
     var isCustomersDoing: Bool {
         if newTransaction?.reason == "PURCHASE" { return true }
         switch event.type {
@@ -44,7 +44,7 @@ struct Reading {
         }
     }
 
-    /// Whether a SKU is listed now that neither ran nor was set to renew: it may stand in another's place.
+    /// Whether a listed SKU neither ran nor was set to renew before. It may have replaced another.
     var hasNewcomer: Bool {
         let told =
             event.renewal?.items.map { $0.map(\.sku) }
@@ -61,7 +61,7 @@ struct Reading {
     var isRevoked: Bool {
         if event.type == "REFUND_REVERSED" { return false }
         if event.type == "REVOKE" || event.status == 5 { return true }
-        // A status that Apple gives outweighs the mark on the transaction: part of it may be refunded.
+        // A status outweighs the mark on the transaction, because only a part of it may be refunded.
         guard event.type == "REFUND" || event.status == nil else { return false }
         return runningTransaction?.revokedAt != nil
     }
@@ -92,7 +92,7 @@ struct Reading {
 enum SubscriptionEnd: Hashable {
     case voluntary, priceIncrease, billing, product, revoked, other
 
-    /// Apple's `expirationIntent`: 1 customer cancelled, 2 billing error, 3 no consent, 4 product, 5 other.
+    /// Reads Apple's `expirationIntent`: 1 customer cancelled, 2 billing error, 3 no consent, 4 product, 5 other.
     init(expirationIntent: Int?) {
         switch expirationIntent {
         case 1: self = .voluntary

@@ -2,19 +2,19 @@
 package enum Slip: String, Hashable, Sendable, CaseIterable {
     /// A charge failed at first, and the period that followed began late.
     case billingFailure = "billing_failure"
-    /// Our call left too late for the renewal, or the App Store took it for too late.
+    /// Our call left too late for the renewal, or the App Store treated it so.
     case lateCall = "late_call"
     /// The renewal date was extended.
     case `extension`
-    /// An offer, a new verdict on consent, the customer's own doing, or what nobody knows.
+    /// The cause is an offer, a new verdict on consent, the customer's own doing, or not known.
     case other
 }
 
 extension SubscriptionFacts {
     /// Why a change that was due at a renewal, and whose call is in time, is due at a later one.
     ///
-    /// Renewals fall on other days once a charge has failed and succeeded later; so they do where the customer began a
-    /// new period. An extension is told by what it leaves behind, not by these facts.
+    /// Renewals fall on other days once a charge has failed and succeeded later, and also where the customer began a
+    /// new period. An extension is recognised by what it leaves behind, not by these facts.
     package func slip(from due: Instant) -> Slip {
         guard transactionReason != "PURCHASE", let renewal = renewal(around: due),
             isLater(renewal, than: due)
@@ -22,21 +22,21 @@ extension SubscriptionFacts {
         return .billingFailure
     }
 
-    /// Later by more than moments: renewals are not charged to the second.
+    /// Whether it is later by more than moments: renewals are not charged to the second.
     func isLater(_ instant: Instant, than due: Instant) -> Bool {
         instant.milliseconds - due.milliseconds > momentsMax
     }
 }
 
 extension TrackedChange {
-    /// Keeps why it moved. The first reason stays: what follows moves what was late already.
+    /// Keeps why it moved. The first reason stays, because what follows moves what was late already.
     mutating func noteSlip(_ slip: Slip, from due: Instant?, to later: Instant, _ reading: Reading)
     {
         guard let due, reading.facts.isLater(later, than: due) else { return }
         progress.slip = progress.slip ?? slip
     }
 
-    /// It was charged at last: why later than it was due, if it was.
+    /// Notes, for a change that was charged at last, why that was later than it was due.
     mutating func noteLateCharge(_ transaction: TransactionStatement, _ reading: Reading) {
         guard let due = progress.dueAt, let began = transaction.purchasedAt else { return }
         let isLate =

@@ -1,11 +1,11 @@
 extension SubscriptionFacts {
-    /// Whether a transaction belongs to an earlier period than the one known.
+    /// Whether a transaction belongs to an earlier period than the known one.
     func isOlder(_ transaction: TransactionStatement) -> Bool {
         guard let known = purchasedAt, let told = transaction.purchasedAt else { return false }
         return told < known
     }
 
-    /// Lays a newer statement over the facts. What it doesn't mention stays.
+    /// Lays a newer statement over the facts. What it does not mention stays.
     mutating func overlay(_ event: SubscriptionEvent) {
         signedAt = event.key.signedAt
         var items = self.items
@@ -42,7 +42,7 @@ extension SubscriptionFacts {
         quantity = transaction.quantity ?? quantity
         appTransactionID = transaction.appTransactionID ?? appTransactionID
         transactionReason = transaction.reason ?? transactionReason
-        // Apple leaves these out of a period without an offer, of one that was not revoked, and so on.
+        // Apple leaves these out where they do not apply, such as in a period without an offer.
         offerDiscountType = transaction.offerDiscountType
         offerType = transaction.offerType
         transactionDetails = transaction.details
@@ -51,7 +51,7 @@ extension SubscriptionFacts {
     private mutating func overlay(_ renewal: RenewalStatement) {
         productID = renewal.productID ?? productID
         if let flag = renewal.autoRenewStatus { autoRenews = flag == 1 }
-        // Apple leaves these out when they don't hold, so absence in a newer statement is an answer.
+        // Apple leaves these out where they do not hold, so their absence in a newer statement is an answer.
         isInBillingRetry = renewal.isInBillingRetry ?? false
         gracePeriodExpiresAt = renewal.gracePeriodExpiresAt
         expirationIntent = renewal.expirationIntent
@@ -63,14 +63,14 @@ extension SubscriptionFacts {
         period = renewal.period ?? period
         autoRenewProductID = renewal.autoRenewProductID ?? autoRenewProductID
         appTransactionID = renewal.appTransactionID ?? appTransactionID
-        // An amount without its currency would be none, and an old one is not what renews.
+        // An amount without its currency would be none, and the old amount is not what renews.
         renewalTotal = renewal.price
         renewalCurrency = renewal.price == nil ? nil : renewal.currency
         renewalOfferType = renewal.offerType
         renewalDetails = renewal.details
     }
 
-    /// What the type alone tells where the renewal info is missing or unreadable.
+    /// Takes what the type alone implies, where the renewal info is missing or unreadable.
     private mutating func overlayImplications(of event: SubscriptionEvent) {
         switch (event.type, event.subtype) {
         case ("DID_CHANGE_RENEWAL_STATUS", "AUTO_RENEW_ENABLED"): autoRenews = true
@@ -88,7 +88,7 @@ extension SubscriptionFacts {
         }
     }
 
-    /// The items of the running period; one that only joins at the renewal is kept apart by a nil price.
+    /// The items of the running period. An item that only joins at the renewal has a nil price.
     private static func items(
         _ known: [Item], asChargedBy transaction: TransactionStatement
     ) -> [Item] {
@@ -145,7 +145,7 @@ extension SubscriptionFacts {
     }
 }
 
-/// Where each SKU stands in a list: read through for the usual handful, looked up for a thousand.
+/// Finds the place of a SKU in a list: by reading through the usual handful, and by a dictionary for a thousand.
 struct SKUPlaces {
     private let skus: [String]
     private let places: [String: Int]?
@@ -164,7 +164,7 @@ struct SKUPlaces {
 }
 
 extension SubscriptionEvent {
-    /// The status that the type stands for, where Apple gave none.
+    /// The status that the type implies, where Apple gave none.
     fileprivate var impliedStatus: Int? {
         switch type {
         case "SUBSCRIBED", "DID_RENEW": 1
@@ -185,7 +185,8 @@ extension StatementItem {
             isRunning: true)
     }
 
-    /// The renewal info counts the periods still to come; without an offer in it, a running one ends here.
+    /// The offer from the renewal info, which counts the periods still to come. Without an offer in it, a running
+    /// offer ends with this period.
     fileprivate func offer(besides running: SubscriptionFacts.Offer?) -> SubscriptionFacts.Offer? {
         let isRunning = running?.isRunning ?? false
         guard isInOffer else {

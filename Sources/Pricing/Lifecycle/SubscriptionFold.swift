@@ -1,30 +1,30 @@
-/// One subscription's fold of statements that arrived, whatever their order: it goes on from what is stored, or
-/// begins again where one that arrived is older than what was folded.
+/// One subscription's fold of statements that arrived, in whatever order. It goes on from what is stored, or begins
+/// again where a statement that arrived is older than what was folded.
 package struct SubscriptionFold: Sendable {
     package var state: SubscriptionState
     package var transitions: [Transition]
-    /// Changes that this fold moved.
+    /// The changes that this fold moved.
     package var moved: [TrackedChange]
-    /// Of those the ones that the answer to their call moved, by one line: no line of their history can be the same.
+    /// The moved changes that the answer to their call moved with one line. Their history cannot have that line yet.
     package var answered: Set<String>
-    /// Of these again the ones that it scheduled and altered in nothing else: what they were before can be told.
+    /// Those of `answered` that were scheduled and altered in nothing else, so that their former version can be told.
     package var scheduled: Set<String>
-    /// Changes that had ended and are open again by a late statement, or by a refund taken back.
+    /// Changes that had ended and are open again because of a late statement, or of a refund that was taken back.
     package var reopened: [TrackedChange]
-    /// Cancellations that this fold opened, settled or withdrew.
+    /// The cancellations that this fold opened, settled or withdrew.
     package var cancellations: [DependentCancellation]
-    /// Cancels of ours that the customer was seen to have taken back by this fold, or not to have.
+    /// Cancellations of ours of which this fold changed whether the customer took them back.
     package var reenabled: [OwnCancel]
-    /// Whether it began again: what it tells of extensions then is all that there is.
+    /// Whether it began again. Its extensions are then complete.
     package var isAnew: Bool
-    /// Where it began then: nil at the first statement, else where the checkpoint ends that stands for the earlier ones.
+    /// Where it began then: nil for the first statement, otherwise the checkpoint that replaces the earlier ones.
     package var checkpoint: FoldCheckpoint?
-    /// The latest of those that arrived: what a `correction` names.
+    /// The latest statement that arrived. A `correction` names it.
     package var latest: SubscriptionEvent?
 
-    /// Whether a fold of these must begin again: one is older than what was folded, or than the end that a later
-    /// call of ours put to a change. Such an end is dated by that call, which may be ahead of what was folded. So it must
-    /// where a refund is taken back: how much it was, earlier statements tell.
+    /// Whether a fold of these must begin again: one of them is older than what was folded, or than the end that a
+    /// later call of ours put to a change. Such an end is dated by that call, which may be ahead of what was folded.
+    /// It must also begin again where a refund is taken back, because earlier statements tell its amount.
     package static func isLate(
         _ arrived: [SubscriptionEvent], after folded: SubscriptionEvent.Key?,
         _ changes: [TrackedChange]
@@ -37,10 +37,10 @@ package struct SubscriptionFold: Sendable {
     }
 
     /// - Parameters:
-    ///   - before: What is stored: facts, changes, cancellations. Its money and renames are not asked.
-    ///   - arrived: New statements, each once.
-    ///   - all: Every statement kept, those that arrived too, where `isLate`; nil where not.
-    ///   - checkpoint: What stands for those that are not kept any more.
+    ///   - before: What is stored: facts, changes and cancellations. Its money and renames are not used.
+    ///   - arrived: The new statements, each once.
+    ///   - all: Every kept statement, those that arrived included, where `isLate`; otherwise nil.
+    ///   - checkpoint: The state that replaces the statements that are not kept any more.
     package init(
         _ before: SubscriptionState, arrived: [SubscriptionEvent], all: [SubscriptionEvent]?,
         since checkpoint: FoldCheckpoint? = nil
@@ -101,8 +101,8 @@ package struct SubscriptionFold: Sendable {
         cancellations = state.cancellations.filter { !before.cancellations.contains($0) }
     }
 
-    /// Whether it has, had or now has a change that ended, of which reports keep figures: what it brought may be other
-    /// than it was. Or a statement tells of money that moved since the call of one that is open: it has to be explained.
+    /// Whether figures of reports change: it has, had or now has a change that ended, and what that brought may
+    /// differ. Or a statement tells of money since the call of an open change, which must be explained.
     package var altersFigures: Bool {
         !reopened.isEmpty
             || state.changes.contains { change in
@@ -114,13 +114,13 @@ package struct SubscriptionFold: Sendable {
             }
     }
 
-    /// Why a change's newest line of history says its state: a late statement changed the verdict, and the former one,
-    /// which follows this text, stays in the history.
+    /// The reason in the history of a change whose verdict a late statement changed. The former state follows this
+    /// text and stays in the history.
     package static let correctionReason = "corrected by a late statement: was "
 }
 
 extension TrackedChange {
-    /// Whether `other` is this one, whose call was out, scheduled: nothing else of it is different.
+    /// Whether `other` is this change, whose call was out, and is now scheduled and otherwise the same.
     fileprivate func becomes(_ other: TrackedChange) -> Bool {
         guard progress.state == .sending, other.progress.state == .scheduled, let sentAt,
             progress.since == sentAt, progress.reason == nil, progress.scheduledAt == nil,
@@ -135,8 +135,9 @@ extension TrackedChange {
 }
 
 extension [DependentCancellation] {
-    /// What became of dependents elsewhere no fold can tell anew. Why they were asked for it tells; and what statements
-    /// of this subscription settled, while one was taken for its own, is no proof.
+    /// Keeps what no fold can tell anew: what became of dependents on other subscriptions. The fold does tell why
+    /// they were asked for. What statements of this subscription settled while such a dependent was taken for its own
+    /// is no proof.
     fileprivate mutating func keepSettled(of before: [DependentCancellation]) {
         for index in indices where self[index].isCrossSubscription {
             let former = before.first {
@@ -154,7 +155,7 @@ extension [DependentCancellation] {
         }
     }
 
-    /// Those that a fold from the beginning no longer brings forth.
+    /// The cancellations that a fold from the beginning no longer brings forth, as withdrawn.
     fileprivate func withdrawn(where told: [DependentCancellation]) -> [DependentCancellation] {
         compactMap { former in
             let isStillTold = told.contains {
@@ -176,8 +177,8 @@ extension [DependentCancellation] {
 }
 
 extension DependentCancellation {
-    /// What a fold from the beginning would have made of it: one withdrawn is none, and one that the canceller
-    /// gave up (no statement settled it) is still to be proved.
+    /// The cancellation as a fold from the beginning would make it: a withdrawn one does not exist, and one that the
+    /// canceller abandoned (no statement settled it) still has to be proved.
     fileprivate var asToldByStatements: DependentCancellation? {
         switch state {
         case .notNeeded: return nil

@@ -1,9 +1,10 @@
 extension SubscriptionState {
-    /// Notes since when statements tell what the subscription was charged. Until then an increase may have gone unseen.
+    /// Notes since when statements tell what the subscription was charged. Before that an increase may have gone
+    /// unseen.
     mutating func noteCoverage(_ reading: Reading) {
         let (before, start) = (reading.before, facts.startedAt)
-        // It began anew after a lapse, and nobody told of its first period: what was known before the lapse says
-        // nothing of what came between.
+        // It began anew after a lapse, and nobody told of its first period. What was known before the lapse says
+        // nothing of the time between.
         if let start, start != before.startedAt, let known = facts.knownSince, known < start,
             let running = facts.purchasedAt, running > start
         {
@@ -21,8 +22,8 @@ extension SubscriptionState {
         facts.knownSince = told
     }
 
-    /// An earlier period, told late, may have been cheaper. When the price rose is not known, but not after `known`: from
-    /// then on each increase was noticed.
+    /// Notes an increase where an earlier period, told late, was cheaper. When the price rose is not known, but it
+    /// was not after `known`, because each later increase was noticed.
     private mutating func noteRise(
         since earlier: TransactionStatement, by known: Instant, _ reading: Reading
     ) {

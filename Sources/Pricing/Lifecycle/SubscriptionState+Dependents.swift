@@ -1,6 +1,6 @@
 extension SubscriptionState {
-    /// A dependent with a change of its own falls with its parent; its verdict says so instead of "declined". Where
-    /// the subscriber left altogether nobody declined: each change of the subscription ends as he left it.
+    /// Ends changes of dependents whose parent declined: each falls with its parent, and its reason says so instead
+    /// of "declined". Where the subscriber left altogether nobody declined, and each change ends by that.
     mutating func dropDependentsOfDecliners(_ reading: Reading) -> [Transition] {
         let decliners = changes.filter { $0.isDeclinedItself && $0.progress.endedAt == reading.at }
         let fallen = Set(decliners.flatMap(\.dependentSKUs))
@@ -41,13 +41,13 @@ extension SubscriptionState {
     }
 
     /// Whether it falls with its parent's own subscription: our call named it to the App Store, or it is set to renew
-    /// there. Another one lives on another subscription of the customer, though it may have been seen here once.
+    /// there. Any other dependent is on another subscription of the customer, though this one may have had it once.
     private func isOwn(_ sku: String, of change: TrackedChange, _ reading: Reading) -> Bool {
         guard let isTold = change.isTold(dependent: sku) else { return seenSKUs.contains(sku) }
         return isTold || reading.before.renewingSKUs.contains(sku)
     }
 
-    /// Looks for the proof: the dependent is gone from what renews, or the subscription is over.
+    /// Settles dependents with a proof: the dependent no longer renews, or the subscription is over.
     mutating func settleDependents(_ reading: Reading) {
         let isOver = reading.end != nil
         for index in cancellations.indices

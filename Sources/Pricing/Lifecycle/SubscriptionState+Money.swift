@@ -1,7 +1,7 @@
 extension SubscriptionState {
-    /// What a transaction charged, and what was given back of it. Told again, it is the same money.
+    /// Notes what a transaction charged, and what was given back of it. A repetition is the same money.
     ///
-    /// A family member or one whom a seat is assigned to pays nothing (an inference).
+    /// A family member, or somebody to whom a seat is assigned, pays nothing (an inference).
     mutating func noteMoney(of event: SubscriptionEvent) {
         guard let transaction = event.transaction, let transactionID = transaction.transactionID,
             let purchasedAt = transaction.purchasedAt, let currency = transaction.currency,
@@ -54,11 +54,12 @@ extension MoneyEntry.Terms {
 }
 
 extension TransactionStatement {
-    /// How an item is charged; of several seats its price is their average (an inference for items). Nil: it has no price.
+    /// How an item is charged. Of several seats the price is their average (an inference for items). Nil where it has
+    /// no price.
     fileprivate func terms(of item: StatementItem) -> MoneyEntry.Terms? {
         guard let price = item.offerPrice ?? item.price else { return nil }
         let seats = Int64(max(1, quantity ?? 1))
-        // No sum can be told of more money than there is.
+        // No sum can hold more money than there is.
         let isTooMuch = price.multipliedReportingOverflow(by: seats).overflow
         return MoneyEntry.Terms(
             price: price, quantity: isTooMuch ? 1 : seats, isOffer: item.isInOffer,
@@ -67,8 +68,8 @@ extension TransactionStatement {
             expiresAt: expiresAt)
     }
 
-    /// What of an item was given back, as this statement tells. `refunds[]` is the amount where Apple gives it; else a
-    /// revocation gives back its percentage, or all where none is signed.
+    /// What this statement says was given back of an item. `refunds[]` is the amount where Apple gives it. Otherwise
+    /// a revocation gives back its percentage, or all where none is signed.
     fileprivate func refunds(
         of item: StatementItem, charged: Int64
     ) -> [(at: Instant, number: Int, amount: Int64)] {
@@ -87,16 +88,17 @@ extension TransactionStatement {
         return [(at, 0, amount)]
     }
 
-    /// Thousandths of a per cent, as `revocationPercentage` counts.
+    /// The whole in thousandths of a percent, which is how `revocationPercentage` counts.
     private static let wholePercentage: Int64 = 100_000
 
-    /// A family that stops sharing, or a seat that is taken away, gives no money back.
+    /// Whether money is paid back. A family that stops sharing, or a seat that is taken away, gives none back.
     private var isPaidBack: Bool {
         guard case .text(let type) = details[.revocationType] else { return true }
         return type != "FAMILY_REVOKE" && type != "ASSIGNMENT_REVOKE"
     }
 
-    /// `taxExclusivePrice` is of the whole transaction: each item has its share by price, and the shares add up to it.
+    /// The share of each item: `taxExclusivePrice` is that of the whole transaction. The shares follow the prices and
+    /// add up to it.
     fileprivate func taxExclusiveShares(of prices: [Int64]) -> [Int64]? {
         var total: Int64 = 0
         for price in prices {

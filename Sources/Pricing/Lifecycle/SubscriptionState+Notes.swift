@@ -5,8 +5,8 @@ extension SubscriptionState {
         if seen.count > seenSKUs.count { seenSKUs = seen.sorted() }
     }
 
-    /// Remembers increases for the rule of 12 months: communicated, then charged. One that was refused never
-    /// happened and is forgotten (an inference: Apple names no anchor).
+    /// Remembers increases for the rule of 12 months, first as communicated and then as charged. A refused increase
+    /// never happened and is forgotten (an inference: Apple names no anchor).
     mutating func noteIncreases(_ reading: Reading) {
         for item in reading.event.renewal?.items ?? [] { noteCommunicated(item, reading) }
         if let transaction = reading.runningTransaction { noteCharged(transaction, reading) }
@@ -49,7 +49,8 @@ extension SubscriptionState {
         }
     }
 
-    /// nil where a change of ours explains it. In South Korea the App Store also asks before an offer ends.
+    /// Whose increase it is; nil where a change of ours explains it. In South Korea the App Store also asks before an
+    /// offer ends.
     private func origin(
         of item: StatementItem, to price: Int64, _ reading: Reading
     ) -> RecordedIncrease.Origin? {
@@ -79,7 +80,8 @@ extension SubscriptionState {
                 }
                 continue
             }
-            // Milliunits of two currencies, or of two storefronts, can't be compared: a move is no increase.
+            // Milliunits of two currencies, or of two storefronts, cannot be compared, so a move to another is no
+            // increase.
             guard !reading.isMove, let place = places[item.sku],
                 let old = reading.before.items[place].currentPrice, price > old
             else { continue }

@@ -1,9 +1,9 @@
 extension SubscriptionState {
-    /// Ends a change that a later call of ours for the same item has taken the place of: an undo that a statement
-    /// shows applied, or another change. That one only a fold from the beginning meets: the first had ended when the
-    /// second was sent, and a late statement denies that end.
+    /// Ends a change that a later call of ours for the same item has replaced: an undo that a statement shows
+    /// applied, or another change. Only a fold from the beginning meets the latter: the first change had ended when
+    /// the second was sent, and a late statement denies that end.
     ///
-    /// `at` is the statement about to be read; nil is the end of the fold.
+    /// `at` is the instant of the statement about to be read; nil stands for the end of the fold.
     mutating func closeSuperseded(at: Instant?) -> [Transition] {
         var lines: [Transition] = []
         for index in changes.indices where changes[index].progress.state.isWithApple {
@@ -11,7 +11,7 @@ extension SubscriptionState {
                 other.takesOver(from: changes[index]).map { (change: other, at: $0) }
             }.min { $0.at < $1.at }
             guard let later, at.map({ $0 >= later.at }) ?? true else { continue }
-            // One that a reversed refund opened again ends after that, so that its history ends in its state.
+            // A change that a reversed refund opened again ends after that, so that its history ends in its state.
             let end = max(later.at, changes[index].progress.since.advanced(by: 1))
             changes[index].supersede(
                 at: end,
@@ -27,8 +27,8 @@ extension SubscriptionState {
         return lines
     }
 
-    /// Doubtful changes, or ones that ended and may come back, whose price a statement of this instant shows by the doing of another: a later one of the same
-    /// price has it. An undo has nothing to take back once its increase is over.
+    /// Doubtful or ended changes whose price a statement of this instant shows for another reason: a later change of
+    /// the same price brought it. An undo has nothing to take back once its increase is over.
     func explainedByOthers(at: Instant) -> Set<String> {
         guard changes.contains(where: { $0.isCallDoubtful || $0.mayReturn }) else { return [] }
         return Set(changes.filter { isExplainedByAnother($0, at: at) }.map(\.changeID))
@@ -62,8 +62,8 @@ extension TrackedChange {
             && (progress.reason == replacedByALaterChange || progress.reason == undone)
     }
 
-    /// When its call took the place of an earlier one for the same item; nil where it did not. An undo does once a
-    /// statement shows it applied: until then the undone change stands as Apple has it.
+    /// When its call replaced an earlier change of the same item; nil where it did not. An undo replaces the change
+    /// once a statement shows the undo applied. Until then the undone change stands as Apple has it.
     fileprivate func takesOver(from earlier: TrackedChange) -> Instant? {
         guard sku == earlier.sku, let sentAt = lastSentAt, let earlierSentAt = earlier.lastSentAt,
             sentAt > earlierSentAt, callProgress.state.isWithApple || isAppliedAfterAll

@@ -1,21 +1,22 @@
-/// All that folding knows of one subscription: the facts, the increases it has seen, our changes and the
+/// Everything that folding knows of one subscription: the facts, the increases it has seen, our changes, and the
 /// cancellations of dependents. A fold from the beginning starts at `init(originalTransactionID:changes:)`.
 package struct SubscriptionState: Hashable, Sendable {
     package var facts: SubscriptionFacts
     package var increases: [RecordedIncrease] = []
-    /// Every SKU ever seen on this subscription, sorted: tells a dependent that left from one that lives elsewhere.
+    /// Every SKU ever seen on this subscription, sorted. It tells a dependent that left from one on another
+    /// subscription.
     package var seenSKUs: [String] = []
     package var changes: [TrackedChange]
     package var cancellations: [DependentCancellation] = []
-    /// Calls of ours that cancelled the subscription for a parent elsewhere.
+    /// Calls of ours that cancelled the subscription for a parent on another subscription.
     package var ownCancels: [OwnCancel] = []
     /// What the statements of this fold charged and gave back.
     package var money = MoneyLedger()
-    /// What the statements of this fold renamed.
+    /// The renames that the statements of this fold told.
     package var renames: [ToldRename] = []
     /// What the statements of this fold said of extensions.
     package var extensions: [ToldExtension] = []
-    /// The newest event folded; an older one means folding again from the beginning.
+    /// The newest folded event. An older one makes the subscription fold again from the beginning.
     package var foldedThrough: SubscriptionEvent.Key?
 
     package init(facts: SubscriptionFacts, changes: [TrackedChange]) {
@@ -23,7 +24,7 @@ package struct SubscriptionState: Hashable, Sendable {
         self.changes = changes
     }
 
-    /// Nothing folded yet: each change stands where our own call left it.
+    /// The state with nothing folded yet. Each change stands where our own call left it.
     package init(originalTransactionID: String, changes: [TrackedChange]) {
         self.init(
             facts: SubscriptionFacts(originalTransactionID: originalTransactionID),
@@ -33,12 +34,12 @@ package struct SubscriptionState: Hashable, Sendable {
 
 /// A price increase that this subscription has had, whoever made it. It counts for the rule of 12 months.
 package struct RecordedIncrease: Hashable, Sendable {
-    /// Whose it is, where it is not one of our changes.
+    /// Who made it, where it is not one of our changes.
     package enum Origin: String, Hashable, Sendable {
-        /// South Korea: the subscriber is asked before an offer turns into the standard price. No increase of a
-        /// price, so it doesn't count for the 12 months (an inference).
+        /// In South Korea the subscriber is asked before an offer turns into the standard price. That is no increase
+        /// of a price, so it does not count for the 12 months (an inference).
         case offerConversion = "offer_conversion"
-        /// App Store Connect, another program, or before our time.
+        /// It was made in App Store Connect, by another program, or before our time.
         case elsewhere
     }
 
@@ -47,13 +48,13 @@ package struct RecordedIncrease: Hashable, Sendable {
     package var communicatedAt: Instant?
     package var effectiveAt: Instant?
     package var origin: Origin?
-    /// Kept where `origin` is set; a change of ours has its own.
+    /// When the customer was asked. It is kept where `origin` is set; a change of ours has its own.
     package var consentAskedAt: Instant?
     package var acceptedAt: Instant?
-    /// Only conversions: an increase that was refused never happened and is forgotten.
+    /// When it was refused. Only conversions keep it: a refused increase never happened and is forgotten.
     package var refusedAt: Instant?
 
-    /// Whether it is still to be charged or refused.
+    /// Whether it has been neither charged nor refused yet.
     var isOpen: Bool { effectiveAt == nil && refusedAt == nil }
 }
 

@@ -1,11 +1,11 @@
 /// What a statement said of the renewal date's extension.
 package struct ToldExtension: Hashable, Sendable {
     package enum Outcome: String, Hashable, Sendable, CaseIterable {
-        /// `RENEWAL_EXTENDED`.
+        /// A `RENEWAL_EXTENDED` notification told it.
         case extended
-        /// `RENEWAL_EXTENSION`/`FAILURE`, of a mass extension.
+        /// A `RENEWAL_EXTENSION`/`FAILURE` of a mass extension told it.
         case failed
-        /// The running period ends later than before, by a statement of another kind: its notification is lost
+        /// A statement of another kind shows that the running period ends later than before. The notification is lost
         /// or yet to come (an inference).
         case seen
     }
@@ -15,13 +15,14 @@ package struct ToldExtension: Hashable, Sendable {
     package var outcome: Outcome
     package var productID: String?
     package var storefront: String?
-    /// nil where nothing was known before.
+    /// The renewal before; nil where nothing was known.
     package var renewalBefore: Instant?
     package var renewalAt: Instant?
 }
 
 extension Reading {
-    /// By this statement the renewal moved within its period: told as an extension, or seen to end later.
+    /// The move of the renewal within its period by this statement, told as an extension or seen as a later end; nil
+    /// where there is none.
     var movedRenewal: (from: Instant, to: Instant)? {
         guard let from = before.renewalAt, let to = facts.renewalAt, to > from,
             event.type == "RENEWAL_EXTENDED" || endsLater
@@ -29,7 +30,7 @@ extension Reading {
         return (from, to)
     }
 
-    /// The same period, by its purchase, with a later end. A billing failure leaves the end as it was.
+    /// Whether the same period, by its purchase, has a later end. A billing failure leaves the end as it was.
     private var endsLater: Bool {
         guard let transaction = runningTransaction, let start = before.purchasedAt,
             transaction.purchasedAt == start, let known = before.expiresAt,

@@ -1,6 +1,7 @@
-/// What befalls a change besides its road: new names, postponements, a refund taken back, a parent that fell.
+/// What happens to a change beside its ordinary road: new names, postponements, a refund that is taken back, a parent
+/// that fell.
 extension TrackedChange {
-    /// A line of history that moves no state.
+    /// A line of history that changes no state.
     func note(_ reason: String, _ reading: Reading) -> Transition {
         var line = reading.transition(self)
         line.reason = reason
@@ -21,8 +22,8 @@ extension TrackedChange {
         lines.append(note("renamed from \(rename.from) to \(rename.to)", reading))
     }
 
-    /// The renewal moved, and what was due at it or later moves along (an inference: Apple is silent): a change
-    /// due at the second renewal from then is due at the second one after.
+    /// Follows an extension: what was due at the renewal, or later, moves along (an inference, because Apple is
+    /// silent). A change that was due at the second renewal is due at the second one afterwards.
     mutating func readExtension(_ reading: Reading, _ lines: inout [Transition]) {
         guard let (old, new) = reading.movedRenewal, !isPlanned(knowing: new, reading) else {
             return
@@ -30,21 +31,22 @@ extension TrackedChange {
         moveDue(with: old, to: new, reading, &lines)
     }
 
-    /// A statement older than our call, of which the call's plan did not know: it counted from a renewal that the App
-    /// Store had moved already, or from a period that was over.
+    /// Follows a statement that is older than our call and that the call's plan did not know. The plan counted from a
+    /// renewal that the App Store had moved already, or from a period that was over.
     mutating func readUnplanned(_ reading: Reading, _ lines: inout [Transition]) {
         guard let lastSentAt, let calledRenewalAt, let known = reading.before.renewalAt,
             known >= calledRenewalAt
         else { return }
         if let (old, new) = reading.movedRenewal { moveDue(with: old, to: new, reading, &lines) }
         readPeriod(reading, &lines)
-        // Nothing is told of a call before it was made, and what is told of it may be signed by a clock that is behind.
+        // Nothing is told of a call before it was made, but what is told of it may be signed by a clock that is
+        // behind.
         let earliest = (firstSentAt ?? lastSentAt).advanced(by: -Self.clockMargin)
         for index in lines.indices { lines[index].at = max(lines[index].at, earliest) }
     }
 
-    /// Whether the plan of the last call counts from this renewal already. What is signed later than a call, by clocks that
-    /// may differ, may still have been known at it.
+    /// Whether the plan of the last call already counts from this renewal. Clocks may differ, so what is signed after
+    /// a call may still have been known at it.
     private func isPlanned(knowing renewal: Instant, _ reading: Reading) -> Bool {
         guard let calledRenewalAt, let lastSentAt else { return false }
         return renewal <= calledRenewalAt
@@ -68,10 +70,10 @@ extension TrackedChange {
         lines.append(note("renewal_extended", reading))
     }
 
-    /// A period began, and the change waits on. Where it began later than its renewal was due, by a charge that
-    /// failed at first, the renewals fall on other days from then on, and what waits is due at the first of them
-    /// that is not before its own. Where it was the very renewal that the change was due at, the App Store took the
-    /// call for too late, and the next one is meant (both are inferences: Apple is silent).
+    /// Follows a period that began while the change waits. Where a charge failed at first and the period began late,
+    /// renewals fall on other days from then on, and what waits is due at the first of them that is not before its
+    /// own. Where it was exactly the renewal at which the change was due, the App Store took the call for too late,
+    /// and the next renewal is meant. Both are inferences, because Apple is silent.
     mutating func readPeriod(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, let due = progress.dueAt,
             let began = reading.newTransaction?.purchasedAt
@@ -90,13 +92,14 @@ extension TrackedChange {
         lines.append(note("renewals_moved", reading))
     }
 
-    /// Why a period began without the change: where the period began late, a charge had failed.
+    /// Why a period began without the change. A period that began late shows that a charge had failed.
     private func slip(isLate: Bool, _ reading: Reading) -> Slip {
         if reading.newTransaction?.reason == "PURCHASE" { return .other }
         return isLate ? .billingFailure : .lateCall
     }
 
-    /// Seen applied only after the renewal that it was due at, which charged the old price: it is due at the next one.
+    /// Moves a change that was first seen applied after its renewal, which charged the old price. It is due at the
+    /// next renewal.
     mutating func moveToRenewalStillToCome(_ reading: Reading, _ lines: inout [Transition]) {
         guard let due = progress.dueAt, let began = reading.facts.purchasedAt, due <= began,
             isApplied(in: renewalItem(reading)),
@@ -108,9 +111,10 @@ extension TrackedChange {
         lines.append(note("renewals_moved", reading))
     }
 
-    /// The subscriber is told now, and the App Store tells nobody before the lead of the renewal that it means: where that
-    /// of ours is further away, it took the call for an earlier one (an inference). So it is where an extension came before
-    /// the call and was told after it, or where an earlier call of unknown outcome was the one that took effect.
+    /// Moves the renewal to the one that is announced. The App Store tells nobody before the lead of the renewal that
+    /// it means. Where the lead of our renewal begins later, the App Store took the call for an earlier renewal (an
+    /// inference). That happens where an extension came before the call and was told after it, or where an earlier
+    /// call of unknown outcome took effect.
     mutating func moveToAnnouncedRenewal(
         consent: Consent, _ reading: Reading, _ lines: inout [Transition]
     ) {
@@ -121,7 +125,7 @@ extension TrackedChange {
         let lead = max(
             Timeline.lead(consent: consent, period: Period(period)),
             facts.storefront == "KOR" ? OfferConversion.lead : 0)
-        // A day for clocks that differ; renewals are a week apart or more.
+        // A day is allowed for clocks that differ; renewals are a week apart or more.
         let last = reading.at.advanced(by: lead).advanced(by: Instant.millisecondsPerDay)
         let next = renewals.firstIndex(atOrAfter: last.advanced(by: 1))
         guard due > last, next > 0 else { return }
@@ -132,7 +136,7 @@ extension TrackedChange {
         lines.append(note("renewals_moved", reading))
     }
 
-    /// An offer was put on the item: the increase takes effect after it, and is communicated anew.
+    /// Follows an offer that was put on the item: the increase takes effect after it, and is communicated anew.
     mutating func readPostponement(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, progress.scheduledAt != nil,
             let item = renewalItem(reading), isApplied(in: item) || item.price == newPrice,
@@ -156,7 +160,7 @@ extension TrackedChange {
         }
     }
 
-    /// The first renewal after the offer that the next one begins or goes on with; nil without such an offer.
+    /// The first renewal after the offer that the next period begins or goes on with; nil without such an offer.
     private func resumption(after item: StatementItem, _ reading: Reading) -> Instant? {
         guard item.isInOffer, let renewalAt = reading.facts.renewalAt,
             let period = item.offerPeriod ?? reading.facts.period,
@@ -168,7 +172,8 @@ extension TrackedChange {
         return renewals.renewal(renewals.firstIndex(atOrAfter: endsAt))
     }
 
-    /// Ended by a refund that is taken back, or that the subscription outlived: goes on where it was.
+    /// Reopens a change that a refund had ended, where the refund is taken back or the subscription outlived it. The
+    /// change goes on where it was.
     mutating func reopenAfterRefund(_ reading: Reading, _ lines: inout [Transition]) {
         guard isEndedByRefund, reading.end == nil, isApplied(in: renewalItem(reading)) else {
             return
@@ -197,8 +202,8 @@ extension TrackedChange {
     /// When its last call left that may have been applied.
     var lastSentAt: Instant? { sentAt ?? doubtfulSince }
 
-    /// Given up, or waiting to be sent anew, while what became of a call of it was never learned (refused on a retry,
-    /// withdrawn, too late): a statement that shows it applied is better evidence.
+    /// Whether it was abandoned, or waits to be sent anew, while the outcome of a call of it was never learned
+    /// (refused on a retry, withdrawn, too late). A statement that shows it applied is better evidence.
     var isCallDoubtful: Bool {
         switch progress.state {
         case .rejected:
@@ -211,7 +216,7 @@ extension TrackedChange {
         }
     }
 
-    /// A statement has shown it applied, though our calls left it given up.
+    /// Whether a statement has shown it applied, though our calls left it abandoned.
     var isAppliedAfterAll: Bool {
         !callProgress.state.isWithApple
             && (progress.scheduledAt != nil || progress.effectiveAt != nil)
@@ -224,12 +229,12 @@ extension TrackedChange {
             && progress.consentAskedAt != nil && progress.acceptance == nil
     }
 
-    /// Declined by an answer, or the want of one, of its own.
+    /// Whether it was declined by an answer of its own, or by the lack of one.
     var isDeclinedItself: Bool { progress.state == .declined && progress.reason != parentDeclined }
 
-    /// The item fell because the App Store cancels a decliner's dependents, not by an answer of its own.
-    /// A decrease can't be declined, so it counts as cancelled, as does a change that no statement ever showed
-    /// applied: nobody was asked about that one.
+    /// Ends the change, because the App Store cancels the dependents of a subscriber who declines; there was no
+    /// answer about it. A decrease cannot be declined, so it counts as cancelled. So does a change that no statement
+    /// ever showed applied, since nobody was asked about it.
     mutating func fallWithParent() {
         progress.state = isIncrease && progress.scheduledAt != nil ? .declined : .cancelled
         progress.reason = parentDeclined
@@ -237,8 +242,9 @@ extension TrackedChange {
 }
 
 extension Reading {
-    /// In the Sandbox periods were reckoned as long as one that an extension had made longer, and the one that began
-    /// is shorter. What waits keeps its turn: due at the second renewal, it is due at the second one still.
+    /// In the Sandbox an extension made a period longer, renewals were counted at that length, and the period that
+    /// began is shorter. What waits keeps its turn: what was due at the second renewal is due at the second one
+    /// still.
     fileprivate func sandboxRenewal(inTheTurnOf due: Instant) -> Instant? {
         guard let former = before.sandboxPeriod, let running = facts.sandboxPeriod,
             former != running, let from = before.renewalAt?.milliseconds,
@@ -254,15 +260,15 @@ extension Reading {
 }
 
 extension SubscriptionFacts {
-    /// How long the running period is, in milliseconds; nil where it is Production's.
+    /// The length of the running period in the Sandbox, in milliseconds; nil where it is one of Production's.
     fileprivate var sandboxPeriod: Int64? {
         guard let renewalAt, let purchasedAt, renewalAt > purchasedAt else { return nil }
         let running = renewalAt.milliseconds - purchasedAt.milliseconds
         return running < Self.calendarPeriodMin ? running : nil
     }
 
-    /// The first renewal from the known one on that is not before the instant. One that is so by moments only is
-    /// that instant's own.
+    /// The first known or later renewal that is not before the instant. A renewal that is earlier only by moments
+    /// counts as the instant's own.
     func renewal(around instant: Instant) -> Instant? {
         guard let renewalAt, let purchasedAt, renewalAt > purchasedAt, period != nil else {
             return nil
@@ -270,21 +276,22 @@ extension SubscriptionFacts {
         let running = renewalAt.milliseconds - purchasedAt.milliseconds
         let from = instant.advanced(by: -momentsMax)
         guard running >= Self.calendarPeriodMin else {
-            // Sandbox: renewals as far apart as the running period is long.
+            // In the Sandbox renewals are as far apart as the running period is long.
             let distance = max(0, from.milliseconds - renewalAt.milliseconds)
             return renewalAt.advanced(by: (distance + running - 1) / running * running)
         }
         return renewals(from: renewalAt).map { $0.renewal($0.firstIndex(atOrAfter: from)) }
     }
 
-    /// What counts as moments, in milliseconds: an hour, and in the Sandbox a tenth of the running period.
+    /// The longest difference that counts as moments, in milliseconds: an hour, or in the Sandbox a tenth of the
+    /// running period.
     var momentsMax: Int64 {
         guard let renewalAt, let purchasedAt, renewalAt > purchasedAt else { return Self.hour }
         return min((renewalAt.milliseconds - purchasedAt.milliseconds) / 10, Self.hour)
     }
 
     private static let hour = Instant.millisecondsPerDay / 24
-    /// The shortest period of Production is a week, the longest of the Sandbox an hour and of TestFlight a day.
+    /// The shortest period of Production is a week. The longest of the Sandbox is an hour, and of TestFlight a day.
     private static let calendarPeriodMin = 6 * Instant.millisecondsPerDay
 }
 

@@ -1,6 +1,6 @@
 extension TrackedChange {
-    /// Moves the change as far as one statement carries it; returns a line for each state reached, and for each
-    /// thing told that moves no state.
+    /// Moves the change as far as one statement carries it. Returns a line for each state that it reached, and for
+    /// each thing told that moves no state.
     mutating func follow(_ reading: Reading) -> [Transition] {
         guard isFollowed else { return [] }
         var lines: [Transition] = []
@@ -30,22 +30,24 @@ extension TrackedChange {
             || progress.state == .effective || mayReturn
     }
 
-    /// How far our clock may be ahead of Apple's and statements about a call still count as later than it.
+    /// How far our clock may be ahead of Apple's, in milliseconds, while statements about a call still count as later
+    /// than the call.
     static let clockMargin: Int64 = 5 * 60 * 1000
 
-    /// A statement older than our call speaks of another change, unless it is the answer to that very call.
+    /// Whether the statement is about this change. A statement older than our call is about another change, unless it
+    /// is the answer to that very call.
     ///
-    /// Our clock dates the call and Apple's the statement. Once a statement has shown the change applied, Apple's
-    /// clock alone decides, as all that are folded later are signed later. Before that, one signed within the margin
-    /// counts only where it brings the very price that was not told before.
+    /// Our clock dates the call, and Apple's the statement. Once a statement has shown the change applied, Apple's
+    /// clock alone decides, because all statements that are folded later are signed later. Before that, a statement
+    /// signed within the margin counts only where it brings the exact price that was not told before.
     private func isTold(by reading: Reading) -> Bool {
-        // Before it was closed its price was there, and went.
+        // Before it was closed, its price had been there and gone.
         if isClosed { return doubtfulSince.map { reading.at >= $0 } ?? false }
         if isAnswer(reading.event) || progress.scheduledAt != nil { return true }
         guard let firstSentAt else { return false }
         if let sentAt, reading.at >= sentAt { return true }
         if reading.at >= firstSentAt {
-            // Before the call that is out, or without any: only the effect of the earlier one is about it.
+            // Before the call that is out, or without any call, only the effect of the earlier call is about it.
             return isCallDoubtful || isApplied(in: renewalItem(reading))
         }
         return reading.at >= firstSentAt.advanced(by: -Self.clockMargin)
@@ -74,7 +76,7 @@ extension TrackedChange {
         return item.renewalPrice == newPrice && (undoes == nil || item.increase == nil)
     }
 
-    /// The transaction of a period that began after our call; an earlier one says nothing about the change.
+    /// The transaction of a period that began after our call. An earlier one says nothing about the change.
     func laterTransaction(_ reading: Reading) -> TransactionStatement? {
         guard let transaction = reading.runningTransaction, let firstSentAt,
             let purchasedAt = transaction.purchasedAt,
@@ -112,7 +114,7 @@ extension TrackedChange {
     /// Why it goes on though no call of ours is out for it.
     private var lateReason: String { requestReferenceID == nil ? adopted : appliedAfterAll }
 
-    /// `priceIncreaseInfo` of the item. A state already passed is not entered again.
+    /// Reads the item's `priceIncreaseInfo`. A state that was passed already is not entered again.
     private mutating func readIncrease(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, isIncrease, let item = renewalItem(reading),
             item.increasePrice == newPrice
@@ -140,21 +142,21 @@ extension TrackedChange {
         }
     }
 
-    /// A new period: charged at the new price, or without the item.
+    /// Reads a new period: it is charged at the new price, or it lacks the item.
     private mutating func readRenewal(_ reading: Reading, _ lines: inout [Transition]) {
         let isDoubtful = isCallDoubtful
         guard progress.state.isWithApple || isDoubtful,
             let transaction = laterTransaction(reading), !transaction.items.isEmpty
         else { return }
         if let item = transaction.items.first(where: { $0.sku == sku }) {
-            // During an offer the item already bears the new price and is charged another.
+            // During an offer the item already bears the new price and is charged another one.
             guard item.price == newPrice, !item.isInOffer, !isResetUntold(reading) else { return }
             progress.effectiveAt = transaction.purchasedAt
             noteLateCharge(transaction, reading)
             move(
                 to: .effective, reason: isDoubtful ? lateReason : nil, reading, &lines)
         } else if isDoubtful {
-            // Never seen applied, so nothing that leaves takes it along.
+            // It was never seen applied, so nothing that leaves takes it along.
             return
         } else if reading.newTransaction != nil, !isUnderFormerName(reading) {
             if isReplaced(reading) || isReplacedSoFar {
@@ -165,14 +167,15 @@ extension TrackedChange {
         }
     }
 
-    /// A rename that waits for the next renewal leaves the old name in the transaction.
+    /// Whether the item still stands under its old name: a rename that waits for the next renewal leaves that name in
+    /// the transaction.
     private func isUnderFormerName(_ reading: Reading) -> Bool {
         reading.facts.items.contains { $0.sku == sku && $0.chargedAs != nil }
     }
 
-    /// The item is missing in a new period. The App Store drops one for want of consent only after asking; so one
-    /// that no statement shows asked left by the subscriber's own removal. Where the question was only lost on its
-    /// way, the late statement folds again and the verdict with it.
+    /// Ends a change whose item is missing in a new period. The App Store drops an item for lack of consent only
+    /// after asking. So an item that no statement shows asked left because the subscriber removed it. Where the
+    /// question was only lost on its way, the late statement folds again and corrects the verdict.
     private mutating func dropped(_ reading: Reading, _ lines: inout [Transition]) {
         let reason = "item_missing_at_renewal"
         switch progress.state {
@@ -205,14 +208,15 @@ extension TrackedChange {
     ) -> (state: ChangeState, reason: String) {
         switch end {
         case .voluntary where reading.isCancelledByUs:
-            // The customer left nothing: it fell with a parent elsewhere, as it would beside it.
+            // The customer left nothing: it fell with a parent on another subscription, as it would have beside it.
             let wasShown = isIncrease && progress.scheduledAt != nil
             return (wasShown ? .declined : .cancelled, parentDeclined)
         case .voluntary, .revoked: return (.cancelled, end.reason)
         case .billing, .product, .other: return (.lapsed, end.reason)
         case .priceIncrease:
-            // A decrease can't be declined: its subscription ended for another item's increase. Nor was one
-            // declined that the subscriber had accepted, or not yet been asked about, while another waited.
+            // A decrease cannot be declined: its subscription ended because of another item's increase. An increase
+            // was not declined either where the subscriber had accepted it, or was not asked about it yet, while
+            // another one waited.
             guard isIncrease else { return (.cancelled, end.reason) }
             if isReplacedSoFar { return (.invalidated, itemReplaced) }
             if progress.state != .pendingConsent, reading.wasAnotherAsked(than: sku) {
@@ -222,8 +226,8 @@ extension TrackedChange {
         }
     }
 
-    /// Whether the customer put another item in its place. One that had left the renewal already, declined or removed,
-    /// has no place to take: the payment sheet no longer shows it, and what is added then is added.
+    /// Whether the customer put another item in its place. An item that had left the renewal already, declined or
+    /// removed, has no place to take: the payment sheet no longer shows it, and what is added then is simply added.
     private func isReplaced(_ reading: Reading) -> Bool {
         guard reading.isCustomersDoing, reading.hasNewcomer else { return false }
         // Where the renewal was off as a whole, the items that come back are chosen anew.
@@ -231,9 +235,10 @@ extension TrackedChange {
         return reading.before.items.first { $0.sku == sku }?.renews ?? true
     }
 
-    /// The customer replaced the item, and the increase is void (interaction matrix of "Handling subscription price
-    /// changes"): at once where the running period has it no more. One that is replaced from the renewal on may come back
-    /// until then, as one that is only removed may: the renewal decides, and until then the reason alone tells of it.
+    /// Reads a replacement: the customer replaced the item, and the increase is void (interaction matrix of "Handling
+    /// subscription price changes"). It is void at once where the running period no longer has the item. An item that
+    /// is replaced from the renewal on may come back before that, as one that is only removed may. The renewal
+    /// decides, and until then only the reason tells of it.
     private mutating func readReplacement(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, let items = reading.event.renewal?.items, !items.isEmpty
         else { return }
@@ -254,13 +259,13 @@ extension TrackedChange {
         }
     }
 
-    /// Another item is set to renew in its place, and the renewal has not come.
+    /// Whether another item is set to renew in its place, and the renewal has not come.
     private var isReplacedSoFar: Bool {
         progress.state.isWithApple && progress.reason == itemReplaced
     }
 
-    /// The customer was asked, and the App Store does not say about which item. Whether this one was meant is not known:
-    /// the state stays, and the history tells of it.
+    /// Notes that the customer was asked and the App Store does not say about which item. Whether this one was meant
+    /// is not known, so the state stays and the history tells of it.
     private func noteBareRequest(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state == .scheduled, isIncrease, reading.event.type == "PRICE_INCREASE",
             reading.event.subtype == "PENDING",
@@ -269,8 +274,9 @@ extension TrackedChange {
         lines.append(note("asked_without_item", reading))
     }
 
-    /// The customer began a new billing cycle, and the increase is void (same matrix): it was not communicated, whatever
-    /// price the item was sent at; or neither what the cycle charges nor what renews bears the new price.
+    /// Reads a new billing cycle of the customer's, which makes the increase void (same matrix): it was not
+    /// communicated, whatever price the item was sent at, or neither the charge of the cycle nor the renewal bears
+    /// the new price.
     private mutating func readReset(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, progress.scheduledAt != nil,
             reading.newTransaction != nil, reading.isCustomersDoing,
@@ -281,8 +287,8 @@ extension TrackedChange {
         move(to: .invalidated, reason: "cycle_reset", reading, &lines)
     }
 
-    /// A purchase of the customer's own began a period while the increase had not been communicated, and what renews no
-    /// longer has it. A statement of the communication that comes late folds again, and the verdict with it.
+    /// Whether a purchase of the customer's began a period while the increase had not been communicated, and the
+    /// renewal no longer has it. A late statement of the communication folds again and corrects the verdict.
     private func isResetUntold(_ reading: Reading) -> Bool {
         guard isIncrease, progress.state == .scheduled,
             reading.newTransaction?.reason == "PURCHASE", let item = renewalItem(reading)
@@ -291,14 +297,14 @@ extension TrackedChange {
     }
 }
 
-/// How the reason of a change ends that was refused on a retry and never seen applied.
+/// The end of the reason of a change that was refused on a retry and never seen applied.
 package let refusedOnRetry = "refused_on_retry"
-/// Why a change goes on that was given up, with a call of unknown outcome that the App Store then applied.
+/// Why an abandoned change goes on: the App Store applied a call of unknown outcome.
 package let appliedAfterAll = "applied_after_all"
-/// Why a change goes on of which no call is known: the App Store has its very price. A database that was restored has lost
+/// Why a change goes on of which no call is known: the App Store has its exact price. A restored database has lost
 /// the call.
 package let adopted = "adopted"
-/// Why a change ended whose item the App Store showed at another price.
+/// Why a change ended: the App Store showed its item at another price, and a person closed it.
 package let closedByPerson = "closed"
 private let itemReplaced = "item_replaced"
 let itemRefunded = "item_refunded"

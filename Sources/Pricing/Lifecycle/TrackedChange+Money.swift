@@ -1,7 +1,7 @@
-/// A change follows the money: what the App Store charges or announces decides, whatever end was believed before.
+/// A change follows the money: what the App Store charges or announces decides, whatever end was assumed before.
 extension TrackedChange {
-    /// It ended by what a customer can take back, or what was believed of them: a downgrade, leaving, a refund. One that was
-    /// declined stays so; a charge of it is named by `report.charge_exception`.
+    /// Whether it ended by what a customer can take back, or by what was assumed of the customer: a downgrade,
+    /// leaving, a refund. A declined change stays declined, and `report.charge_exception` names a charge of it.
     var mayReturn: Bool {
         guard undoes == nil, progress.scheduledAt != nil, !isSuperseded, !isClosed else {
             return false
@@ -14,7 +14,7 @@ extension TrackedChange {
         }
     }
 
-    /// Charged at its price after all, or announced again: it goes on.
+    /// Brings it back, because it was charged at its price after all, or announced again.
     mutating func readReturn(_ reading: Reading, _ lines: inout [Transition]) {
         guard mayReturn, let endedAt = progress.endedAt, reading.at > endedAt else { return }
         if let charged = newCharge(reading), charged.item.price == newPrice, !reading.isMove {
@@ -26,14 +26,14 @@ extension TrackedChange {
         move(to: stateWithApple, reason: announcedAgain, reading, &lines)
     }
 
-    /// Where it stands with the App Store by what it has been told so far.
+    /// Its state with the App Store, by what it has been told so far.
     var stateWithApple: ChangeState {
         progress.acceptedAt != nil
             ? .accepted : progress.consentAskedAt != nil ? .pendingConsent : .scheduled
     }
 
-    /// Another price took its place, by the doing of another: the item is set to renew at it, or a renewal that was to
-    /// charge ours charged it, and ours is announced no more. The item is free then.
+    /// Ends it, because another price took its place without us: the item is set to renew at that price, or a renewal
+    /// that should have charged ours charged it, and ours is no longer announced. The item is then free.
     mutating func readAnotherPrice(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, undoes == nil,
             let scheduledAt = progress.scheduledAt, reading.at > scheduledAt
@@ -51,7 +51,7 @@ extension TrackedChange {
         }
         guard let charged = newCharge(reading) else { return }
         let isOld = charged.item.price == oldPrice && !reading.isMove
-        // The old price is another one where its renewal has come, and what renews is told without ours.
+        // The old price counts as another one where the renewal has come and ours is not announced for the next.
         if isOld {
             guard item != nil, let due = progress.dueAt,
                 !reading.facts.isLater(due, than: charged.at)
@@ -60,7 +60,7 @@ extension TrackedChange {
         move(to: .invalidated, reason: anotherPrice, reading, &lines)
     }
 
-    /// What a period that began after our call charged for the item, unless an offer did.
+    /// What a period that began after our call charged for the item, unless it was an offer's price.
     private func newCharge(_ reading: Reading) -> (item: StatementItem, at: Instant)? {
         guard reading.newTransaction != nil, let transaction = laterTransaction(reading),
             let at = transaction.purchasedAt,
@@ -71,9 +71,9 @@ extension TrackedChange {
     }
 }
 
-/// Why a change that had ended took effect: a period that began later was charged at its price.
+/// Why an ended change took effect: a period that began later was charged at its price.
 package let chargedAfterAll = "charged_after_all"
-/// Why a change that had ended goes on: the App Store announces it again.
+/// Why an ended change goes on: the App Store announces it again.
 let announcedAgain = "announced_again"
 /// Why a change ended: the App Store charges or announces another price.
 package let anotherPrice = "another_price"

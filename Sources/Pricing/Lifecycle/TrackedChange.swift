@@ -1,41 +1,43 @@
-/// One price change of ours as the fold sees it: what was asked, and how far it came.
+/// One price change of ours as the fold sees it: what was asked, and how far it has come.
 package struct TrackedChange: Hashable, Sendable {
     package var changeID: String
-    /// The item's name today: a metadata change may have renamed it since.
+    /// The item's present name. A metadata change may have renamed it since.
     package var sku: String
     package var oldPrice: Int64
     package var newPrice: Int64
-    /// By their names today.
+    /// The dependents by their present names.
     package var dependentSKUs: [String] = []
-    /// As our last call named it, where a rename has changed it since: a fold from the beginning starts there.
+    /// The item's name in our last call, where a rename has changed it since. A fold from the beginning starts with
+    /// that name.
     package var calledSKU: String?
     package var calledDependentSKUs: [String]?
-    /// The dependents that our last call named, by their names in it: those on the parent's own subscription. nil where
-    /// that is not known.
+    /// The dependents that our last call named, by their names in it: those on the parent's own subscription. nil
+    /// where that is not known.
     package var toldDependentSKUs: [String]?
-    /// Names that the item had since that call and lost again, oldest first: charges may bear any of them.
+    /// Names that the item had since that call and lost again, the oldest first. Charges may bear any of them.
     package var formerSKUs: [String] = []
     /// The `requestReferenceId` of the last call that carried it.
     package var requestReferenceID: String?
-    /// When that call's intent was written. Statements signed before it can't be about this change.
+    /// When that call's intent was written. Statements signed before it cannot be about this change.
     package var sentAt: Instant?
-    /// The renewal date that was known when that call's intent was written: its plan counts from there. nil where it is
-    /// not known, or no call was made.
+    /// The renewal date that was known when that call's intent was written: its plan counts from there. nil where it
+    /// is not known, or where no call was made.
     package var calledRenewalAt: Instant?
     /// When the first of its calls left whose outcome was never learned: the App Store may apply it late. The change
-    /// ended, or went on under another id, and statements from then on that show its very price are still about it.
+    /// ended, or went on under another id, and later statements that show exactly its price are still about it.
     package var doubtfulSince: Instant?
     /// Where our own calls left it, before any statement of Apple's.
     package var callProgress: ChangeProgress
     package var progress: ChangeProgress
-    /// The change that this one takes back; its price is then the one paid before, and nobody is told.
+    /// The change that this one takes back. Its price is then the one paid before, and nobody is told.
     package var undoes: String?
-    /// It took effect, and by the newest facts its item does not renew: no further period is charged.
+    /// Whether it took effect and, by the newest facts, its item does not renew: no further period is charged.
     package var isLeaving = false
 
     package var isIncrease: Bool { undoes == nil && newPrice > oldPrice }
 
-    /// A person closed it, since the App Store showed another price. Only what is signed later can be about it.
+    /// Whether a person closed it, because the App Store showed another price. Only what is signed later can be about
+    /// it.
     package var isClosed: Bool {
         progress.state == .invalidated && progress.reason == closedByPerson
     }
@@ -49,7 +51,7 @@ package struct TrackedChange: Hashable, Sendable {
         return called.indices.contains(index) ? told.contains(called[index]) : nil
     }
 
-    /// As our call left it: under the names in it, before any statement.
+    /// The change as our call left it: with the names in the call, before any statement.
     package var unfolded: TrackedChange {
         var change = self
         change.sku = calledSKU ?? sku
@@ -62,7 +64,7 @@ package struct TrackedChange: Hashable, Sendable {
     }
 }
 
-/// How far one change came, with the instants that reports need.
+/// How far one change has come, with the instants that reports need.
 package struct ChangeProgress: Hashable, Sendable {
     package var state: ChangeState
     package var reason: String?
@@ -72,14 +74,14 @@ package struct ChangeProgress: Hashable, Sendable {
     package var acceptance: Acceptance?
     package var effectiveAt: Instant?
     package var endedAt: Instant?
-    /// The renewal that it is due at: planned by us, moved by offers and extensions.
+    /// The renewal at which it is due: we planned it, and offers and extensions move it.
     package var dueAt: Instant?
-    /// Why it is due, or was charged, later than it was at its call; nil: it is not.
+    /// Why it is due, or was charged, later than its call said; nil where it is not.
     package var slip: Slip?
     package var since: Instant
 }
 
-/// ACCEPTED alone doesn't mean consent: only a PENDING before it tells the two apart.
+/// How an increase was accepted. ACCEPTED alone does not mean consent: only a PENDING before it tells the two apart.
 package enum Acceptance: String, Hashable, Sendable {
     case consented, informed
 }
@@ -112,15 +114,15 @@ package struct DependentCancellation: Hashable, Sendable {
     package var settledAt: Instant?
     package var settledByEvidence: String?
     package var detail: String?
-    /// None of this subscription's items: what becomes of it is the canceller's to find out, not the fold's.
+    /// Whether it is no item of this subscription. The canceller then finds out what becomes of it, and not the fold.
     package var isCrossSubscription = false
-    /// The call that cancels it, where it is elsewhere.
+    /// The call that cancels it, where it is on another subscription.
     package var cancelReferenceID: String?
 }
 
-// What makes each; the rest is set as it is read.
+// The values that each must have. The others are set as they are read.
 extension TrackedChange {
-    /// Where our calls left it is where it stands, as long as nothing else is said.
+    /// While nothing else is given, it stands where our calls left it.
     package init(
         changeID: String, sku: String, oldPrice: Int64, newPrice: Int64, progress: ChangeProgress
     ) {

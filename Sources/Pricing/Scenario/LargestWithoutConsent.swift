@@ -1,8 +1,8 @@
 extension RulesInForce {
-    /// The highest price whose amount needs no consent, as far as the threshold goes: one step more is over it, or not
-    /// known. Nil where not even one step is free, or the current price is no number to start from.
+    /// The highest price whose amount needs no consent, as far as the threshold goes: one step more is over it, or
+    /// not known. Nil where not even one step is free, or the current price is no number to start from.
     ///
-    /// The answer turns once as the price grows: at half of the current price, or at the amount.
+    /// As the price grows, the answer turns once: at half of the current price, or at the amount.
     func largestBelowThreshold(
         from current: Int64, storefront: String, currency: Currency, kind: PeriodKind
     ) -> Int64? {
@@ -16,7 +16,7 @@ extension RulesInForce {
             return question.answers(figures).isOverThreshold == false
         }
         guard current > 0, current < Int64.max / 8, isFree(1) else { return nil }
-        // Beyond the largest price that Apple or anybody takes nothing is looked for.
+        // The search ends at the largest price that anybody takes.
         var free: Int64 = 1
         var over = max(2, current / currency.smallestStep)
         while isFree(over) {

@@ -1,4 +1,4 @@
-/// One question about a cohort: what if these items cost that from a call of that day on.
+/// One question about a cohort: what happens if these items cost that much from a call of that day on.
 package struct Scenario: Hashable, Sendable {
     package var rule: ScenarioRule
     package var ending: PriceEnding
@@ -12,16 +12,16 @@ package struct Scenario: Hashable, Sendable {
     }
 }
 
-/// Whose prices a scenario is about: active subscriptions that renew one of these items.
+/// The subscriptions of a scenario: active ones that renew one of these items.
 package struct Cohort: Hashable, Sendable {
     package var skus: [String]
-    /// Any where empty.
+    /// The storefronts; empty for any.
     package var storefronts: [String] = []
     package var period: String?
     package var currency: String?
-    /// Whose running subscription started before this day, UTC.
+    /// The running subscription started before this day in UTC.
     package var startedBefore: CivilDate?
-    /// Milliunits of the current price, exclusive.
+    /// The current price is below this, in milliunits.
     package var priceBelow: Int64?
     package var priceAbove: Int64?
     /// Items that fall with the others, where the same subscription renews them.
@@ -29,7 +29,7 @@ package struct Cohort: Hashable, Sendable {
 
     package init(skus: [String]) { self.skus = skus }
 
-    /// The items of a subscription that belong to it.
+    /// The items of a subscription that belong to the cohort.
     func items(of facts: SubscriptionFacts) -> [SubscriptionFacts.Item] {
         guard facts.status == 1, facts.autoRenews != false, !facts.isFamilyMembers,
             storefronts.isEmpty || facts.storefront.map(storefronts.contains) == true,
@@ -78,12 +78,12 @@ package struct ScenarioJudge: Sendable {
         }
     }
 
-    /// One forecast a scenario, nothing added yet.
+    /// One empty forecast a scenario.
     package var emptyForecasts: [ScenarioForecast] {
         questions.map { ScenarioForecast(sentAt: $0.scenario.sentAt) }
     }
 
-    /// Adds one subscription to each scenario's forecast. `taking` is handed the rows of each, by the scenario's place.
+    /// Adds one subscription to each scenario's forecast. `taking` gets the rows of each, by the scenario's place.
     package func add(
         _ facts: SubscriptionFacts, _ context: JudgeContext, to forecasts: inout [ScenarioForecast],
         taking take: (Int, PlanRow) -> Void = { _, _ in }

@@ -1,11 +1,11 @@
 /// What one scenario does to its cohort, in figures that can be added up.
 package struct ScenarioForecast: Sendable, Equatable {
-    /// Days of waiting that are looked at.
+    /// For how many days of waiting it is computed.
     package static let waitingDays = 30
 
     /// Why an item of the cohort gets no price.
     package enum NoPrice: String, Error, Hashable, Sendable, CaseIterable {
-        /// Every increase may be asked about, however small.
+        /// Consent may be needed for every increase, however small.
         case alwaysAsked = "always_asked"
         /// The rule gives no price above 0 that the currency has.
         case notANumber = "no_price"
@@ -13,10 +13,10 @@ package struct ScenarioForecast: Sendable, Equatable {
 
     /// What 12 months bring in one currency.
     package struct Effect: Sendable, Equatable {
-        /// Where everybody stays.
+        /// What they bring where everybody stays.
         package var gain = MoneySum.zero
-        /// What is lost of it where all who are, or may be, asked decline: their increases, and what they are charged
-        /// today with the dependents.
+        /// What is lost of it where everybody who is, or may be, asked declines: their increases, and what they are
+        /// charged now with the dependents.
         package var loss = MoneySum.zero
 
         package static let none = Effect()
@@ -26,21 +26,21 @@ package struct ScenarioForecast: Sendable, Equatable {
             gain - loss.times(basisPoints, over: 10_000)
         }
 
-        /// The decline rate, in hundredths of a percent, at which 12 months bring nothing: nil where none does.
+        /// The decline rate, in hundredths of a percent, at which 12 months bring nothing; nil where none does.
         package var breakEvenBasisPoints: Int64? { gain.basisPoints(of: loss) }
 
         package static func + (left: Effect, right: Effect) -> Effect {
             Effect(gain: left.gain + right.gain, loss: left.loss + right.loss)
         }
 
-        /// The same in another currency; nil where there is no rate.
+        /// The effect in another currency; nil where there is no rate.
         package func converted(_ convert: (MoneySum) -> MoneySum?) -> Effect? {
             guard let gain = convert(gain), let loss = convert(loss) else { return nil }
             return Effect(gain: gain, loss: loss)
         }
     }
 
-    /// What of the cohort's options its subscriptions have.
+    /// Which of the cohort's options its subscriptions have.
     package struct Seen: Sendable, Equatable {
         package var skus: Set<String> = []
         package var storefronts: Set<String> = []
@@ -70,13 +70,13 @@ package struct ScenarioForecast: Sendable, Equatable {
     package private(set) var codes: [RowCode: Int] = [:]
     package private(set) var withoutPrice: [NoPrice: Int] = [:]
     package private(set) var consents: [Consent: Int] = [:]
-    /// Rows by the month in which they take effect, counted from the year 0.
+    /// The rows by the month in which they take effect, counted from the year 0.
     package private(set) var months: [Int: Int] = [:]
-    /// By whole days of waiting, from 1 on: rows whose renewal slips with that day.
+    /// The rows whose renewal slips with each day of waiting, from one day on.
     package private(set) var slips = [Int](repeating: 0, count: waitingDays)
     /// What all rows that can go are charged a period, now and then, and what is at risk.
     package private(set) var money: [BatchFigures.MoneyKey: BatchFigures.Money] = [:]
-    /// By currency.
+    /// The effects by currency.
     package private(set) var effects: [String: Effect] = [:]
 
     package init(sentAt: Instant) { self.sentAt = sentAt }
@@ -122,14 +122,14 @@ package struct ScenarioForecast: Sendable, Equatable {
         case .notRequired?, Consent.none?, nil: return
         case .required?, .notKnown?: break
         }
-        // Dependents are of the same subscription: what stands apart had no room in a sum of 64 bits.
+        // Dependents are on the same subscription. A charge that stands apart had no room in a sum of 64 bits.
         let atRisk = row.atRiskElsewhere.reduce(MoneySum(row.atRisk ?? current)) {
             $0 + MoneySum($1.amount)
         }
         effects[code, default: .none].loss += gain + atRisk.times(Int64(count))
     }
 
-    /// The renewals of 12 months from the call that charge the new price.
+    /// How many renewals of the 12 months after the call charge the new price.
     private func charges(from effectiveAt: Instant, _ renewals: Renewals) -> Int {
         let first = renewals.firstIndex(atOrAfter: effectiveAt)
         return max(0, renewals.firstIndex(atOrAfter: horizon) - first)

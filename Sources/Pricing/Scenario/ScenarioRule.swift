@@ -1,17 +1,17 @@
-/// How a scenario makes new prices of the current ones.
+/// How a scenario makes new prices from the current ones.
 package enum ScenarioRule: Hashable, Sendable {
     /// Hundredths of a percent of the current price; below 0 for a decrease.
     case percent(Int64)
     /// Milliunits; below 0 for a decrease.
     case amount(Int64)
-    /// Milliunits.
+    /// The new price in milliunits.
     case price(Int64)
-    /// The highest price that is surely not asked about.
+    /// The highest price that surely needs no consent.
     case maxWithoutConsent
 
-    /// A percentage beyond this is a slip of the hand.
+    /// The largest percentage. More is a slip of the hand.
     static let percentMax: Int64 = 1000_00
-    /// The steps of a range, in hundredths of a percent, and the most scenarios that one range makes.
+    /// The step of a range in hundredths of a percent, and the most scenarios that one range makes.
     static let rangeStep: Int64 = 5_00
     static let rangeMax = 20
 
@@ -19,8 +19,8 @@ package enum ScenarioRule: Hashable, Sendable {
         package let description: String
     }
 
-    /// Reads `+10%`, `-5%`, `+1.50`, `=12.99`, `max-without-consent`, and a range `+10%..+25%` in steps of 5 percent,
-    /// or of its own: `+10%..+25%/2.5`.
+    /// Reads `+10%`, `-5%`, `+1.50`, `=12.99`, `max-without-consent`, and a range: `+10%..+25%` in steps of 5
+    /// percent, or with its own step: `+10%..+25%/2.5`.
     package static func list(_ text: String) throws(Fault) -> [ScenarioRule] {
         guard let dots = text.firstRange(of: "..") else { return [try one(text)] }
         let upper = text[dots.upperBound...].split(
@@ -71,7 +71,7 @@ package enum ScenarioRule: Hashable, Sendable {
         }
     }
 
-    /// As it is typed.
+    /// The rule as it is typed.
     package var text: String {
         switch self {
         case .percent(let hundredths): "\(Self.signed(hundredths * 10))%"
@@ -87,14 +87,15 @@ package enum ScenarioRule: Hashable, Sendable {
     }
 }
 
-/// Where prices of a scenario end.
+/// How the prices of a scenario end.
 package enum PriceEnding: Hashable, Sendable {
-    /// At the smallest step of the currency, the nearest.
+    /// They end at the nearest of the currency's smallest steps.
     case none
-    /// At the nearest price below that ends so, in milliunits below one unit: 990 is .99. A currency without decimals has none.
+    /// They end at the nearest lower price with this ending, in milliunits below one unit: 990 is .99. A currency
+    /// without decimals has none.
     case fraction(Int64)
 
-    /// Reads `none`, `.99`, `.95`.
+    /// Reads `none`, `.99` or `.95`.
     package init?(_ text: String) {
         if text == "none" {
             self = .none
@@ -106,8 +107,8 @@ package enum PriceEnding: Hashable, Sendable {
         self = .fraction(Int64(digits) * 10)
     }
 
-    /// The price in a currency's own steps, and then the nearest at or below it that ends so; nil where none above 0 is
-    /// left.
+    /// The price in a currency's own steps, and then the nearest price at or below it with that ending; nil where
+    /// none above 0 is left.
     func price(_ milliunits: Int64, in currency: Currency) -> Int64? {
         let step = currency.smallestStep
         let (raised, overflow) = milliunits.addingReportingOverflow(step / 2)
@@ -129,7 +130,7 @@ extension ScenarioRule {
         switch self {
         case .percent(let hundredths):
             let product = Int128(current) * Int128(100_00 + hundredths)
-            // Cut to milliunits: rounding comes once, to the currency's own steps.
+            // It is cut to milliunits, because rounding comes once, to the currency's own steps.
             price = Int64(exactly: product / 100_00)
         case .amount(let amount):
             let (sum, overflow) = current.addingReportingOverflow(amount)

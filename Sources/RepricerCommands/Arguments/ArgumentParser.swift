@@ -1,6 +1,6 @@
-/// Reads a command line strictly: what is unknown, missing, given twice or given too much is an error.
+/// Reads a command line strictly: an argument that is unknown, missing, given twice or too much is an error.
 struct ArgumentParser {
-    /// More arguments than this are not typed, and not read.
+    /// The most arguments that are read. Nobody types more.
     static let argumentsMax = 1000
 
     enum Outcome {
@@ -21,7 +21,7 @@ struct ArgumentParser {
 
     init(commands: [Command], arguments: [String]) {
         self.commands = commands
-        // What every program is asked, as what it is here: a command.
+        // Every program is asked this way for its version, which is a command here.
         let words = arguments.first == "--version" ? ["version"] + arguments.dropFirst() : arguments
         rest = words.prefix(Self.argumentsMax + 1)[...]
     }
@@ -47,7 +47,7 @@ struct ArgumentParser {
         }
     }
 
-    /// Takes the words that name the command; global options may stand before and between them.
+    /// Takes the words that name the command. Global options may stand before and between them.
     private mutating func resolveCommand() throws(UsageError) -> Command {
         var path: [String] = []
         while let argument = rest.first {
@@ -113,7 +113,7 @@ struct ArgumentParser {
         }
     }
 
-    /// `takesMore` says that values may follow one another, since no argument stands by itself.
+    /// `takesMore` says that several values may follow, because no argument stands by itself.
     private mutating func readOption(
         among known: [any OptionSpecification], takesMore: Bool = false
     ) throws(UsageError) {
@@ -158,7 +158,8 @@ struct ArgumentParser {
         }
     }
 
-    /// A value that looks like an option is a forgotten value; `--name=--value` says otherwise.
+    /// Takes a separate value. A value that looks like an option shows that the value was forgotten; `--name=--value`
+    /// states it.
     private mutating func separateValue(
         of option: any OptionSpecification, _ valueName: String
     ) throws(UsageError) -> String {

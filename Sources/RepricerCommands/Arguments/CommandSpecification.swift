@@ -2,9 +2,9 @@
 package struct Command: Sendable {
     /// One or two words: `plan`, `config check`.
     package let path: [String]
-    /// One line, without a full stop.
+    /// One line without a full stop.
     let summary: String
-    /// Whole sentences under the options of the help text; may be empty.
+    /// Whole sentences below the options of the help text. It may be empty.
     let discussion: String
     let positionals: [Positional]
     let options: [any OptionSpecification]
@@ -25,7 +25,7 @@ package struct Command: Sendable {
 
     var name: String { path.joined(separator: " ") }
 
-    /// Its own, then those of every command that it has no option of the same name for.
+    /// Its own options, and those global ones for which it has no option of the same name.
     var allOptions: [any OptionSpecification] { options + globalOptions }
 
     var globalOptions: [any OptionSpecification] {
@@ -57,20 +57,20 @@ struct Positional: Sendable {
 
 /// An argument known by its name, `--name` or `--name VALUE`.
 protocol OptionSpecification: Sendable {
-    /// Without the dashes.
+    /// The name without the dashes.
     var name: String { get }
-    /// Upper case; nil for a flag.
+    /// The name of the value in upper case; nil for a flag.
     var valueName: String? { get }
     var help: String { get }
     var choices: [String] { get }
-    /// What shells offer; others may be allowed.
+    /// The values that shells offer. Others may be allowed.
     var suggestions: [String] { get }
     var isRequired: Bool { get }
     /// Whether it may be given several times, and with several values.
     var isRepeatable: Bool { get }
-    /// One letter that says the same; nil for most.
+    /// One letter for the same option; nil for most.
     var short: Character? { get }
-    /// What of this installation its values name; nil: nothing.
+    /// What its values name in this installation; nil for nothing.
     var noun: Noun? { get }
 }
 
@@ -81,12 +81,12 @@ extension OptionSpecification {
     var noun: Noun? { nil }
 }
 
-/// What a word names that only the installation knows: shells ask `completion` for the words.
+/// What a word names that only the installation knows. Shells ask `completion` for these words.
 enum Noun: String, CaseIterable, Sendable {
     case batches, files, reports
 }
 
-/// Given or not.
+/// An option that is given or not.
 struct Flag: OptionSpecification {
     let name: String
     let help: String

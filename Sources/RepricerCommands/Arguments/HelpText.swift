@@ -1,4 +1,4 @@
-/// The words of `help`, made from the specifications, so that they cannot disagree with the parser.
+/// The text of `help`. It is made from the specifications, so it cannot disagree with the parser.
 enum HelpText {
     /// One line, without `usage:`.
     static func usage(of command: Command) -> String {

@@ -5,7 +5,7 @@ import ServiceKit
 package struct ParsedArguments: Sendable, Equatable {
     var positionals: [String: String] = [:]
     var values: [String: String] = [:]
-    /// Of options that may have several.
+    /// The values of options that may have several.
     var lists: [String: [String]] = [:]
     var flags: Set<String> = []
 
@@ -30,7 +30,7 @@ package struct ParsedArguments: Sendable, Equatable {
         return value
     }
 
-    /// An instant, UTC milliseconds; a bare day is its first instant.
+    /// An instant in UTC milliseconds. A day alone stands for its first instant.
     func instant(_ option: ValueOption) throws(UsageError) -> Int64? {
         guard let text = self[option] else { return nil }
         guard let instant = RFC3339.parse(text) ?? RFC3339.parse(text + "T00:00:00Z") else {

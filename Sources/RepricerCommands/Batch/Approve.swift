@@ -53,7 +53,7 @@ extension Commands {
         }
     }
 
-    /// Shows what is to be approved and asks; not where the database will refuse it anyway.
+    /// Shows what is to be approved and asks for it, unless the database will refuse it anyway.
     private static func ask(
         about batch: BatchQueries.Batch, at now: Int64, _ rate: Configuration.CallRate?,
         _ pool: PostgresPool, _ invocation: Invocation
@@ -63,7 +63,7 @@ extension Commands {
         }
         guard batch.state == "awaiting_approval", !terms.isOwn else { return }
         try invocation.checkSomebodyAnswers("approve")
-        // A program that said yes reads only what came of it.
+        // A program that said yes only reads the result.
         guard !invocation.isJSON || !invocation.arguments[yes] else { return }
         let facts = try await ShowFacts.read(batch, now: now, in: "USD", rate: rate, pool: pool)
         let text = facts.text(isTerminal: invocation.dependencies.isOutputTerminal) + "\n"
@@ -88,11 +88,11 @@ extension Commands {
 
     private struct Approval: Sendable {
         let name: String
-        /// nil: it is an extension.
+        /// The batch; nil for an extension.
         var batchID: String?
         let done: String
         let facts: JSONValue
-        /// What exceeds the limits of the approver; nil: approved.
+        /// What exceeds the limits of the approver; nil where it is approved.
         let exceeded: [String]?
     }
 

@@ -2,10 +2,10 @@ import Reports
 
 /// What people may call a batch.
 enum BatchName {
-    /// As the database has it.
+    /// The database's own limit.
     private static let charactersMax = 200
 
-    /// A name stands in lines that people decide by, so no character of it may hide or turn what follows.
+    /// Checks a name. People decide by lines that hold it, so no character of it may hide or turn what follows.
     static func checked(_ name: String) throws(UsageError) -> String {
         guard name.unicodeScalars.count <= charactersMax else {
             throw UsageError("--name has more than \(charactersMax) characters; give a shorter one")

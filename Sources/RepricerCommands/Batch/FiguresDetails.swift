@@ -1,6 +1,6 @@
 import Pricing
 
-/// What stands behind `--details`: every list as a whole.
+/// The text of `--details`, with every list in full.
 extension BatchFigures {
     typealias WeekLine = (monday: CivilDate, week: Dates)
     typealias NotKnownLine = (rule: ConsentReason, rows: NotKnown)
@@ -89,7 +89,7 @@ struct MoneyLine {
 }
 
 extension ConsentReason {
-    /// What makes its answer known.
+    /// When its answer will be known.
     fileprivate var whenNotKnown: String {
         switch self {
         case .alwaysConsentStorefront:

@@ -8,7 +8,7 @@ struct FiguresText {
     private static let currenciesMax = 6
     private static let movesMax = 2
     private static let barMax = 30
-    /// Weeks that still fit beside all else; more are shown by months.
+    /// The most weeks that fit beside everything else. More are shown by months.
     private static let weeksMax = 6
     private static let monthsMax = 13
 
@@ -16,7 +16,7 @@ struct FiguresText {
     let money: MoneyAMonth
     let isTerminal: Bool
 
-    /// In the order in which they are asked, with an empty line between them.
+    /// Joins the sections in their order, with an empty line between them.
     static func joined(_ sections: [String]) -> String {
         sections.filter { !$0.isEmpty }.joined(separator: "\n")
     }
@@ -48,10 +48,10 @@ struct FiguresText {
         ])
     }
 
-    /// What is left of a line beside the name and the number.
+    /// How much of a line is left beside the name and the number.
     private static var whyColumns: Int { max(20, columns - 20) }
 
-    /// A line a rule that says nothing: how many rows, and what makes it known.
+    /// A line for each rule that gives no answer: how many rows, and what would make the answer known.
     private var notKnownLines: [ConsentLine] {
         ConsentReason.allCases.compactMap { rule in
             figures.notKnown[rule].map { open in
@@ -187,7 +187,7 @@ struct FiguresText {
 }
 
 extension PriceMove {
-    /// `+25.0 %`, `-50.0 %`, `from 0`; no percentage where none says anything.
+    /// The percentage, such as `+25.0 %`, `-50.0 %` or `from 0`; empty where none makes sense.
     var shownPercent: String {
         guard let permille else { return currentPrice <= 0 ? "from 0" : "beyond reason" }
         guard permille.magnitude < 10_000_000 else { return "beyond reason" }
@@ -281,7 +281,7 @@ func shownPrice(_ milliunits: Int64, currency: String) -> String {
     PriceText.decimal(milliunits, decimals: decimals(of: currency))
 }
 
-/// A sum, rounded to what its currency has: a month's part of a period may have thousandths.
+/// A sum, rounded to the currency's decimals: a month's part of a period may have thousandths.
 func shownAmount(_ milliunits: Int64, currency: String) -> String {
     let step = Currency(code: currency, decimals: decimals(of: currency)).smallestStep
     let half = milliunits < 0 ? -step / 2 : step / 2
@@ -289,7 +289,7 @@ func shownAmount(_ milliunits: Int64, currency: String) -> String {
     return shownPrice((overflow ? milliunits : sum) / step * step, currency: currency)
 }
 
-/// A sum, or that it is too large to be one.
+/// A sum, or the words that it is too large.
 func shownSum(_ sum: MoneySum, currency: String) -> String {
     sum.milliunits.map { shownAmount($0, currency: currency) } ?? "too large"
 }
@@ -303,7 +303,7 @@ private func decimals(of currency: String) -> Int {
     Currency.apple.first { $0.code == currency }?.decimals ?? 2
 }
 
-/// Four digits after the point, or as many as it takes to be more than 0.
+/// The rate with four digits after the point, or as many as it takes to be more than 0.
 private func shownRate(_ rate: Rate) -> String {
     let parts = rate.text.split(separator: ".")
     guard let whole = parts.first, parts.count == 2, let fraction = parts.last else {

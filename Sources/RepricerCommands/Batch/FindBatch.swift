@@ -6,12 +6,12 @@ extension Commands {
     static let everything = Flag("all", "everything, whatever the batch")
 }
 
-/// Batches by id, by name, or by the beginning of an id that only one has.
+/// Finds batches by id, by name, or by the beginning of an id that only one has.
 enum BatchFinder {
     static let meaning = "the batch's name, its id, or the beginning of its id"
     private static let candidatesMax = 10
 
-    /// nil where none was named.
+    /// Finds the batch; nil where none was named.
     static func find(_ text: String?, pool: PostgresPool) async throws -> BatchQueries.Batch? {
         if let text { try await find(text, pool: pool) as BatchQueries.Batch } else { nil }
     }
@@ -26,7 +26,7 @@ enum BatchFinder {
         let id = text.lowercased()
         if let found = all.first(where: { $0.batchID == id }) { return found }
         let named = all.filter { $0.name == text }
-        // A name that was withdrawn and used again means the live one.
+        // A name that was withdrawn and used again stands for the live batch.
         let live = named.filter { $0.state != "aborted" && $0.state != "rejected" }
         let candidates =
             named.isEmpty

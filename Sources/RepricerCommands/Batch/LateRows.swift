@@ -14,7 +14,7 @@ enum LateRows {
             now: Instant(milliseconds: now))
     }
 
-    /// Of a batch that was planned and stored just now: its calls are at hand.
+    /// The late rows of a batch that was just planned and stored, whose calls are at hand.
     static func count(
         of calls: CallList, _ rate: Configuration.CallRate, now: Int64,
         on connection: isolated PostgresConnection

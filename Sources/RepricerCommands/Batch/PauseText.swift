@@ -8,15 +8,15 @@ protocol Pausable {
     var pausedBy: String? { get }
     var pausedAt: Int64? { get }
     var pausedReason: String? { get }
-    /// What paused it where no person did.
+    /// What paused it, where no person did.
     var haltedBy: String? { get }
-    /// When one call may ask whether it may go on, and what the latest of these was refused with.
+    /// When one call may probe whether it may go on, and with what the latest probe was refused.
     var probeAt: Int64? { get }
     var probeAnswer: String? { get }
 }
 
 extension BatchQueries.Batch: Pausable {
-    /// By a code of the App Store's, and not by a guard.
+    /// Whether a code of the App Store's halted it, and not a guard.
     var isHaltedByCode: Bool {
         isPaused && haltedBy?.first.map { $0.isASCII && $0.isNumber } ?? false
     }
@@ -37,7 +37,7 @@ extension Pausable {
         ].compactMap { $0 }.joined()
     }
 
-    /// null unless it is paused.
+    /// The JSON; null unless it is paused.
     var pauseJSON: JSONValue {
         guard isPaused else { return .null }
         return [
@@ -47,12 +47,12 @@ extension Pausable {
     }
 }
 
-/// What the latest probe got.
+/// With what the latest probe was refused.
 private func alsoRefused(_ answer: String) -> String {
     "the latest call that asked was refused with \(answer)"
 }
 
-/// Kinds of call, as people say.
+/// Kinds of call in the words of people.
 private func plural(_ kind: String) -> String {
     switch StoreCall.Kind(rawValue: kind) {
     case .priceChange: "price changes"
@@ -64,7 +64,7 @@ private func plural(_ kind: String) -> String {
 }
 
 extension ServiceControlQueries.Everything {
-    /// What stands still as a whole, the person's word first; none in ordinary times.
+    /// What stands still as a whole, with a person's pause first; empty in ordinary times.
     var headlines: [(String, String)] {
         let pause = isPaused ? "everything\(whoAndWhy); `repricer resume --all`" : nil
         let halt = haltedAt.map {
@@ -140,7 +140,7 @@ let storefrontColumns: [Column<ControlQueries.HaltedStorefront>] = [
 ]
 
 extension ControlQueries.HaltedStorefront {
-    /// `isOfAll`: among those of other batches.
+    /// `isOfAll` says that it stands among those of other batches.
     func text(isOfAll: Bool) -> String {
         let place = isOfAll ? "\(storefront) of batch \(harmless(batchName))" : storefront
         return [
@@ -156,7 +156,7 @@ extension ControlQueries.HaltedStorefront {
 struct GuardReading: Sendable, Equatable {
     let rail: GuardRail
     let count: GuardQueries.Count
-    /// nil: just now.
+    /// When it was counted; nil for just now.
     let countedAt: Int64?
 
     static let columns: [Column<GuardReading>] = [

@@ -97,8 +97,9 @@ extension Invocation {
         return try await now(configuration)
     }
 
-    /// The instant whose knowledge of the rules counts: `option`, or nil for all that is known now. This machine's clock is
-    /// not asked: it may lag behind the one by which an import was recorded a moment ago.
+    /// The instant whose knowledge of the rules counts: `option`, or nil for everything that is known now. This
+    /// machine's clock is not asked, because it may lag behind the clock by which an import was recorded a moment
+    /// ago.
     func known(_ option: ValueOption) throws -> Instant? {
         try arguments.instant(option).map(Instant.init(milliseconds:))
     }
@@ -110,7 +111,7 @@ extension Invocation {
 }
 
 extension ParsedArguments {
-    /// USD where none is given.
+    /// The reporting currency: USD where none is given.
     func reportingCurrency() throws(UsageError) -> String {
         guard let code = self[Commands.summaryCurrency] else { return "USD" }
         guard code.utf8.count == 3, code.utf8.allSatisfy({ (65...90).contains($0) }) else {

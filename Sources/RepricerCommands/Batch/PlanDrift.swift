@@ -2,7 +2,7 @@ import Batches
 
 /// Compares a plan with the rows that an earlier `plan --rows` wrote, both in the order of lines.
 struct PlanDrift {
-    /// More lines help nobody; the rest is counted.
+    /// The most lines that are kept. The rest is only counted.
     static let linesMax = 1000
 
     private let path: String
@@ -36,7 +36,7 @@ struct PlanDrift {
         if !differences.isEmpty { tell(line, differences.joined(separator: ", ")) }
     }
 
-    /// What the earlier plan had beyond the last row.
+    /// Counts what the earlier plan had after the last row.
     mutating func finish() throws {
         while let row = earlier {
             tell(row.line, "is no longer in the file")
@@ -66,12 +66,13 @@ struct PlanDrift {
         }
     }
 
-    /// What moves with the clock and with each statement, and by itself changes no verdict.
+    /// Keys that move with the clock and with each statement, and by themselves change no verdict.
     private static let moving: Set = [
         "notice_at", "judged_at", "facts_at", "known_since", "stale",
     ]
 
-    /// `KEY was X, is Y`; the rules only where nothing else differs, and not what moves by itself.
+    /// The differences as `KEY was X, is Y`. Rules are named only where nothing else differs, and what moves by
+    /// itself never is.
     private static func differences(
         _ old: [PlanRowsFile.Member], _ new: [PlanRowsFile.Member]
     ) -> [String] {

@@ -1,17 +1,17 @@
 import Batches
 import Pricing
 
-/// Takes the rows of a plan as they are judged: names the refused ones, writes the files that were asked for,
-/// and keeps the figures. Nothing here grows with the batch but the list of its calls.
+/// Takes the rows of a plan as they are judged: names the refused ones, writes the requested files, and keeps the
+/// figures. Of all this only the list of calls grows with the batch.
 actor PlanOutput: PlanSink {
     struct Wishes: Sendable {
         var rows: String?
         var rejects: String?
-        /// The rows of an earlier plan, to say what differs.
+        /// The file with the rows of an earlier plan, to say what differs.
         var earlierRows: String?
     }
 
-    /// Rows in the forms in which they are needed, made on any thread.
+    /// Rows in the forms in which they are needed. They are made on any thread.
     struct Prepared: Sendable {
         fileprivate var rows: [PlanRow]
         fileprivate var overtaken: [PlannedPiece.Overtaken]
@@ -24,7 +24,7 @@ actor PlanOutput: PlanSink {
     struct Finished: Sendable {
         var hash: String
         var forecast: BatchForecast
-        /// The first rows that differ from an earlier plan; nil counts where none was given.
+        /// The first rows that differ from an earlier plan. The counts are nil where none was given.
         var drift: [String]
         var driftCount: Int?
     }
@@ -42,9 +42,9 @@ actor PlanOutput: PlanSink {
     private let rowCount: Int64
     private var hash: PlanHash
     private var forecast: BatchForecast
-    /// Few, whatever the batch: open changes are warned of once.
+    /// These are few, whatever the batch, because each open change is warned of once.
     private var overtaken: Set<String> = []
-    /// nil until all rows were taken.
+    /// The result; nil until all rows were taken.
     private(set) var finished: Finished?
 
     init(
@@ -61,7 +61,7 @@ actor PlanOutput: PlanSink {
         rowsAreCSV = wishes.rows?.lowercased().hasSuffix(".csv") ?? false
         rejectsWriter = RejectsWriter(
             columns: session.outline.columns, priceUnit: session.outline.priceUnit)
-        // Standard input and output are both called `-`, and are not the same.
+        // Standard input and output are both called `-`, but are not the same.
         let read = [session.input.path, wishes.earlierRows].compactMap { $0 }.filter { $0 != "-" }
         rowsFile = try wishes.rows.map {
             try OutputFile(path: $0, besides: read, dependencies: dependencies)
@@ -99,7 +99,7 @@ actor PlanOutput: PlanSink {
         faults.map { harmless($0.text(file: shownFile, line: line)) + "\n" }.joined()
     }
 
-    /// With the row's wave, where the batch has waves.
+    /// The row with its wave, where the batch has waves.
     private nonisolated func json(_ row: PlanRow) -> String {
         guard let waves else { return row.json }
         let wave = PlanRowCSV.wave(row, waves)
@@ -126,7 +126,8 @@ actor PlanOutput: PlanSink {
         }
     }
 
-    /// The figures, once all rows were taken. Must be called: what is still buffered would be lost otherwise.
+    /// The figures, once all rows were taken. It must be called, because what is still buffered would be lost
+    /// otherwise.
     func finish() throws -> Finished {
         progress.clear()
         try rowsFile?.flush()

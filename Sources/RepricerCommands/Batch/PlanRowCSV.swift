@@ -40,7 +40,7 @@ enum PlanRowCSV {
         return CSVText.record(cells + wave)
     }
 
-    /// Nil for a refused row.
+    /// The row's wave; nil for a refused row.
     static func wave(_ row: PlanRow, _ waves: WavePlan) -> Int? {
         guard row.fault == nil else { return nil }
         return waves.wave(
@@ -51,7 +51,7 @@ enum PlanRowCSV {
         elements.joined(separator: " ")
     }
 
-    /// `SUBSCRIPTION/SKU:MILLIUNITS:CURRENCY:PERIOD`.
+    /// The charge as `SUBSCRIPTION/SKU:MILLIUNITS:CURRENCY:PERIOD`.
     private static func charge(_ charge: ItemCharge) -> String {
         "\(charge.originalTransactionID)/\(charge.sku):\(charge.amount):\(charge.currency):"
             + charge.period

@@ -2,20 +2,20 @@ import Batches
 import Postgres
 import Pricing
 
-/// A batch file on its way to be planned: read once, with the rules that will judge it.
+/// A batch file on its way to a plan. It was read once, and its rules are chosen.
 struct PlanSession: Sendable {
     let input: BatchInput
     let outline: BatchOutline
     let asOf: Instant
     let environment: StoreEnvironment
     let terms: BatchTerms
-    /// What the rows are judged by, and money is converted by.
+    /// The rules that judge the rows and convert money.
     let rulesInForce: RulesInForce
     private let rules: RuleSet
     private let known: Instant?
     private let pool: PostgresPool
 
-    /// `known`: the instant whose knowledge of the rules and of past increases counts; nil: all that is known now.
+    /// `known`: the rules and past increases count as they were known then; nil stands for now.
     init(
         path: String, asOf: Instant, knownAt known: Instant? = nil, environment: StoreEnvironment,
         terms: BatchTerms,
@@ -34,7 +34,7 @@ struct PlanSession: Sendable {
 
     var shownFile: String { input.path == "-" ? "(standard input)" : input.path }
 
-    /// A hash that no row was added to yet.
+    /// A hash to which no row was added yet.
     var emptyHash: PlanHash {
         PlanHash(rules: rulesInForce, environment: environment)
     }

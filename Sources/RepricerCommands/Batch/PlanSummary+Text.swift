@@ -1,6 +1,6 @@
 import Pricing
 
-/// A plan for a person: one screen, and all of it behind `--details`.
+/// A plan for a person: one screen, and everything behind `--details`.
 extension PlanSummary {
     func text(isTerminal: Bool, withDetails: Bool) -> String {
         let short = FiguresText(figures: figures, money: money, isTerminal: isTerminal)
@@ -12,7 +12,7 @@ extension PlanSummary {
         return FiguresText.joined(sections + (withDetails ? details : [])) + end
     }
 
-    /// Whether this can go.
+    /// Whether the batch can go.
     private var overview: String {
         let (rows, refused) = (forecast.rowCount, refusedCount)
         let canGo =

@@ -2,7 +2,7 @@ import Pricing
 
 /// The forecast of a whole batch, to print: the same plan gives the same bytes.
 struct PlanSummary: Sendable {
-    /// Late rows named to a program.
+    /// The most late rows that are named to a program.
     static let lateRowsMax = 10_000
 
     let hash: String
@@ -10,7 +10,7 @@ struct PlanSummary: Sendable {
     let environment: StoreEnvironment
     let shownFile: String
     let forecast: BatchForecast
-    /// Those of the forecast, with the warning of late rows.
+    /// The figures of the forecast, with the warning of late rows.
     let figures: BatchFigures
     let money: MoneyAMonth
     let quota: CallList.Quota
@@ -36,7 +36,7 @@ struct PlanSummary: Sendable {
 
     var refusedCount: Int { forecast.refusedCount }
 
-    /// The waves in order, with their rows that can go.
+    /// The waves in order, with the rows of each that can go.
     var waves: [(number: Int, label: String, rows: Int)] {
         zip(forecast.terms.waves?.waves ?? [], forecast.waves).enumerated()
             .map { ($0 + 1, $1.0.label, $1.1) }

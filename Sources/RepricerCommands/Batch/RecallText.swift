@@ -1,7 +1,7 @@
 import Batches
 import Pricing
 
-/// What can still be taken back of changes that Apple has, until when, and what is past recall.
+/// What can still be taken back of changes that Apple has, until when, and what can no longer be.
 struct Recall: Sendable {
     let takeable: [UndoQueries.Takeable]
     let beyond: [UndoQueries.Beyond]
@@ -31,13 +31,13 @@ struct Recall: Sendable {
             + (first == last ? "" : ", the last of them until \(last.instantText)")
     }
 
-    /// One line each: those whose fate is open first, then those that are past recall.
+    /// One line each: first those whose outcome is open, then those that can no longer be taken back.
     var beyondText: String {
         let sorted = beyond.filter(\.isOpen) + beyond.filter { !$0.isOpen }
         return sorted.map { $0.text(today: now.day.text) }.joined()
     }
 
-    /// States of those that are past recall.
+    /// The states of those that can no longer be taken back.
     private var pastRecall: [String: Int64] {
         beyond.filter { !$0.isOpen }.reduce(into: [:]) { $0[$1.state, default: 0] += $1.rows }
     }
@@ -55,7 +55,7 @@ struct Recall: Sendable {
 }
 
 extension UndoQueries.Beyond {
-    /// Whether an undo may take it back yet, or does so already.
+    /// Whether an undo may still take it back, or already does.
     fileprivate var isOpen: Bool { obstacle == .inFlight || obstacle == .undoUnderWay }
 
     fileprivate func text(today: String) -> String {

@@ -12,7 +12,7 @@ struct ShowFacts: Sendable {
     let waves: [ControlQueries.Wave]
     let guards: [GuardRail]
     let due: ApprovalOutlookQueries.Due
-    /// Empty unless the batch awaits approval.
+    /// The approvers; empty unless the batch awaits approval.
     let approvers: [ApprovalOutlookQueries.Approver]
 
     var awaitsApproval: Bool { batch.state == "awaiting_approval" }

@@ -45,7 +45,7 @@ extension ShowFacts {
         return definitionList(lines)
     }
 
-    /// What has not been sent: when it may go, and by when it must.
+    /// When what has not been sent may go, and by when it must.
     private var dueText: String {
         guard due.unsent > 0 else { return "due: nothing, all was sent or has ended\n" }
         var said = ["due: \(due.ready) of \(due.unsent) rows may go at once"]

@@ -6,7 +6,7 @@ extension Commands {
         "BATCH", BatchFinder.meaning, isRequired: false, noun: .batches)
     private static let watch = Flag("watch", "keep looking until every change is final")
 
-    /// Real time between two readings: a person's eye, not the service's pace.
+    /// Real time between two readings. It is for a person's eye and does not follow the service's pace.
     private static let readEvery: Duration = .seconds(1)
 
     static let status = Command(
@@ -24,7 +24,7 @@ extension Commands {
         return try await invocation.withPool(configuration) { pool in
             let rate = try await configuration.completed(by: pool).changePriceRate
             let id = try await BatchFinder.find(named, pool: pool)?.batchID
-            // Forecast once: of a million rows it takes a second.
+            // It is forecast once, because of a million rows it takes a second.
             let forecastRate = invocation.arguments[watch] ? nil : rate
             let read: @Sendable () async throws -> StatusText = {
                 let now = clock.nowMilliseconds()
@@ -46,7 +46,7 @@ extension Commands {
         }
     }
 
-    /// Reads again and again; nil when a signal ended it.
+    /// Reads again and again. Returns nil when a signal ended it.
     private static func watched(
         _ invocation: Invocation, _ read: @escaping @Sendable () async throws -> StatusText
     ) async throws -> StatusText? {
@@ -55,7 +55,7 @@ extension Commands {
             group.addTask { try await watchUntilFinal(invocation, read) }
             group.addTask {
                 for await _ in signals { return nil }
-                // Cancelled because the other task is done; its result is taken already.
+                // It is cancelled because the other task is done, whose result is taken already.
                 return nil
             }
             defer { group.cancelAll() }

@@ -9,32 +9,33 @@ import ServiceKit
 /// Everything that `status` shows, read in one transaction.
 struct StatusFacts: Sendable, Equatable {
     let batch: BatchQueries.Batch?
-    /// All batches when none was asked for.
+    /// All batches where none was asked for.
     let batches: [BatchQueries.Batch]
     let states: [String: Int64]
     let rejected: [String: Int64]
     let dependents: [String: Int64]
     let everything: ServiceControlQueries.Everything
-    /// Of the batch that was asked for, as the next one.
+    /// The waves of the batch that was asked for.
     let waves: [ControlQueries.Wave]
     let guards: [GuardReading]
-    /// Of the batch that was asked for, else of all approved ones; of all those rows alone that wait.
+    /// Those of the batch that was asked for, or else of all approved ones. Among the refused rows of all batches
+    /// only those that wait are read.
     let haltedStorefronts: [ControlQueries.HaltedStorefront]
     let refused: [StatusQueries.Refused]
-    /// By batch, of those that a code has halted: rows that were refused so far.
+    /// The rows that were refused so far, by batch, of those that a code has halted.
     let haltRefused: [String: Int64]
     let moved: [TroubleQueries.Moved]
-    /// Rows of the batch that would be late at the allowed rate; nil: not asked.
+    /// The rows of the batch that would be late at the allowed rate; nil where it was not asked.
     let lateRows: Int?
-    /// Of the batch that was asked for, else of all.
+    /// The waiting waves of the batch that was asked for, or else of all.
     let waitingWaves: [TroubleQueries.WaitingWave]
     let outlook: StatusQueries.Outlook
     let quotas: [StatusQueries.Quota]
-    /// nil where one batch was asked for: notifications belong to none.
+    /// nil where one batch was asked for, because notifications belong to no batch.
     let notifications: StatusQueries.Notifications?
     let staleness: StalenessQueries.Staleness
 
-    /// More would hide the rest; the report has them all.
+    /// More would hide the rest, and the report has them all.
     private static let refusedMax = 20
     private static let movedMax = 5
 
@@ -86,7 +87,7 @@ struct StatusFacts: Sendable, Equatable {
     ) throws -> [GuardReading] {
         let (rails, countFrom) = try GuardQueries.rails(of: batchID, on: connection)
         guard !rails.isEmpty else { return [] }
-        // Counted anew only where the service has not yet: a million rows take a second.
+        // It is counted anew only where the service has not counted yet: a million rows take a second.
         let kept = try GuardQueries.reading(of: batchID, on: connection)
         let counts =
             try kept?.counts
@@ -103,23 +104,23 @@ struct StatusFacts: Sendable, Equatable {
         states.filter { ChangeState(rawValue: $0.key)?.isFinal ?? false }.values.reduce(0, +)
     }
 
-    /// Rows that the App Store has, or that need not reach it any more.
+    /// The rows that the App Store has, or that need not reach it any more.
     var deliveredCount: Int64 { rowCount - count(.awaitingApproval, .queued, .sending, .unknown) }
 
-    /// Of these, the ones of which nothing more is waited for from a customer.
+    /// Those of them for which nothing is awaited from a customer any more.
     var answeredCount: Int64 { deliveredCount - count(.scheduled, .pendingConsent) }
 
     private func count(_ wanted: ChangeState...) -> Int64 {
         wanted.reduce(0) { $0 + states[$1.rawValue, default: 0] }
     }
 
-    /// Every change ended, and every dependent's cancellation is settled.
+    /// Whether every change has ended, and every dependent's cancellation is settled.
     var isFinal: Bool {
         let open = ["requested", "cancel_sent"].map { dependents[$0, default: 0] }.reduce(0, +)
         return finalCount == rowCount && open == 0
     }
 
-    /// States in the order of a change's life, those without rows left out.
+    /// The states in the order of a change's life, without those that have no rows.
     var statesInOrder: [(String, Int64)] {
         let known = ChangeState.allCases.map(\.rawValue)
         let unknown = states.keys.filter { !known.contains($0) }.sorted()
@@ -127,7 +128,7 @@ struct StatusFacts: Sendable, Equatable {
     }
 }
 
-/// The facts as text and JSON; rates turn the reserved instants into what is left of a second.
+/// The facts as text and JSON. With the rates, the reserved instants tell how many calls of this second are left.
 struct StatusText {
     let facts: StatusFacts
     let now: Int64
@@ -146,7 +147,7 @@ struct StatusText {
         return tables.filter { !$0.isEmpty }.joined(separator: "\n")
     }
 
-    /// What stands still or waits for a person; none in ordinary times.
+    /// What stands still or waits for a person; empty in ordinary times.
     var alerts: [(String, String)] {
         var alerts = facts.everything.headlines
         if let batch = facts.batch, batch.isPaused {
@@ -238,10 +239,10 @@ struct StatusText {
         .instant("SINCE", "since") { $0.since }, .text("BATCH", "batch") { $0.batchName },
     ]
 
-    /// Of a UUIDv7 as much as tells its millisecond: enough to name a batch by.
+    /// How much of a UUIDv7 is shown: up to its millisecond, which is enough to name a batch.
     private static let idShown = 13
 
-    /// A terminal has the room for the beginning of an id and the day.
+    /// A terminal has room for the beginning of an id and the day.
     private static let batchColumns: [Column<BatchQueries.Batch>] = [
         .shown(.left("BATCH")) {
             Screen.columns == nil ? $0.batchID : String($0.batchID.prefix(idShown))
@@ -261,13 +262,13 @@ struct StatusText {
         .key("decided_at") { $0.decidedAt?.instantText },
     ]
 
-    /// Calls that may be made this second; nil before the service has made any.
+    /// The calls that may still be made this second; nil before the service has made any.
     private var quotaLeft: Int64? {
         guard let quota = facts.quotas.first(where: { $0.endpoint == "change_price" }) else {
             return nil
         }
         if let until = quota.blockedUntil, until > now { return 0 }
-        let reserved = min(max(0, quota.nextSlotAt - now), 1000)
+        let reserved = min(max(0, quota.nextPermitAt - now), 1000)
         return Int64(changePricePerSecond) * (1000 - reserved) / 1000
     }
 

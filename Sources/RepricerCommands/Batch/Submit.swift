@@ -35,7 +35,7 @@ extension Commands {
             let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
             let session = try await PlanSession(
                 path: file, asOf: now, environment: environment, terms: terms, pool: pool)
-            // Asked before the plan: its rows would only be told that they have an open change.
+            // It is asked before the plan, whose rows would only be told that they have an open change.
             let known = try await pool.withTransaction { connection in
                 try BatchQueries.batchID(ofContent: session.outline.sha256, on: connection)
             }
@@ -50,7 +50,7 @@ extension Commands {
                 dependencies: invocation.dependencies, isQuiet: invocation.isQuiet)
             let outcome = try await Submission.store(
                 name: name, contentSHA256: session.outline.sha256, asOf: now, terms: terms,
-                storesRefused: invocation.arguments[acceptValid], pool: pool, telling: output
+                storesRefused: invocation.arguments[acceptValid], pool: pool, reportingTo: output
             ) { sink in
                 try await session.plan(into: sink)
                 let finished = try await output.finish()
@@ -65,7 +65,8 @@ extension Commands {
         }
     }
 
-    /// The same file again says nothing new only where it says the same: nobody may believe in a guard that was dropped.
+    /// The same file again counts as the same batch only where its terms are the same: otherwise somebody could
+    /// believe in a guard that was dropped.
     private static func refuseOtherTerms(
         _ batchID: String, _ name: String, _ terms: BatchTerms, _ pool: PostgresPool
     ) async throws {
@@ -80,7 +81,7 @@ extension Commands {
         )
     }
 
-    /// Whether the batch may be stored; what it throws takes everything back.
+    /// Checks whether the batch may be stored. Throwing takes everything back.
     private static func check(
         _ finished: PlanOutput.Finished, _ session: PlanSession, _ invocation: Invocation
     ) throws {
@@ -140,7 +141,8 @@ extension Commands {
         ]
         let text = invocation.isJSON ? facts.text : batchID
         if invocation.arguments[rejectsFile] == "-" {
-            // Standard output carries the rejects alone. Nobody could ask for the id again, so it is told to the quiet, too.
+            // Standard output carries only the rejects. Nobody could ask for the id again, so `--quiet` does not
+            // silence it.
             invocation.dependencies.sayPlainly(text + "\n")
         } else {
             try invocation.print(text + "\n")

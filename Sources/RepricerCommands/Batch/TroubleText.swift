@@ -1,6 +1,6 @@
 import Batches
 
-/// What needs a person's eye, as `status` shows it.
+/// What a person should see, as `status` shows it.
 enum TroubleText {
     static let movedColumns: [Column<TroubleQueries.Moved>] = [
         .text("MOVED", "original_transaction_id") { $0.originalTransactionID },
@@ -15,7 +15,7 @@ enum TroubleText {
         .key("first_send_by") { $0.firstSendBy.instantText },
     ]
 
-    /// Nothing is said of what there is none of.
+    /// Only what exists is named.
     static func headlines(_ facts: StatusFacts) -> [(String, String)] {
         let trouble = facts.outlook.trouble
         let waves = facts.waitingWaves.map { wave in

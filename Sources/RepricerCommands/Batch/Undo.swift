@@ -92,9 +92,9 @@ extension Commands {
         return .done
     }
 
-    /// More are counted only: a batch may have millions.
+    /// The most that are shown. A batch may have millions, so the others are only counted.
     private static let refusedShown = 10_000
-    /// More lines that say the same are told in one, with their number.
+    /// The most lines that say the same. More are told in one line with their number.
     private static let alikeMax = 5
 
     private static func tell(

@@ -3,7 +3,7 @@ import JOSE
 /// The root certificate under which the App Store signs today. repricer names it and never fetches it.
 enum AppleRoot {
     static let file = "AppleRootCA-G3.cer"
-    /// Of the DER, as `sha256sum` prints it.
+    /// The digest of the DER, as `sha256sum` prints it.
     static let sha256 = "63343abfb89a6a03ebb57e9b3f5fa7be7c4f5c756f3017b3a8c488c3653e9179"
     static let source = "https://www.apple.com/certificateauthority/"
 

@@ -3,9 +3,9 @@ import HTTP
 import JOSE
 
 extension ConfigurationCheck {
-    /// Nobody has it, so that the answer says only whether our key is taken.
+    /// No transaction has this id, so the answer says only whether our key is accepted.
     private static let noTransaction = "1"
-    /// "No such transaction" in Apple's words: whoever hears that was let in.
+    /// Apple's codes for "no such transaction": whoever gets one was let in.
     private static let codesOfTheLetIn: Set = [4_000_006, 4_040_001, 4_040_005, 4_040_010]
     private static let comparison =
         "compare REPRICER_ISSUER_ID, REPRICER_KEY_ID, REPRICER_KEY_FILE and REPRICER_BUNDLE_ID with App "
@@ -56,13 +56,13 @@ extension ConfigurationCheck {
             isAway: true)
     }
 
-    /// nil where a setting is missing or a file can't be used: their own checks say so.
+    /// nil where a setting is missing or a file cannot be used. Their own checks say so.
     private func client(_ baseURL: String) -> (AppStoreClient, HTTPClient)? {
         guard let keyFile = configuration.keyFile, let keyID = configuration.keyID,
             let issuerID = configuration.issuerID, let bundleID = configuration.bundleID,
             let environment = configuration.environment,
             let rootsPath = configuration.rootCertificates,
-            // Why one of these can't be read, another check says.
+            // Another check says why one of these cannot be read.
             let key = try? SecretFile.readKey(keyFile),
             let verifier = try? JWSVerifier(roots: TrustedRoots(certificatesIn: rootsPath)),
             let http = try? HTTPClient(

@@ -8,22 +8,22 @@ import ServiceKit
 
 /// Tries everything that the service will need, and goes on after each failure.
 struct ConfigurationCheck: Sendable {
-    /// One thing tried.
+    /// The result of one check.
     struct Result: Sendable {
         let name: String
-        /// What was found; nil when a problem says it.
+        /// What was found; nil where a problem says it.
         let found: String?
         let problems: [ConfigurationProblem]
         /// Whether something outside did not answer, rather than being set up wrongly.
         var isAway = false
-        /// False where a setting is missing that it needs: nothing is known then.
+        /// False where a setting is missing that it needs, so that nothing is known.
         var wasTried = true
     }
 
-    /// The App Store refuses tokens from clocks that differ by more.
+    /// The App Store refuses tokens from clocks that differ by more than this.
     private static let skewSecondsMax: Int64 = 60
 
-    /// Whose settings these are: people need the database alone.
+    /// Whose settings these are. People need only the database.
     enum User: String, CaseIterable {
         case service, pricing, finance
     }
@@ -48,7 +48,7 @@ struct ConfigurationCheck: Sendable {
 
     private func settings() -> Result {
         let count = configuration.entries.count { $0.shown != nil }
-        // What a person has not set, the service needs.
+        // What a person has not set, only the service needs.
         let problems = configuration.problems.filter { user == .service || $0.source != nil }
         return Result(name: "settings", found: "\(count) values", problems: problems)
     }
@@ -156,8 +156,8 @@ struct ConfigurationCheck: Sendable {
         }
     }
 
-    /// One long question of theirs must not hold up the service. What the role is granted reaches its members, what it is
-    /// set to does not.
+    /// A long question of finance must not hold up the service. Members inherit what a role is granted, but not its
+    /// settings.
     static func finance(_ logins: [FinanceLoginQueries.Login]) -> Result {
         let faults = logins.compactMap { login -> ConfigurationProblem? in
             let missing = [
@@ -186,8 +186,8 @@ struct ConfigurationCheck: Sendable {
         return Result(name: "reports", found: "open", problems: areOpen ? [] : [problem])
     }
 
-    /// To the first question any answer will do: it proves the name, the certificate and the way, and carries a date. The
-    /// second is signed, and proves the key.
+    /// Any answer to the first question will do: it proves the name, the certificate and the way, and carries a date.
+    /// The second question is signed, and proves the key.
     private func appStore() async -> Result {
         guard let baseURL = configuration.apiBaseURL else { return skipped("app store") }
         do {
@@ -243,7 +243,7 @@ struct ConfigurationCheck: Sendable {
         return Result(name: name, found: nil, problems: [problem], isAway: isAway)
     }
 
-    /// The settings' own problem says why.
+    /// The problem of the setting itself says why.
     private func skipped(_ name: String) -> Result {
         Result(name: name, found: nil, problems: [], wasTried: false)
     }

@@ -3,9 +3,9 @@ import JSON
 import ServiceKit
 
 extension Configuration {
-    /// The clock that the product lives by: the machine's, or the rehearsal's.
+    /// The clock by which the product lives: the machine's, or the rehearsal's.
     ///
-    /// A virtual clock without an origin takes the simulated App Store's, so that both see one time.
+    /// A virtual clock without an origin takes that of the simulated App Store, so that both share one time.
     func makeClock(dependencies: Dependencies) async throws -> any WallClock {
         try check(.clock)
         guard let clock else { return dependencies.realClock }
@@ -40,7 +40,7 @@ enum SharedClock {
                     + "start appstore-sandbox, or write START@RATE@ORIGIN")
         }
         let told = JSONDocument.read(answer)?["specification"]?.text
-        // Whatever can't be read is one failure, named below.
+        // Whatever cannot be read is one failure, named below.
         guard let parsed = told.flatMap({ try? VirtualClock.parse($0) }), parsed.origin != nil
         else {
             throw CommandFailure(
@@ -65,7 +65,7 @@ extension HTTPClient {
 }
 
 extension HTTPClientLimits {
-    /// One connection, and ten seconds.
+    /// It uses one connection, for ten seconds at most.
     static var forOneQuestion: HTTPClientLimits {
         var limits = HTTPClientLimits()
         limits.connectionsMax = 1

@@ -11,12 +11,12 @@ package struct Configuration: Sendable {
     /// One line of `config print`.
     struct Entry: Equatable, Sendable {
         let variable: Variable
-        /// Never a secret: files by their path, connection strings without their password.
+        /// Secrets are never shown: a file is shown by its path, a connection string without its password.
         let shown: String?
         let source: String
     }
 
-    /// Calls to one endpoint in a thousand seconds, over all replicas: Sandbox allows half a call a second.
+    /// Calls to one endpoint in a thousand seconds, over all replicas, because Sandbox allows half a call a second.
     package struct CallRate: Equatable, Sendable {
         package let perThousandSeconds: Int
 
@@ -36,7 +36,7 @@ package struct Configuration: Sendable {
         var text: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
     }
 
-    /// Any form that libpq knows; empty when nothing is set.
+    /// The connection string in any form that libpq knows; empty where nothing is set.
     package internal(set) var databaseConninfo = ""
     package internal(set) var bundleID: String?
     package internal(set) var appAppleID: Int64?
@@ -48,11 +48,11 @@ package struct Configuration: Sendable {
     package internal(set) var apiCAFile: String?
     package internal(set) var rootCertificates: String?
     package internal(set) var listen: Address?
-    /// Of the pages for people; nil: switched off, or wrong.
+    /// The address of the pages; nil where they are switched off, or the setting is wrong.
     package internal(set) var pagesListen: Address?
-    /// Set wherever other machines reach `pagesListen`.
+    /// It must be set wherever other machines reach `pagesListen`.
     package internal(set) var pagesTokenFile: String?
-    /// Whose connections are those of many clients.
+    /// Proxies, whose connections belong to many clients.
     package internal(set) var trustedProxies: [AddressRange]?
     /// The percentage of the receiver's connections that any other address may hold.
     package internal(set) var addressShare: Int?
@@ -62,23 +62,23 @@ package struct Configuration: Sendable {
     package internal(set) var cancelRate: CallRate?
     package internal(set) var extendRate: CallRate?
     package internal(set) var statusRate: CallRate?
-    /// nil: no webhooks.
+    /// nil where there are no webhooks.
     package internal(set) var webhookURL: String?
     package internal(set) var webhookSecretFile: String?
     package internal(set) var webhookCAFile: String?
-    /// Of the service's clock, between two runs of the reconciler; nil: switched off, or wrong.
+    /// The time between two runs of the reconciler, by the service's clock; nil where it is switched off, or wrong.
     package internal(set) var reconcileEvery: Duration?
     /// How long a change may be overdue in silence before its status is read.
     package internal(set) var silentAfter: Duration?
-    /// How long `serve` says that it is about to end before it does; 0: not at all.
+    /// How long `serve` announces its end before it ends; 0 for not at all.
     package internal(set) var drainWait: Duration?
-    /// nil: the machine's clock.
+    /// The virtual clock; nil for the machine's.
     package internal(set) var clock: VirtualClock.Parsed?
     package internal(set) var migrations: String?
 
     var entries: [Entry] = []
     var problems: [ConfigurationProblem] = []
-    /// Variables that look like ours and are not: probably misspelt, so worth a word.
+    /// Variables with our prefix that do not exist. They are probably misspelt, and worth a remark.
     var unknownVariables: [ConfigurationProblem] = []
 
     /// Reads every variable; `clockOption` is the value of `--clock`, which wins over the variable.
@@ -90,7 +90,7 @@ package struct Configuration: Sendable {
 
     init() {}
 
-    /// Throws every problem with these variables; commands name those that they use.
+    /// Throws every problem with these variables. A command names those that it uses.
     func check(_ variables: Variable...) throws(ConfigurationFault) {
         try check(variables)
     }
@@ -116,7 +116,8 @@ package struct Configuration: Sendable {
 }
 
 extension Configuration {
-    /// With the environment that the database remembers where the settings name none: who plans needs the database alone.
+    /// Adds the environment that the database remembers, where the settings name none: who plans needs only the
+    /// database.
     func completed(by pool: PostgresPool) async throws -> Configuration {
         guard environment == nil, !isSet(.environment) else { return self }
         let bound = try await pool.withTransaction { connection in
@@ -133,7 +134,7 @@ extension Configuration {
         return whole
     }
 
-    /// Whether the settings give the variable a value, be it a wrong one.
+    /// Whether the settings give the variable a value, even a wrong one.
     func isSet(_ variable: Variable) -> Bool {
         entries.contains { $0.variable == variable && $0.shown != nil }
     }

@@ -23,7 +23,7 @@ package struct ConfigurationProblem: Equatable, Sendable, CustomStringConvertibl
     }
 }
 
-/// The configuration problems that keep a command from running: all of them, not the first alone.
+/// All configuration problems that keep a command from running, not only the first.
 package struct ConfigurationFault: Error, Equatable, CustomStringConvertible {
     package let problems: [ConfigurationProblem]
 

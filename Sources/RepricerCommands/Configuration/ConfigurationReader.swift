@@ -52,7 +52,8 @@ struct ConfigurationReader {
         value(variable, isRequired: isRequired, default: fallback, "") { $0 }
     }
 
-    /// What `read` makes of the text; nil is wrong. The remedy is that of a missing one where none is given.
+    /// The value that `read` makes of the text; nil is wrong. Without a remedy of its own it takes that of a missing
+    /// value.
     private mutating func value<Value>(
         _ variable: Variable, isRequired: Bool = false, default fallback: String? = nil,
         _ wrong: String, remedy: String? = nil, _ read: (String) -> Value?
@@ -169,7 +170,7 @@ struct ConfigurationReader {
     /// Calls a second in Production.
     static let changePriceRate = 50
 
-    /// Apple's test environment takes a tenth.
+    /// The rate in thousandths: Apple's test environment takes a tenth.
     static func perThousand(_ production: Int, in environment: StoreEnvironment?) -> Int {
         environment == .sandbox ? production * 100 : production * 1000
     }
@@ -180,7 +181,7 @@ struct ConfigurationReader {
     }
 
     static func perThousand(_ text: String) -> Int? {
-        // No floating point: a decimal of at most three places, as prices have, is exact.
+        // A decimal of at most three places, as prices have, is exact without floating point.
         guard let value = try? PriceText.milliunits(decimal: text), (1...1_000_000).contains(value)
         else { return nil }
         return Int(value)
@@ -241,7 +242,7 @@ struct ConfigurationReader {
     private mutating func findUnknownVariables() {
         let known = Variable.allCases.map(\.rawValue)
         for (key, value) in settings.entries(prefix: "REPRICER_") where !known.contains(key) {
-            // Compared without the common prefix, which would make everything look near.
+            // Words are compared without the common prefix, which would make everything seem near.
             let prefix = "REPRICER_"
             let names = known.map { String($0.dropFirst(prefix.count)) }
             let near = nearest(to: String(key.dropFirst(prefix.count)), among: names)

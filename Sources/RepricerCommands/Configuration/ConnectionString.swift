@@ -1,6 +1,6 @@
 import ServiceKit
 
-/// What we must know of libpq's connection strings: how to show one, and how to make one.
+/// What must be known of libpq's connection strings: how to show one, and how to make one.
 enum ConnectionString {
     private static let secretKeys = ["password", "sslpassword", "scram_client_key"]
     private static let mask = "********"
@@ -14,7 +14,7 @@ enum ConnectionString {
         }
     }
 
-    /// The connection string with each password replaced; a text nobody understands is not shown at all.
+    /// The connection string with each password replaced. A text that cannot be parsed is not shown at all.
     static func withoutPassword(_ text: String) -> String {
         if text.hasPrefix("postgres://") || text.hasPrefix("postgresql://") {
             return withoutPasswordInURI(text)
@@ -23,7 +23,7 @@ enum ConnectionString {
     }
 
     private static func withoutPasswordInURI(_ text: String) -> String {
-        // Up to the second slash: the caller saw the scheme.
+        // It goes up to the second slash; the caller has checked the scheme.
         let scheme = text.prefix { $0 != ":" } + "://"
         var rest = text.dropFirst(scheme.count)
         var query = ""
@@ -31,7 +31,7 @@ enum ConnectionString {
             query = "?" + maskedParameters(rest[rest.index(after: mark)...])
             rest = rest[..<mark]
         }
-        // The last @ ends the user: an unescaped one in a password must not show its tail.
+        // The last @ ends the user, so that an unescaped one in a password does not show its end.
         guard let at = rest.lastIndex(of: "@") else { return scheme + rest + query }
         let user = rest[..<at]
         let name = user.firstIndex(of: ":").map { user[..<$0] + ":\(mask)" } ?? user

@@ -11,11 +11,11 @@ enum SecretFile {
         let remedy: String
     }
 
-    /// Where systemd keeps copies of secrets for this service alone (`LoadCredential=`). It lets the service in by an access
-    /// control list, which `stat` shows as a right of the group.
+    /// Where systemd keeps copies of secrets for this service alone (`LoadCredential=`). It admits the service by an
+    /// access control list, which `stat` shows as a right of the group.
     static let credentialsFolder = getenv("CREDENTIALS_DIRECTORY").map { String(cString: $0) }
 
-    /// The file's text; refused when readable by others, empty, or not a file.
+    /// The file's text. Throws where others can read it, where it is empty, or where it is no file.
     static func read(
         _ path: String, credentialsIn folder: String? = credentialsFolder
     ) throws(Fault) -> String {
@@ -26,7 +26,7 @@ enum SecretFile {
             throw Fault(wrong: "\(path) cannot be opened: \(why)", remedy: "check path and rights")
         }
         defer { fclose(file) }
-        // Judged on the open file, so that nobody swaps it between the check and the reading.
+        // The open file is judged, so that nobody can swap it between the check and the reading.
         var status = stat()
         guard fstat(fileno(file), &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
             throw Fault(wrong: "\(path) is no regular file", remedy: "name a file")

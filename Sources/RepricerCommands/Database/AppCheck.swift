@@ -1,10 +1,11 @@
 import Facts
 import Postgres
 
-/// Whether settings and database are about the same app and environment, and both about a rehearsal or neither.
+/// Checks that settings and database belong to the same app and environment, and that both or neither belong to a
+/// rehearsal.
 enum AppCheck {
-    /// Binds the database to the settings' app where nobody has yet, and refuses those of another. On a virtual clock
-    /// it becomes a rehearsal's.
+    /// Binds the database to the settings' app where nobody has yet, and refuses the settings of another app. On a
+    /// virtual clock the database becomes a rehearsal's.
     static func bind(_ configuration: Configuration, on connection: PostgresConnection) async throws
     {
         if let app = configuration.app {
@@ -28,7 +29,7 @@ enum AppCheck {
         try await check(configuration, on: connection)
     }
 
-    /// Refuses settings that name another app or environment; those that name none pass.
+    /// Refuses settings that name another app or environment. Settings that name none pass.
     static func check(
         _ configuration: Configuration, on connection: PostgresConnection
     ) async throws {

@@ -4,7 +4,7 @@ import Postgres
 import Pricing
 
 extension Invocation {
-    /// One connection for one command, closed when `body` is done.
+    /// Lends one connection for one command, and closes it when `body` is done.
     func withConnection<Result: Sendable>(
         _ configuration: Configuration, name: String = "repricer",
         _ body: @Sendable (PostgresConnection) async throws -> Result
@@ -21,7 +21,7 @@ extension Invocation {
         }
     }
 
-    /// The database, and the instant of the command by the product's clock, UTC milliseconds.
+    /// Lends the database, with the instant of the command by the product's clock in UTC milliseconds.
     func withDatabase<Result: Sendable>(
         _ body: @Sendable (PostgresPool, Int64) async throws -> Result
     ) async throws -> Result {
@@ -30,7 +30,7 @@ extension Invocation {
         return try await withPool(configuration) { try await body($0, now) }
     }
 
-    /// A pool for a command that reads and writes; refused on a database whose schema does not fit.
+    /// Lends a pool to a command that reads and writes. Throws on a database whose schema does not fit.
     func withPool<Result: Sendable>(
         _ configuration: Configuration, size: Int = 2,
         _ body: @Sendable (PostgresPool) async throws -> Result
@@ -44,7 +44,7 @@ extension Invocation {
         }
     }
 
-    /// The same for who may not even ask for the schema version.
+    /// Lends a pool to a user who may not even ask for the schema version.
     func withUncheckedPool<Result: Sendable>(
         _ configuration: Configuration, name: String, size: Int,
         _ body: (PostgresPool) async throws -> Result
@@ -63,8 +63,8 @@ extension Invocation {
 }
 
 extension PostgresPool {
-    /// The rules that judge at an instant: one set a command, so that all of it is judged alike. `known`: as they were
-    /// known then; nil: as they are known now.
+    /// The rules that judge at an instant. There is one set for a command, so that all of it is judged alike.
+    /// `known`: the rules as they were known then; nil stands for now.
     func rules(at now: Instant, knownAt known: Instant?) async throws -> RuleSet {
         try await withTransaction { try RuleQueries.load(.from, now, knownAt: known, on: $0) }
     }

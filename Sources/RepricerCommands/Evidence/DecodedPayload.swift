@@ -1,7 +1,7 @@
 import AppStore
 import JSON
 
-/// A signed payload for a person: JSON in which each nested JWS is replaced by what it says.
+/// A signed payload for a person: JSON in which each nested JWS is replaced by its content.
 ///
 /// Numbers and texts stand as they were signed; nothing is parsed and written anew.
 struct DecodedPayload {
@@ -12,7 +12,7 @@ struct DecodedPayload {
         // A text that cannot be packed has a shape that nobody signs.
         guard let packed = PayloadPacker().pack(signedPayload) else { return nil }
         let payload = PackedPayload(bytes: packed.bytes, headers: packed.headers.map(\.text))
-        // Packed just now, so it is not damaged.
+        // It was packed just now, so it is not damaged.
         guard let contents = try? payload.contents() else { return nil }
         self.contents = contents
     }

@@ -95,7 +95,7 @@ extension Commands {
         if let decoded {
             try invocation.print(decoded.text(isIndented: true) + "\n")
         } else if let signedPayload = proof.signedPayload {
-            // Nothing is added to what was signed, but on a terminal.
+            // Nothing is added to what was signed, except a line feed on a terminal.
             let end = invocation.dependencies.isOutputTerminal ? "\n" : ""
             try invocation.print(signedPayload + end)
         }
@@ -133,7 +133,7 @@ extension EvidenceQueries.Stored {
 struct EvidenceProof {
     /// nil where it cannot be rebuilt.
     let signedPayload: String?
-    /// nil when it verifies, else the reason.
+    /// nil when it verifies; otherwise the reason why not.
     let why: String?
 
     init(of stored: EvidenceQueries.Stored, by verifier: NotificationVerifier, now: Int64) {
@@ -150,7 +150,7 @@ struct EvidenceProof {
         self.why = why
     }
 
-    /// Of a text that was kept under this id.
+    /// The proof of a text that was kept under this id.
     init(of text: String, id: String, by verifier: NotificationVerifier, now: Int64) {
         signedPayload = text
         guard !id.hasPrefix(LegacyNotification.idPrefix) else {
@@ -167,7 +167,7 @@ struct EvidenceProof {
         }
     }
 
-    /// It is what was kept of a V1 notification, which nobody signs.
+    /// Whether it is the kept body of a V1 notification, which nobody signs.
     var isWholeThoughUnsigned: Bool { why?.hasPrefix("unsigned:") ?? false }
 
     /// Nobody signs a V1 notification: its id is the digest of what was kept, and no more can be proved.

@@ -51,7 +51,7 @@ extension Commands {
         let dependencies = invocation.dependencies
         let (count, head) = try await invocation.withPool(configuration) { pool in
             var writer = writer
-            // Under another name until it is whole.
+            // It is written under another name until it is whole.
             let file = try OutputFile(path: path + ".part", dependencies: dependencies)
             try file.write(writer.firstLine)
             var after = ""

@@ -13,7 +13,7 @@ import JSON
 /// `hash` is SHA-256, in hexadecimal, over the hash before it (of the first notification: over the first line), the id, the
 /// instant and the payload, each followed by a line feed; of the last line over the hash before it and the count.
 enum EvidenceFile {
-    /// What the first line says.
+    /// The content of the first line.
     struct Head: Hashable, Sendable {
         var month: String
         var bundleID: String
@@ -56,7 +56,7 @@ enum EvidenceFile {
         private var last: String
         private var count: Int64 = 0
         let firstLine: String
-        /// Names the file when the last line is written: keep it elsewhere.
+        /// Identifies the file once the last line is written. It is to be kept apart from the file.
         var head: String { last }
 
         init(_ head: Head) {
@@ -99,12 +99,12 @@ enum EvidenceFile {
         let description: String
     }
 
-    /// Reads the lines in their order. After a fault in the chain it goes on from what the line says, so that each fault
-    /// is named once.
+    /// Reads the lines in their order. After a fault in the chain it goes on from what the line says, so that each
+    /// fault is named once.
     struct Reader {
         private(set) var head: Head?
         private(set) var count: Int64 = 0
-        /// The last line was there.
+        /// Whether the last line was there.
         private(set) var isComplete = false
         private(set) var last = ""
 
@@ -117,7 +117,7 @@ enum EvidenceFile {
             if isComplete {
                 return (nil, [Fault(description: "a line follows the last one: it was added")])
             }
-            // Whatever is wrong with it: it is no line of ours.
+            // Whatever is wrong with it, it is no line of ours.
             guard let node = JSONDocument.read(line), let record = try? JSONRecord(node) else {
                 return (
                     nil, [Fault(description: "no line of an evidence file: it is cut or changed")]

@@ -60,7 +60,7 @@ extension Commands {
 
 /// `--keep`.
 enum RetentionTime {
-    /// The App Store tells the notifications of 180 days again; what is younger must stay known.
+    /// The App Store tells the notifications of 180 days again, so younger ones must stay known.
     static let monthsMin = 7
     private static let monthsMax = 1200
 
@@ -106,10 +106,10 @@ private struct RetentionRun {
         let what: What
     }
 
-    /// Waits for the tables' lock, half a second each.
+    /// How often it waits for the tables' lock, half a second each time.
     private static let attemptsMax = 4
 
-    /// UTC milliseconds: partitions that end here or before go.
+    /// Partitions that end at this instant or before are dropped (UTC milliseconds).
     let horizon: Int64
     let isDry: Bool
     var strays: [EvidenceRetention.Stray] = []
@@ -131,7 +131,7 @@ private struct RetentionRun {
         }
     }
 
-    /// Gives every month of the default partition one of its own, so that it can be dropped whole.
+    /// Makes a partition for every month of the default one, so that each can be dropped whole.
     private func settleStrays(_ pool: PostgresPool) async throws -> [EvidenceRetention.Stray] {
         let strays = try await pool.withTransaction { try EvidenceRetention.strays(on: $0) }
         guard !isDry else { return strays }
@@ -157,7 +157,7 @@ private struct RetentionRun {
         return isDropped ? .dropped : .kept
     }
 
-    /// Tries again when a long reader holds the tables; writers that queued behind us go first.
+    /// Tries again when a long reader holds the tables. Writers that queued behind us go first.
     private func patiently<T: Sendable>(_ body: () async throws -> T) async throws -> T {
         for _ in 1..<Self.attemptsMax {
             do {

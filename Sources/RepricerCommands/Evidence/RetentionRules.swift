@@ -3,8 +3,8 @@ import Postgres
 import Pricing
 import ServiceKit
 
-/// What retention does beside the evidence: statements, history, versions by the month, and the few tables whose rows
-/// leave one by one.
+/// What retention does besides the evidence: it drops statements, history and versions by the month, and deletes rows
+/// of the few tables that have no months.
 struct RuleRun {
     private enum What: String {
         case dropped
@@ -17,12 +17,12 @@ struct RuleRun {
         let what: What
     }
 
-    /// Rows that one transaction takes away.
+    /// How many rows one transaction deletes.
     private static let rowsMax = 1000
-    /// Waits for a table's lock, half a second each.
+    /// How often it waits for a table's lock, half a second each time.
     private static let attemptsMax = 4
 
-    /// UTC milliseconds: the first instant of the month that is still kept whole.
+    /// The first instant of the month that is still kept whole, in UTC milliseconds.
     private let before: Int64
     private let isDry: Bool
     private let end: ContinuousClock.Instant
@@ -60,7 +60,7 @@ struct RuleRun {
         for old in OldRows.allCases { rows.append((old, try await leave(old, pool))) }
     }
 
-    /// Their months go only once a checkpoint stands for all of them.
+    /// Replaces statements by checkpoints. Their months are dropped only once a checkpoint replaces all of them.
     private mutating func coverStatements(_ pool: PostgresPool) async throws {
         let retention = StatementRetention(before: before, pool: pool)
         let end = end
@@ -90,7 +90,7 @@ struct RuleRun {
         return .kept
     }
 
-    /// How many left, or would.
+    /// How many rows were deleted, or would be.
     private func leave(_ old: OldRows, _ pool: PostgresPool) async throws -> Int {
         let before = before
         guard !isDry else {

@@ -14,7 +14,7 @@ extension Commands {
     static let extensionID = Positional("EXTENSION", "the extension's id")
 }
 
-/// What all extensions are asked for with.
+/// The arguments that all requests for extensions share.
 enum ExtensionArguments {
     static let noteMax = 1000
 
@@ -47,7 +47,7 @@ enum ExtensionArguments {
         return text
     }
 
-    /// A new one where none was given.
+    /// The given identifier, or a new one.
     static func requestID(_ arguments: ParsedArguments) throws -> String {
         if let text = arguments[Commands.requestID] {
             guard isUUID(text) else {
@@ -66,7 +66,7 @@ enum ExtensionArguments {
         return UUIDv7.make(nowMilliseconds: SystemClock().nowMilliseconds(), random: &random)
     }
 
-    /// Lower case.
+    /// The UUID in lower case.
     static func uuid(_ text: String) throws -> String {
         guard isUUID(text) else {
             throw CommandFailure(

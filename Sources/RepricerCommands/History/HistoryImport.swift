@@ -60,9 +60,9 @@ struct HistoryImportTold {
     let file: String
     let change: IncreaseImport
     let subscriptions: Int
-    /// Of these subscriptions nothing was received yet.
+    /// How many of these subscriptions nothing was received of yet.
     let unknown: Int
-    /// Nil: nothing was stored.
+    /// The number of the import; nil where nothing was stored.
     let number: Int?
     let isDryRun: Bool
 

@@ -30,7 +30,7 @@ extension Commands {
         return .done
     }
 
-    /// Names that begin so; ids only once somebody has begun one.
+    /// Prints names that begin so, and ids only once somebody has typed the beginning of one.
     private static func printBatches(_ invocation: Invocation) async throws {
         let begun = invocation.arguments[word] ?? ""
         let all = try await invocation.withPool(try invocation.configuration()) { pool in
@@ -42,7 +42,7 @@ extension Commands {
     }
 }
 
-/// Completion scripts, made from the same specifications as the parser.
+/// Completion scripts. They are made from the same specifications as the parser.
 struct CompletionScript {
     let commands: [Command]
 
@@ -87,7 +87,7 @@ struct CompletionScript {
         """
     }
 
-    /// zsh runs bash completions; one script is one thing to keep right.
+    /// zsh runs bash completions, so that there is only one script to keep right.
     var zsh: String {
         """
         autoload -Uz compinit bashcompinit
@@ -99,7 +99,7 @@ struct CompletionScript {
 
     private var firstWords: [String] { commands.compactMap(\.path.first).uniqued() }
 
-    /// Two-word commands first: their pattern is the narrower one.
+    /// Two-word commands come first, because their pattern is the narrower one.
     private var cases: String {
         let ordered = commands.sorted { $0.path.count > $1.path.count }
         let exact = ordered.map { command in
@@ -121,7 +121,7 @@ struct CompletionScript {
         return (exact + nouns).joined(separator: "\n")
     }
 
-    /// What follows an option that takes a value. Of one that takes any, the shell completes files.
+    /// What follows an option with a value. Where any value is allowed, the shell completes files.
     private func values(of command: Command) -> String {
         let lines = command.options.filter { $0.valueName != nil }.map { option in
             let names = (option.short.map { "-\($0)|" } ?? "") + "--\(option.name)"
@@ -201,7 +201,7 @@ extension CompletionScript {
 
     private func line(_ words: String) -> String { "complete -c repricer \(words)\n" }
 
-    /// nil: nothing is known of it.
+    /// The words that are offered; nil where nothing is known.
     private func offered(_ noun: Noun?, _ choices: [String]) -> String? {
         switch noun {
         case .batches: "-f -a '(__repricer_batches)'"

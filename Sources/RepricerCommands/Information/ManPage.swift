@@ -1,4 +1,5 @@
-/// Manual pages, made from the same specifications as the parser and the help: `repricer.1`, and one a command.
+/// Manual pages, made from the same specifications as the parser and the help: `repricer.1`, and one for each
+/// command.
 struct ManPage {
     let commands: [Command]
 
@@ -77,7 +78,7 @@ struct ManPage {
         choices.isEmpty ? "" : ": " + choices.joined(separator: ", ")
     }
 
-    /// Short lines of source, none of which begins as a request does.
+    /// Breaks a paragraph into short lines of source, none of which begins like a request.
     private static func paragraph(_ text: String) -> String {
         wrapped(escaped(text), width: 76).map {
             (($0.hasPrefix(".") || $0.hasPrefix("'")) ? "\\&" : "") + $0 + "\n"

@@ -4,34 +4,34 @@ package import ServiceKit
 /// All that a command touches outside itself. Tests build one in memory; the program builds `live()`.
 package struct Dependencies: Sendable {
     package var environment: [String: String] = [:]
-    /// Real path of the running program, to find what is installed beside it; nil when unknown.
+    /// The real path of the running program, to find what is installed beside it; nil when unknown.
     package var programPath: String?
     package var workingDirectory = "/"
-    /// The machine's clock; commands ask the configured one, which may run on it.
+    /// The machine's clock. Commands ask the configured clock, which may run on it.
     package var realClock: any WallClock = SystemClock()
-    /// Data: what a script reads.
+    /// Standard output, for data that a script reads.
     package var output: OutputSink
-    /// Messages: what a person reads.
+    /// Standard error, for messages that a person reads.
     package var messages: OutputSink
     package var isInputTerminal = false
     /// The next line that a person types; nil at the end of the input.
     package var readAnswer: @Sendable () -> String? = { nil }
     package var isOutputTerminal = false
     package var isMessagesTerminal = false
-    /// Asked anew for each drawing, since a window can change.
+    /// It is asked again for each drawing, because a window can change.
     package var terminalSize: @Sendable () -> (columns: Int, rows: Int) = { (80, 24) }
-    /// Shows a text by a pager; false where that can't be run.
+    /// Shows a text in a pager. Returns false where the pager cannot be run.
     package var page: @Sendable (_ command: String, _ text: String) -> Bool = { _, _ in false }
-    /// SIGTERM and SIGINT; from the first call on they no longer end the process by themselves.
+    /// SIGTERM and SIGINT. From the first call on they no longer end the process by themselves.
     package var terminations: @Sendable () -> AsyncStream<Int32> = { AsyncStream { _ in } }
 
-    /// Writes one line `repricer: …` for a person. A stream that is gone cannot be told so.
+    /// Writes one line `repricer: …` for a person. A failure is ignored, because nobody is left to be told.
     package func say(_ message: String) {
         sayPlainly("repricer: \(message)\n")
     }
 
     package func sayPlainly(_ text: String) {
-        // Nothing is left to report on when standard error itself is gone.
+        // When standard error itself is gone, nothing is left to report on.
         try? messages.write(text)
     }
 }
@@ -70,7 +70,7 @@ private func realPath(_ path: String) -> String? {
     return String(cString: resolved)
 }
 
-/// Of the stream that is one; of neither, what terminals used to have.
+/// The size of whichever stream is a terminal, or else the size that terminals used to have.
 private func sizeOfTerminal() -> (columns: Int, rows: Int) {
     for descriptor in [STDOUT_FILENO, STDERR_FILENO] {
         var size = winsize()

@@ -20,7 +20,7 @@ package struct Invocation: Sendable {
         if isJSON { try print(json().text + "\n") } else { try page(text()) }
     }
 
-    /// Prints what a person reads: on a terminal that it is too long for, through their pager.
+    /// Prints what a person reads, in their pager where it is longer than the terminal.
     func page(_ text: String) throws(OutputError) {
         let isLong =
             dependencies.isOutputTerminal && !arguments[GlobalOptions.noPager]
@@ -33,7 +33,7 @@ package struct Invocation: Sendable {
         try print(text)
     }
 
-    /// Prints facts beside other data, which standard output carries alone: a program reads that.
+    /// Prints facts beside other data. Standard output carries only those data, which a program reads.
     func printAside(json: @autoclosure () -> JSONValue, _ text: @autoclosure () -> String) {
         if !isQuiet { dependencies.sayPlainly(isJSON ? json().text + "\n" : text()) }
     }
@@ -43,7 +43,7 @@ package struct Invocation: Sendable {
         if !isQuiet { dependencies.say(message) }
     }
 
-    /// What somebody at a terminal would type next. Nobody else is told.
+    /// Suggests what somebody at a terminal would type next. Nobody else sees it.
     func suggest(_ commands: String...) {
         guard dependencies.isMessagesTerminal, !isQuiet else { return }
         let settings = arguments[GlobalOptions.environmentFile].map {
@@ -54,7 +54,7 @@ package struct Invocation: Sendable {
         }
     }
 
-    /// Colour: as asked for, else on a terminal, unless NO_COLOR says no.
+    /// Whether output is coloured: as the option says, or else on a terminal without NO_COLOR.
     var isColoured: Bool {
         switch arguments[GlobalOptions.color] {
         case "always": true
@@ -67,7 +67,7 @@ package struct Invocation: Sendable {
 }
 
 extension Invocation {
-    /// What a long command says while it works. `--log-level` counts more than `level`.
+    /// The log of a long command. `--log-level` counts more than `level`.
     func log(_ component: String = "repricer", level: Log.Level = .warning) -> Log {
         let asked = arguments[GlobalOptions.logLevel]
         let level = Log.Level.allCases.first { "\($0)" == asked } ?? level

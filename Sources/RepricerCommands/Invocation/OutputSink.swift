@@ -39,7 +39,7 @@ package struct OutputError: Error, Equatable, CustomStringConvertible {
         self.errorNumber = errorNumber
     }
 
-    /// The reader went away, as `head` does: no fault of ours, and nobody is left to tell.
+    /// Whether the reader has gone, as `head` does. That is no fault of ours, and nobody is left to be told.
     package var isClosedPipe: Bool { errorNumber == EPIPE }
 
     package var description: String {

@@ -3,13 +3,13 @@ extension Commands {
 }
 
 extension Invocation {
-    /// Throws where nobody can be asked and `--yes` says nothing for them, before anything is printed.
+    /// Throws, before anything is printed, where nobody can be asked and `--yes` was not given.
     func checkSomebodyAnswers(_ verb: String) throws(UsageError) {
         guard !arguments[Commands.yes], !dependencies.isInputTerminal else { return }
         throw UsageError("nobody can be asked here; give --yes to \(verb) without a question")
     }
 
-    /// Asks on a terminal, unless `--yes` has answered. Anything but yes is no, and throws.
+    /// Asks on a terminal, unless `--yes` was given. Anything but yes counts as no, and throws.
     func confirm(_ question: String) throws(CommandFailure) {
         guard !arguments[Commands.yes] else { return }
         dependencies.sayPlainly("\(question) [y/N] ")

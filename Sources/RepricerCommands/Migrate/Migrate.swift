@@ -36,14 +36,14 @@ extension Commands {
         let teller = MigrationTeller(invocation)
         migrator.isStopped = { stop.isAsked }
         migrator.report = { teller.tell($0) }
-        // The machine's clock: a schema has no part in a rehearsal's time.
+        // This is the machine's clock, because a schema has no part in a rehearsal's time.
         let now = invocation.dependencies.realClock.nowMilliseconds()
         let applied = try await invocation.withConnection(configuration, name: "repricer migrate") {
             [migrator] connection in
             defer { teller.clear() }
             let applied = try await migrator.migrate(connection, at: now)
             if try await schemaState(connection).misfit() == nil {
-                // Those of a rehearsal's time are made by `serve`, on its clock.
+                // The months of a rehearsal's time are made by `serve`, on its clock.
                 _ = try await connection.read {
                     try MonthPartitions.prepareAll(
                         now: now, monthsAhead: MonthsAhead.count, on: $0)
@@ -64,7 +64,7 @@ extension Commands {
         return .done
     }
 
-    /// And the folder that was taken.
+    /// The migrator, and the folder that it reads.
     static func migrator(
         _ invocation: Invocation, _ configuration: Configuration
     ) throws -> (Migrator, folder: String) {
@@ -75,7 +75,8 @@ extension Commands {
     }
 }
 
-/// Asked for by a signal; the second one ends the process at once, and what was not committed is undone by the server.
+/// The stop that a signal asks for. The second signal ends the process at once, and the server undoes what was not
+/// committed.
 private final class MigrationStop: Sendable {
     private let asked = Atomic(false)
     private let signals: Mutex<Task<Void, Never>?> = Mutex(nil)
@@ -95,7 +96,7 @@ private final class MigrationStop: Sendable {
     deinit { signals.withLock { $0?.cancel() } }
 }
 
-/// Says what `migrate` is at: on a terminal in one place, elsewhere a line now and then.
+/// Reports what `migrate` is doing: on a terminal in one place, otherwise with a line now and then.
 private final class MigrationTeller: Sendable {
     private static let pace: Duration = .seconds(10)
 
@@ -123,7 +124,7 @@ private final class MigrationTeller: Sendable {
         }
         let isDue = nextAt.withLock { next in
             let now = ContinuousClock.now
-            // The first of a kind of thing that lasts is said at once.
+            // The first report of something that lasts is made at once.
             guard next.map({ now >= $0 }) ?? true else { return false }
             next = now + Self.pace
             return true

@@ -31,7 +31,7 @@ extension Commands {
         let configuration = try invocation.configuration()
         let now = invocation.dependencies.realClock.nowMilliseconds()
         let count = try await invocation.withPool(configuration) { pool in
-            // Deliveries are the service's: a user who submits and approves may only read them.
+            // Deliveries belong to the service: a user who submits and approves may only read them.
             try await pool.withConnection {
                 try await ServiceRights.check(on: $0, writing: "repricer.webhook_deliveries")
             }

@@ -1,13 +1,13 @@
 /// One column of a list of facts: what a person reads under its heading, and a program under its key.
 struct Column<Row>: Sendable {
-    /// nil: for programs alone.
+    /// The heading; nil for a column that only programs read.
     let heading: Table.Column?
-    /// nil: for people alone.
+    /// The key; nil for a column that only people read.
     let key: String?
     let cell: @Sendable (Row) -> String
     let value: @Sendable (Row) -> (any JSONConvertible)?
 
-    /// `none` stands in the table where there is no text.
+    /// A column of texts. `none` stands in the table where there is no text.
     static func text(
         _ heading: String, _ key: String, none: String = "",
         _ read: @escaping @Sendable (Row) -> String?
@@ -50,14 +50,14 @@ struct Column<Row>: Sendable {
 }
 
 extension Sequence {
-    /// For a person; empty where there are no rows, unless the headings stand alone.
+    /// A table for a person; empty where there are no rows, unless `isShownEmpty`.
     func table(_ columns: [Column<Element>], isShownEmpty: Bool = false) -> String {
         var table = Table(columns.compactMap(\.heading))
         for row in self { table.add(columns.filter { $0.heading != nil }.map { $0.cell(row) }) }
         return table.isEmpty && !isShownEmpty ? "" : table.text
     }
 
-    /// For a program: a list of objects.
+    /// A list of objects for a program.
     func json(_ columns: [Column<Element>]) -> JSONValue {
         .array(
             map { row in
@@ -69,7 +69,7 @@ extension Sequence {
     }
 }
 
-/// Names with their numbers, under a heading; empty where there is none.
+/// Names with their numbers, under a heading; empty where there are none.
 func countTable(_ heading: String, _ counts: [(String, Int64)]) -> String {
     counts.table([.shown(.left(heading)) { $0.0 }, .shown(.right("ROWS")) { "\($0.1)" }])
 }

@@ -7,7 +7,7 @@ package protocol JSONConvertible {
     var json: JSONValue { get }
 }
 
-/// JSON to print. Keys keep the order they are given in, so that equal facts have equal text.
+/// JSON to print. Keys keep their given order, so that equal facts have equal text.
 package enum JSONValue: Sendable, Equatable {
     case null
     case bool(Bool)
@@ -15,7 +15,7 @@ package enum JSONValue: Sendable, Equatable {
     case string(String)
     case array([JSONValue])
     case object([Member])
-    /// Text that is JSON already, made by another module.
+    /// JSON text that another module has made.
     case finished(String)
 
     package struct Member: Sendable, Equatable {
@@ -23,7 +23,7 @@ package enum JSONValue: Sendable, Equatable {
         package let value: JSONValue
     }
 
-    /// On one line.
+    /// The JSON on one line.
     package var text: String {
         var json = JSONWriter()
         write(to: &json)
@@ -61,7 +61,7 @@ extension JSONValue: ExpressibleByDictionaryLiteral, JSONConvertible {
         .object(pairs.map { Member(name: $0.0, value: .integer($0.1)) })
     }
 
-    /// The members of both objects.
+    /// An object with the members of both.
     static func + (left: JSONValue, right: JSONValue) -> JSONValue {
         guard case .object(let first) = left, case .object(let rest) = right else { return left }
         return .object(first + rest)
@@ -78,7 +78,7 @@ extension Array: JSONConvertible where Element: JSONConvertible {
     package var json: JSONValue { .array(map(\.json)) }
 }
 
-/// In the order of the keys.
+/// An object with its keys in order.
 extension Dictionary: JSONConvertible where Key == String, Value: JSONConvertible {
     package var json: JSONValue {
         .object(sorted { $0.key < $1.key }.map { .init(name: $0.key, value: $0.value.json) })

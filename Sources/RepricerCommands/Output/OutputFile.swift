@@ -1,11 +1,11 @@
 import Glibc
 
-/// A regular file as the system knows it: two paths can lead to the same one.
+/// The identity of a regular file in the system, because two paths can lead to the same one.
 private struct FileIdentity: Equatable {
     let device: dev_t
     let inode: ino_t
 
-    /// Nil for a file that is not there yet, and for pipes and terminals, which several may share.
+    /// nil for a file that does not exist yet, and for pipes and terminals, which several may share.
     init?(path: String) {
         var status = stat()
         guard stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return nil }
@@ -20,7 +20,7 @@ private struct FileIdentity: Equatable {
     }
 }
 
-/// A file that a command writes: a path, or `-` for standard output. Written in pieces, so that a plan of any
+/// A file that a command writes: a path, or `-` for standard output. It is written in pieces, so that a plan of any
 /// size needs little memory.
 final class OutputFile {
     private static let bufferBytes = 1 << 16
@@ -30,8 +30,8 @@ final class OutputFile {
     private let sink: OutputSink
     private var buffer = ""
 
-    /// Opens and empties the file. Throws where it is one of `others`, whatever their paths look like: what is
-    /// still to be read would be gone, and two outputs would write over each other.
+    /// Opens and empties the file. Throws where it is one of `others`, however their paths are written, because what
+    /// is still to be read would be gone, and two outputs would overwrite each other.
     init(path: String, besides others: [String] = [], dependencies: Dependencies) throws {
         self.path = path
         if let other = others.first(where: { FileIdentity.isSame(path, $0) }) {
@@ -63,7 +63,7 @@ final class OutputFile {
         if buffer.utf8.count >= Self.bufferBytes { try flush() }
     }
 
-    /// Must be called at the end: what is still buffered would be lost otherwise.
+    /// Writes what is buffered. It must be called at the end.
     func flush() throws {
         do throws(OutputError) {
             try sink.write(buffer)

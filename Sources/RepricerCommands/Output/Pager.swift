@@ -5,27 +5,27 @@ enum Pager {
     /// `less` ends by itself on what fits, and lets colours through.
     private static let usual = "less -FRX"
 
-    /// nil: none is wanted.
+    /// The pager's command; nil where none is wanted.
     static func command(_ environment: [String: String]) -> String? {
         if environment["TERM"] == "dumb" { return nil }
         let wanted = environment["PAGER"] ?? usual
         return wanted.allSatisfy(\.isWhitespace) || wanted == "cat" ? nil : wanted
     }
 
-    /// Gives the text to the pager and waits for its end; false where there is none to run.
+    /// Gives the text to the pager and waits for its end. Returns false where there is none to run.
     static func run(_ command: String, _ text: String) -> Bool {
-        // The reader's Ctrl-C is the pager's, as long as it is there; and one that ends early is not our end.
+        // The reader's Ctrl-C belongs to the pager while it runs, and a pager that ends early does not end us.
         let before = (signal(SIGINT, SIG_IGN), signal(SIGPIPE, SIG_IGN))
         defer {
             signal(SIGINT, before.0)
             signal(SIGPIPE, before.1)
         }
         guard let pipe = popen("\(command) 2>/dev/null", "w") else { return false }
-        // Who leaves the pager early has read enough: no error.
+        // Who leaves the pager early has read enough, so it is no error.
         let bytes = Array(text.utf8)
         _ = fwrite(bytes, 1, bytes.count, pipe)
         let status = pclose(pipe)
-        // The shell's word for a program that is not installed.
+        // This is the shell's code for a program that is not installed.
         return status >> 8 & 0xFF != 127 && status >= 0
     }
 }

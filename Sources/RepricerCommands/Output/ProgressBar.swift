@@ -5,7 +5,7 @@ import Synchronization
 final class ProgressBar: Sendable {
     private static let barMax = 40
     private static let barMin = 10
-    /// More would push the beginning off a small window, where it can't be drawn over.
+    /// The most lines. More would push the beginning out of a small window, where it cannot be drawn over.
     private static let linesMax = 12
 
     private let dependencies: Dependencies
@@ -13,12 +13,12 @@ final class ProgressBar: Sendable {
     private let state = Mutex(State())
 
     private struct State {
-        /// Lines that stand there.
+        /// How many lines are drawn at the moment.
         var drawn = 0
         var nextAt = ContinuousClock.now + ProgressBar.silence
     }
 
-    /// What is done sooner needs no bar.
+    /// What is done sooner than this needs no bar.
     private static let silence: Duration = .seconds(2)
     private static let pace: Duration = .milliseconds(200)
 
@@ -29,12 +29,13 @@ final class ProgressBar: Sendable {
             && dependencies.environment["TERM"] != "dumb"
     }
 
-    /// `done` of `total`, and what to say beside it.
+    /// Draws `done` of `total`, with a note beside it.
     func draw(done: Int64, total: Int64, note: String) {
         draw { Self.lines(done: done, total: total, note: note, columns: $0) }
     }
 
-    /// The same once it lasts longer than anybody likes to wait in silence, and a few times a second from then on.
+    /// Draws it once the work lasts longer than anybody likes to wait in silence, and a few times a second from then
+    /// on.
     func drawIfLate(done: Int64, total: Int64, note: String) {
         let now = ContinuousClock.now
         let isDue = state.withLock { state in

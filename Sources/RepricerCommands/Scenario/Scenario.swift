@@ -73,7 +73,7 @@ extension Commands {
             let bar = invocation.progressBar
             let forecasts = try await ScenarioRun(pool: pool, judge: judge, knownAt: known).run(
                 writing: out == nil ? nil : wish.chosen,
-                telling: { bar.drawIfLate(done: 0, total: 0, note: "\($0) subscriptions judged") }
+                reporting: { bar.drawIfLate(done: 0, total: 0, note: "\($0) subscriptions judged") }
             ) { try await out?.write($0) }
             bar.clear()
             try await out?.flush()

@@ -5,7 +5,7 @@ import ServiceKit
 import TestSupport
 import Testing
 
-/// Cancels that a pause, a slow slot or the end of the service overtakes: none leaves late, and none is lost.
+/// Cancels that a pause, a slow permit or the end of the service overtakes: none leaves late, and none is lost.
 @Suite(.database) struct CancelPauseTests {
     private typealias Harness = DeliveryHarness
 
@@ -64,7 +64,7 @@ import Testing
         await harness.close()
     }
 
-    @Test func cancel_withoutASlotInTime_isJudgedAnew() async throws {
+    @Test func cancel_withoutAPermitInTime_isJudgedAnew() async throws {
         let harness = try await Harness.declined()
         let store = harness.cancellingStore()
 
@@ -78,7 +78,7 @@ import Testing
         await harness.close()
     }
 
-    @Test func retryOfACancel_withoutASlotInTime_countsAsNotMadeAndKeepsItsID() async throws {
+    @Test func retryOfACancel_withoutAPermitInTime_countsAsNotMadeAndKeepsItsID() async throws {
         let harness = try await Harness.declined()
         let store = harness.cancellingStore([.unavailable])
         try await harness.run(harness.canceller(store))

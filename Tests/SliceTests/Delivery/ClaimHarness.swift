@@ -34,7 +34,7 @@ extension DeliveryHarness {
     ) async throws -> Submission.Outcome {
         try await Submission.store(
             name: content, contentSHA256: content, asOf: now, terms: terms, storesRefused: true,
-            pool: submitter, telling: Deaf()
+            pool: submitter, reportingTo: Deaf()
         ) { sink in
             try await sink.take(try sink.prepare(PlannedPiece(entries: [], rows: rows)))
             let changes = rows.count { $0.fault == nil }

@@ -114,7 +114,8 @@ import Testing
         await harness.close()
     }
 
-    /// Also where their turns come one by one: what waits for its turn is no company.
+    /// The same holds where their turns come one by one: a dependent that waits for its turn does not keep the
+    /// subscription.
     @Test(arguments: [25, 1])
     func elsewhere_twoOfOneSubscription_fallByOneCall(perRound: Int) async throws {
         let harness = try await Harness.declined(

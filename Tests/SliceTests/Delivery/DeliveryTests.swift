@@ -376,7 +376,7 @@ import Testing
             try await group.waitForAll()
         }
         // All replicas together have spent one second's calls, and the clock stands still.
-        // Slots that one lane reserved before it found its changes taken are lost.
+        // Permits that one lane reserved before it found its changes taken are lost.
         #expect(harness.store.calls.count <= 50)
         #expect(harness.store.calls.count > 25)
         harness.clock.advance(by: .seconds(1))

@@ -212,7 +212,7 @@ import Testing
         try await harness.submitAndApprove(
             ids.enumerated().map { Harness.row($0.element, line: $0.offset + 2) })
         let running = Mutex<Task<Void, any Error>?>(nil)
-        // The first call that waits for its slot finds the service told to stop.
+        // The first call that waits for its permit finds the service told to stop.
         let scheduler = harness.scheduler(wait: { _ in
             while running.withLock({ $0 == nil }) { await Task.yield() }
             running.withLock { $0?.cancel() }

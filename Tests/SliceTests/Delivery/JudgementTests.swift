@@ -12,20 +12,6 @@ import Testing
 @Suite(.database) struct JudgementTests {
     private typealias Harness = DeliveryHarness
 
-    /// One row a subscription: "1" … "count".
-    private static func submit(
-        _ harness: Harness, _ numbers: ClosedRange<Int>
-    ) async throws -> String {
-        var rows: [BatchRow] = []
-        for number in numbers {
-            try await harness.subscribe("\(number)")
-            rows.append(Harness.row("\(number)", line: number + 1))
-        }
-        let batchID = try await harness.submit(rows, content: "\(numbers)")
-        try await harness.approve(batchID)
-        return batchID
-    }
-
     /// So many minutes go by, with deliveries in each.
     private static func pass(
         _ minutes: Int, _ harness: Harness, _ scheduler: Scheduler
@@ -35,17 +21,6 @@ import Testing
             harness.realClock.advance(by: .seconds(61))
             try await harness.deliver(scheduler)
         }
-    }
-
-    private static func texts(_ harness: Harness, _ sql: String) async throws -> [String] {
-        try await harness.service.withConnection { connection in
-            try await connection.query(SQL(unsafe: sql)).map { try $0.textOrNil("text") ?? "-" }
-        }
-    }
-
-    private static func states(_ harness: Harness) async throws -> [String: Int] {
-        let states = try await texts(harness, "SELECT state AS text FROM repricer.price_changes")
-        return Dictionary(states.map { ($0, 1) }, uniquingKeysWith: +)
     }
 
     private static let halts = """
@@ -63,18 +38,17 @@ import Testing
         meaning: StoreRefusal.Meaning, code: Int
     ) async throws {
         let harness = try await Harness.make()
-        _ = try await Self.submit(harness, 1...12)
+        _ = try await harness.submitRows(1...12)
         harness.store.setAnswers(["1"], .refused(meaning, code: code))
         let scheduler = harness.scheduler()
 
         try await harness.deliver(scheduler)
         try await Self.pass(10, harness, scheduler)
 
-        #expect(try await Self.states(harness) == ["queued": 1, "scheduled": 11])
-        #expect(try await Self.texts(harness, Self.halts) == ["-", "-"])
+        #expect(try await harness.stateCounts() == ["queued": 1, "scheduled": 11])
+        #expect(try await harness.texts(Self.halts) == ["-", "-"])
         #expect(
-            try await Self.texts(
-                harness,
+            try await harness.texts(
                 "SELECT original_transaction_id || ' ' || parked_reason AS text FROM repricer.price_changes WHERE parked_reason IS NOT NULL"
             ) == ["1 \(code) code_\(code)"])
         // At once, after two minutes, and after four more: each wait is twice as long.
@@ -82,10 +56,9 @@ import Testing
 
         harness.store.setAnswers(["1"], nil)
         try await Self.pass(10, harness, scheduler)
-        #expect(try await Self.states(harness) == ["scheduled": 12])
+        #expect(try await harness.stateCounts() == ["scheduled": 12])
         #expect(
-            try await Self.texts(
-                harness,
+            try await harness.texts(
                 "SELECT parked_reason AS text FROM repricer.price_changes WHERE parked_reason IS NOT NULL"
             ) == [])
         await harness.close()
@@ -111,12 +84,12 @@ import Testing
 
     @Test func documentedRefusalOfOneCustomer_whileOthersSucceed_endsTheRow() async throws {
         let harness = try await Harness.make()
-        _ = try await Self.submit(harness, 1...12)
+        _ = try await harness.submitRows(1...12)
         harness.store.setAnswers(["5"], .refused(.reject, code: 4_030_010))
 
         try await harness.deliver(harness.scheduler())
 
-        #expect(try await Self.states(harness) == ["rejected": 1, "scheduled": 11])
+        #expect(try await harness.stateCounts() == ["rejected": 1, "scheduled": 11])
         await harness.close()
     }
 
@@ -130,25 +103,24 @@ import Testing
         meaning: StoreRefusal.Meaning, code: Int
     ) async throws {
         let harness = try await Harness.make()
-        let batchID = try await Self.submit(harness, 1...60)
+        let batchID = try await harness.submitRows(1...60)
         harness.store.setAnswers([], nil, all: .refused(meaning, code: code))
         let scheduler = harness.scheduler()
 
         try await harness.deliver(scheduler)
         let before = harness.store.calls.count
-        #expect(try await Self.texts(harness, Self.halts) == ["\(code)", "-"])
+        #expect(try await harness.texts(Self.halts) == ["\(code)", "-"])
         #expect(before < 60)
         try await Self.pass(4, harness, scheduler)
 
         let probes = harness.store.calls.dropFirst(before).map(\.transactionID)
         #expect((3...4).contains(probes.count))
         #expect(Set(probes).count == probes.count)
-        let ended = try await Self.states(harness)["rejected"] ?? 0
+        let ended = try await harness.stateCounts()["rejected"] ?? 0
         #expect(ended < 10)
         #expect(meaning == .reject || ended == 0)
         #expect(
-            try await Self.texts(
-                harness,
+            try await harness.texts(
                 "SELECT paused_reason AS text FROM repricer.batches WHERE batch_id = '\(batchID)'"
             ).first?.contains(
                 " subscriptions in a row were refused with \(code) code_\(code) (\"no\"), the last of them "
@@ -157,14 +129,13 @@ import Testing
         // Mended: the next probe is answered, and the batch goes on by itself.
         harness.store.setAnswers([], nil, all: nil)
         try await Self.pass(70, harness, scheduler)
-        #expect(try await Self.texts(harness, Self.halts) == ["-", "-"])
+        #expect(try await harness.texts(Self.halts) == ["-", "-"])
         #expect(
-            try await Self.states(harness)
+            try await harness.stateCounts()
                 == (ended == 0
                     ? ["scheduled": 60] : ["scheduled": 60 - ended, "rejected": ended]))
         #expect(
-            try await Self.texts(
-                harness,
+            try await harness.texts(
                 "SELECT action AS text FROM repricer.audit_trail WHERE action IN ('halt', 'recover') ORDER BY sequence"
             ) == ["halt", "recover"])
         await harness.close()
@@ -172,21 +143,21 @@ import Testing
 
     @Test func refusalsOfOneBatch_leaveTheOtherAlone() async throws {
         let harness = try await Harness.make()
-        _ = try await Self.submit(harness, 1...20)
-        _ = try await Self.submit(harness, 21...40)
+        _ = try await harness.submitRows(1...20)
+        _ = try await harness.submitRows(21...40)
         harness.store.setAnswers((1...20).map(String.init), .refused(.haltService, code: 4_010_000))
         let scheduler = harness.scheduler()
 
         try await harness.deliver(scheduler)
         try await Self.pass(6, harness, scheduler)
 
-        #expect(try await Self.states(harness) == ["queued": 20, "scheduled": 20])
+        #expect(try await harness.stateCounts() == ["queued": 20, "scheduled": 20])
         await harness.close()
     }
 
     @Test func refusedKey_ofEverySubscription_haltsTheServiceAndIsNamedTruly() async throws {
         let harness = try await Harness.make()
-        _ = try await Self.submit(harness, 1...30)
+        _ = try await harness.submitRows(1...30)
         harness.store.setAnswers([], nil, all: .refused(.haltService, code: 4_010_000))
         let scheduler = harness.scheduler()
 
@@ -194,7 +165,7 @@ import Testing
         let before = harness.store.calls.count
         try await Self.pass(3, harness, scheduler)
 
-        let said = try #require(try await Self.texts(harness, Self.halts).last)
+        let said = try #require(try await harness.texts(Self.halts).last)
         let counted = said.firstMatch(
             of: /^4010000 code_4010000: ([0-9]+) subscriptions in a row were refused with 4010000/)
         // Three halt it; others of the same claim may be refused before it is written down.
@@ -205,7 +176,7 @@ import Testing
 
         harness.store.setAnswers([], nil)
         try await Self.pass(70, harness, scheduler)
-        #expect(try await Self.states(harness) == ["scheduled": 30])
+        #expect(try await harness.stateCounts() == ["scheduled": 30])
         await harness.close()
     }
 
@@ -213,7 +184,7 @@ import Testing
 
     @Test func unansweredCalls_ofManySubscriptions_becomeFew_andManyAgain() async throws {
         let harness = try await Harness.make()
-        _ = try await Self.submit(harness, 1...60)
+        _ = try await harness.submitRows(1...60)
         harness.store.setAnswers([], nil, all: .unavailable)
         let scheduler = harness.scheduler()
 
@@ -223,7 +194,7 @@ import Testing
         #expect(harness.store.calls.count < 60)
         harness.store.setAnswers([], nil)
         try await Self.pass(10, harness, scheduler)
-        #expect(try await Self.states(harness) == ["scheduled": 60])
+        #expect(try await harness.stateCounts() == ["scheduled": 60])
         #expect(harness.store.applied.count == 60)
         await harness.close()
     }
@@ -232,7 +203,7 @@ import Testing
 
     @Test func staleToken_shownAgainByTheStatus_isLeftOutOnce_thenTheRowIsParked() async throws {
         let harness = try await Harness.make()
-        _ = try await Self.submit(harness, 1...2)
+        _ = try await harness.submitRows(1...2)
         harness.store.setAnswers(["1"], .refused(.refresh, code: 4_000_082))
         harness.store.setToken("the same")
         let scheduler = harness.scheduler()
@@ -246,8 +217,7 @@ import Testing
         let tokens = harness.store.calls.filter { $0.transactionID == "1" }.map(\.consistencyToken)
         #expect(tokens == ["first", "the same", nil])
         #expect(
-            try await Self.texts(
-                harness,
+            try await harness.texts(
                 "SELECT parked_reason AS text FROM repricer.price_changes WHERE parked_reason IS NOT NULL"
             ) == ["4000082 code_4000082"])
         await harness.close()
@@ -256,16 +226,16 @@ import Testing
     @Test(arguments: [4_000_205, 4_000_097])
     func priceThatMayBeOurs_refusedAtAFirstTry_isReadBeforeItIsBelieved(code: Int) async throws {
         let harness = try await Harness.make()
-        _ = try await Self.submit(harness, 1...1)
+        _ = try await harness.submitRows(1...1)
         harness.store.setAnswers(["1"], .refused(.checkStatus, code: code))
         let scheduler = harness.scheduler()
 
         try await harness.deliver(scheduler)
-        #expect(try await Self.states(harness) == ["unknown": 1])
+        #expect(try await harness.stateCounts() == ["unknown": 1])
         harness.store.applyLate()
         try await Self.pass(1, harness, scheduler)
 
-        #expect(try await Self.states(harness) == ["scheduled": 1])
+        #expect(try await harness.stateCounts() == ["scheduled": 1])
         #expect(harness.store.calls.count == 1)
         await harness.close()
     }

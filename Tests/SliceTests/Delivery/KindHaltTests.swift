@@ -9,12 +9,6 @@ import Testing
 @Suite(.database) struct KindHaltTests {
     private typealias Harness = DeliveryHarness
 
-    private static func texts(_ harness: Harness, _ sql: String) async throws -> [String] {
-        try await harness.service.withConnection { connection in
-            try await connection.query(SQL(unsafe: sql)).map { try $0.textOrNil("text") ?? "-" }
-        }
-    }
-
     private static let halts = """
         SELECT concat_ws(' ', h.key, split_part(h.value ->> 'reason', ':', 1)) AS text
         FROM repricer.service_controls, jsonb_each(halted_kinds) h
@@ -31,7 +25,7 @@ import Testing
         let extender = harness.extender()
         for _ in 0..<5 { try await harness.work(extender) }
         let early = harness.calls.calls.count
-        let halted = try await Self.texts(harness.delivery, Self.halts)
+        let halted = try await harness.delivery.texts(Self.halts)
         for _ in 0..<4 {
             harness.pass(.seconds(61))
             try await harness.work(extender)
@@ -49,7 +43,7 @@ import Testing
         let ended = states.count { $0.hasPrefix("refused") }
         #expect(ended < 15)
         #expect(states.count { $0 == "extended by answer" } == 60 - ended)
-        #expect(try await Self.texts(harness.delivery, Self.halts).isEmpty)
+        #expect(try await harness.delivery.texts(Self.halts).isEmpty)
         await harness.delivery.close()
     }
 
@@ -107,7 +101,7 @@ import Testing
 
         for _ in 0..<6 { try await harness.run(canceller) }
         let early = store.calls.count
-        let halted = try await Self.texts(harness, Self.halts)
+        let halted = try await harness.texts(Self.halts)
         for _ in 0..<80 {
             harness.clock.advance(by: .seconds(61))
             harness.realClock.advance(by: .seconds(61))
@@ -121,7 +115,7 @@ import Testing
         #expect(
             try await harness.dependents().count { $0.hasSuffix("confirmed") }
                 == targets.count - ended)
-        #expect(try await Self.texts(harness, Self.halts).isEmpty)
+        #expect(try await harness.texts(Self.halts).isEmpty)
         await harness.close()
     }
 }

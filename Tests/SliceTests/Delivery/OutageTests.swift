@@ -14,19 +14,6 @@ import Testing
 @Suite(.database) struct OutageTests {
     private typealias Harness = DeliveryHarness
 
-    private static func submit(
-        _ harness: Harness, _ numbers: ClosedRange<Int>
-    ) async throws -> String {
-        var rows: [BatchRow] = []
-        for number in numbers {
-            try await harness.subscribe("\(number)")
-            rows.append(Harness.row("\(number)", line: number + 1))
-        }
-        let batchID = try await harness.submit(rows, content: "\(numbers)")
-        try await harness.approve(batchID)
-        return batchID
-    }
-
     private static func pass(
         _ minutes: Int, _ harness: Harness, _ schedulers: Scheduler...
     ) async throws {
@@ -35,17 +22,6 @@ import Testing
             harness.realClock.advance(by: .seconds(61))
             for scheduler in schedulers { try await harness.deliver(scheduler) }
         }
-    }
-
-    private static func texts(_ harness: Harness, _ sql: String) async throws -> [String] {
-        try await harness.service.withConnection { connection in
-            try await connection.query(SQL(unsafe: sql)).map { try $0.textOrNil("text") ?? "-" }
-        }
-    }
-
-    private static func states(_ harness: Harness) async throws -> [String: Int] {
-        let states = try await texts(harness, "SELECT state AS text FROM repricer.price_changes")
-        return Dictionary(states.map { ($0, 1) }, uniquingKeysWith: +)
     }
 
     private static let halts = """
@@ -57,7 +33,7 @@ import Testing
 
     @Test func staleTokenOfAll_haltsTheBatch_parksNobody_andGoesOnByItself() async throws {
         let harness = try await Harness.make()
-        _ = try await Self.submit(harness, 1...80)
+        _ = try await harness.submitRows(1...80)
         harness.store.setAnswers([], nil, all: .refused(.refresh, code: 4_000_082))
         let scheduler = harness.scheduler()
 
@@ -77,22 +53,22 @@ import Testing
             ])
         try await Self.pass(4, harness, scheduler)
 
-        #expect(try await Self.texts(harness, Self.halts) == ["4000082", "-"])
+        #expect(try await harness.texts(Self.halts) == ["4000082", "-"])
         #expect(Set(harness.store.calls.map(\.transactionID)).count < 50)
         #expect((3...4).contains(harness.store.calls.count - before))
-        #expect(try await Self.states(harness) == ["queued": 80])
+        #expect(try await harness.stateCounts() == ["queued": 80])
 
         harness.store.setAnswers([], nil)
         try await Self.pass(30, harness, scheduler)
-        #expect(try await Self.texts(harness, Self.halts) == ["-", "-"])
-        #expect(try await Self.states(harness) == ["scheduled": 80])
+        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        #expect(try await harness.stateCounts() == ["scheduled": 80])
         await harness.close()
     }
 
     /// Our tokens are old and the statuses show good ones: a call of one who was asked proves it for all.
     @Test func staleTokensThatTheStatusesRenew_costTheBatchAMinute() async throws {
         let harness = try await Harness.make()
-        _ = try await Self.submit(harness, 1...80)
+        _ = try await harness.submitRows(1...80)
         harness.store.setValidToken("of today")
         let scheduler = harness.scheduler()
 
@@ -102,10 +78,10 @@ import Testing
             harness.realClock.advance(by: .seconds(2))
         }
 
-        #expect(try await Self.states(harness) == ["scheduled": 80])
+        #expect(try await harness.stateCounts() == ["scheduled": 80])
         #expect(
-            try await Self.texts(
-                harness, "SELECT action AS text FROM repricer.audit_trail WHERE action = 'halt'"
+            try await harness.texts(
+                "SELECT action AS text FROM repricer.audit_trail WHERE action = 'halt'"
             ).count <= 1)
         await harness.close()
     }
@@ -126,7 +102,7 @@ import Testing
     {
         let replies = (0..<2000).map { Self.wordings[$0 % Self.wordings.count] }
         let harness = try await Harness.make(replies)
-        for numbers in batches { _ = try await Self.submit(harness, numbers) }
+        for numbers in batches { _ = try await harness.submitRows(numbers) }
         let (one, other) = (harness.scheduler(), harness.scheduler())
 
         try await harness.deliver(one)
@@ -134,23 +110,23 @@ import Testing
         try await Self.pass(60, harness, one, other)
 
         let rows = batches.map(\.count).reduce(0, +)
-        let ended = try await Self.states(harness)["rejected"] ?? 0
+        let ended = try await harness.stateCounts()["rejected"] ?? 0
         #expect(ended < 50)
         #expect(
-            try await Self.texts(
-                harness, "SELECT action AS text FROM repricer.audit_trail WHERE action = 'recover'"
+            try await harness.texts(
+                "SELECT action AS text FROM repricer.audit_trail WHERE action = 'recover'"
             )
             .isEmpty)
 
         harness.store.setAnswers([], nil, all: .applied)
         try await Self.pass(90, harness, one, other)
-        #expect(try await Self.states(harness) == ["scheduled": rows - ended, "rejected": ended])
+        #expect(try await harness.stateCounts() == ["scheduled": rows - ended, "rejected": ended])
         await harness.close()
     }
 
     @Test func haltedBatch_whoseProbeIsRefusedOtherwise_saysSoAndStaysHalted() async throws {
         let harness = try await Harness.make()
-        _ = try await Self.submit(harness, 1...40)
+        _ = try await harness.submitRows(1...40)
         harness.store.setAnswers([], nil, all: .refused(.suspect, code: 4_000_999))
         let scheduler = harness.scheduler()
         try await harness.deliver(scheduler)
@@ -158,19 +134,19 @@ import Testing
         harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
         try await Self.pass(2, harness, scheduler)
 
-        #expect(try await Self.texts(harness, Self.halts) == ["4000999", "-"])
-        #expect(try await Self.states(harness) == ["queued": 40])
+        #expect(try await harness.texts(Self.halts) == ["4000999", "-"])
+        #expect(try await harness.stateCounts() == ["queued": 40])
         let last = harness.store.calls.last?.transactionID ?? "-"
         #expect(
-            try await Self.texts(harness, "SELECT probe_answer AS text FROM repricer.batches")
+            try await harness.texts("SELECT probe_answer AS text FROM repricer.batches")
                 == ["4030010 code_4030010 for \(last)"])
         await harness.close()
     }
 
     @Test func haltedService_whoseProbeIsRefusedOtherwise_saysSoAndStaysHalted() async throws {
         let harness = try await Harness.make()
-        _ = try await Self.submit(harness, 1...20)
-        _ = try await Self.submit(harness, 21...40)
+        _ = try await harness.submitRows(1...20)
+        _ = try await harness.submitRows(21...40)
         harness.store.setAnswers([], nil, all: .refused(.haltService, code: 4_010_000))
         let scheduler = harness.scheduler()
         try await harness.deliver(scheduler)
@@ -178,11 +154,11 @@ import Testing
         harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
         try await Self.pass(3, harness, scheduler)
 
-        #expect(try await Self.states(harness) == ["queued": 40])
+        #expect(try await harness.stateCounts() == ["queued": 40])
         let last = harness.store.calls.last?.transactionID ?? "-"
         #expect(
-            try await Self.texts(
-                harness, "SELECT halted_answer AS text FROM repricer.service_controls")
+            try await harness.texts(
+                "SELECT halted_answer AS text FROM repricer.service_controls")
                 == ["4030010 code_4030010 for \(last)"])
         await harness.close()
     }
@@ -192,7 +168,7 @@ import Testing
     /// What one process has found stands in the database: a status can say it, and another process calls no more often.
     @Test func noAnswersForAnybody_isWrittenDown_andKeptByAnotherProcess() async throws {
         let harness = try await Harness.make()
-        _ = try await Self.submit(harness, 1...60)
+        _ = try await harness.submitRows(1...60)
         harness.store.setAnswers([], nil, all: .unavailable)
         try await harness.deliver(harness.scheduler())
         func throttled() async throws -> [ServiceControlQueries.KindThrottle] {
@@ -216,7 +192,7 @@ import Testing
         harness.store.setAnswers([], nil)
         try await Self.pass(10, harness, other)
         #expect(try await throttled().isEmpty)
-        #expect(try await Self.states(harness) == ["scheduled": 60])
+        #expect(try await harness.stateCounts() == ["scheduled": 60])
         await harness.close()
     }
 
@@ -224,7 +200,7 @@ import Testing
 
     @Test func oneSubscriptionWithoutAnswers_isAskedLaterAndLater_andNamed() async throws {
         let harness = try await Harness.make()
-        _ = try await Self.submit(harness, 1...12)
+        _ = try await harness.submitRows(1...12)
         harness.store.setAnswers(["1"], .unavailable)
         let scheduler = harness.scheduler()
 
@@ -237,10 +213,9 @@ import Testing
         let calls = harness.store.calls.filter { $0.transactionID == "1" }
         #expect((5...14).contains(calls.count))
         #expect(Set(calls.map(\.requestReferenceID)).count == 1)
-        #expect(try await Self.states(harness) == ["unknown": 1, "scheduled": 11])
+        #expect(try await harness.stateCounts() == ["unknown": 1, "scheduled": 11])
         #expect(
-            try await Self.texts(
-                harness,
+            try await harness.texts(
                 """
                 SELECT original_transaction_id || ' ' || parked_reason AS text FROM repricer.price_changes
                 WHERE stage = 'unknown' AND parked_reason IS NOT NULL
@@ -248,7 +223,7 @@ import Testing
 
         harness.store.setAnswers(["1"], nil)
         try await Self.pass(16, harness, scheduler)
-        #expect(try await Self.states(harness) == ["scheduled": 12])
+        #expect(try await harness.stateCounts() == ["scheduled": 12])
         #expect(harness.store.applied.count == 12)
         await harness.close()
     }
@@ -256,7 +231,7 @@ import Testing
     /// The wait would go past the last instant for its renewal: it is tried once more before that.
     @Test func waitOfOneWithoutAnswers_endsBeforeItsDeadline() async throws {
         let harness = try await Harness.make()
-        _ = try await Self.submit(harness, 1...12)
+        _ = try await harness.submitRows(1...12)
         harness.store.setAnswers(["1"], .unavailable)
         let deadline = Harness.start.advanced(by: 400_000)
         let owner = try await TestDatabase.connect()

@@ -2,7 +2,7 @@ import Testing
 
 @testable import Calls
 
-/// Where reserved slots lie on the clock of the process that keeps them.
+/// Where reserved permits lie on the clock of the process that keeps them.
 struct PermitClockTests {
     private let clock = PermitClock()
     private let start = ContinuousClock.now
@@ -22,7 +22,7 @@ struct PermitClockTests {
         return instant.map { $0 - start }
     }
 
-    @Test func anAnswer_thatWasHeldUp_putsNoSlotOff() {
+    @Test func anAnswer_thatWasHeldUp_putsNoPermitOff() {
         #expect(answer(at: 0, delay: .milliseconds(1)) == .milliseconds(1))
         #expect(answer(at: 0.25, delay: .milliseconds(41)) == .milliseconds(251))
         #expect(answer(at: 0.5, delay: .milliseconds(2)) == .milliseconds(501))
@@ -55,40 +55,40 @@ struct PermitClockTests {
             answer(at: 0.5, delay: .milliseconds(1), clockIsAheadBy: step) == .milliseconds(501))
     }
 
-    /// Slots 20 ms apart, of which the first lies so long after the start by the database's clock.
-    private func slots(from milliseconds: Int64, count: Int64) -> [Int64] {
+    /// Permits 20 ms apart, of which the first lies so long after the start by the database's clock.
+    private func permits(from milliseconds: Int64, count: Int64) -> [Int64] {
         (0..<count).map { micros + (milliseconds + $0 * 20) * 1000 }
     }
 
-    private func inOrder(_ slots: [Int64], clocksDifferBy shift: Duration = .zero) -> [Int64] {
-        clock.inOrder(slots, nowMicros: micros, asked: start + shift, gapMicros: 20_000)
+    private func inOrder(_ permits: [Int64], clocksDifferBy shift: Duration = .zero) -> [Int64] {
+        clock.inOrder(permits, nowMicros: micros, asked: start + shift, gapMicros: 20_000)
     }
 
     @Test(arguments: [(0, 0), (4, 0), (12, 1), (31, 2), (400, 10)])
-    func slots_thatComeBeforeThoseHeld_arePassedOver(earlier: Int, lost: Int) {
-        #expect(inOrder(slots(from: 100, count: 10)) == slots(from: 100, count: 10))
+    func permits_thatComeBeforeThoseHeld_arePassedOver(earlier: Int, lost: Int) {
+        #expect(inOrder(permits(from: 100, count: 10)) == permits(from: 100, count: 10))
 
-        let next = slots(from: 300, count: 10)
+        let next = permits(from: 300, count: 10)
 
-        // The clocks turn out to stand otherwise than was thought: these slots are nearer.
+        // The clocks turn out to stand otherwise than was thought: these permits are nearer.
         #expect(
             inOrder(next, clocksDifferBy: .milliseconds(-earlier)) == Array(next.dropFirst(lost)))
     }
 
-    @Test func slots_afterAClockWasSetForward_arePassedOverUntilThoseHeldHaveBeen() {
-        _ = inOrder(slots(from: 100, count: 10))
+    @Test func permits_afterAClockWasSetForward_arePassedOverUntilThoseHeldHaveBeen() {
+        _ = inOrder(permits(from: 100, count: 10))
         let hour: Int64 = 3_600_000
 
-        // Half of the slots from 90 ms on lie before 280 ms, where the last one of before does.
-        let next = slots(from: hour + 90, count: 20)
+        // Half of the permits from 90 ms on lie before 280 ms, where the last one of before does.
+        let next = permits(from: hour + 90, count: 20)
         #expect(inOrder(next, clocksDifferBy: .seconds(-3600)) == Array(next.dropFirst(11)))
     }
 
-    @Test func slots_givenBackAndLeasedAgain_areUsed() {
-        _ = inOrder(slots(from: 100, count: 10))
+    @Test func permits_givenBackAndLeasedAgain_areUsed() {
+        _ = inOrder(permits(from: 100, count: 10))
 
-        #expect(inOrder(slots(from: 200, count: 3)) == slots(from: 200, count: 3))
-        #expect(inOrder(slots(from: 260, count: 3)) == slots(from: 260, count: 3))
+        #expect(inOrder(permits(from: 200, count: 3)) == permits(from: 200, count: 3))
+        #expect(inOrder(permits(from: 260, count: 3)) == permits(from: 260, count: 3))
     }
 
     @Test func answers_ofLongAgo_areForgotten() {

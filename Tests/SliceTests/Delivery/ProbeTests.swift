@@ -11,30 +11,6 @@ import Testing
 @Suite(.database) struct ProbeTests {
     private typealias Harness = DeliveryHarness
 
-    private static func submit(
-        _ harness: Harness, _ numbers: ClosedRange<Int>
-    ) async throws {
-        var rows: [BatchRow] = []
-        for number in numbers {
-            try await harness.subscribe("\(number)")
-            rows.append(Harness.row("\(number)", line: number + 1))
-        }
-        let batchID = try await harness.submit(rows, content: "\(numbers)")
-        try await harness.approve(batchID)
-    }
-
-    private static func texts(_ harness: Harness, _ sql: String) async throws -> [String] {
-        try await harness.service.withConnection { connection in
-            try await connection.query(SQL(unsafe: sql)).map { try $0.textOrNil("text") ?? "-" }
-        }
-    }
-
-    private static func watch(_ harness: Harness) -> BatchWatch {
-        BatchWatch(
-            pool: harness.service, clock: harness.clock, realClock: harness.realClock, log: .silent,
-            metrics: Metrics())
-    }
-
     /// Those who asked, a minute after another.
     private static func ask(
         _ minutes: Int, _ harness: Harness, _ scheduler: Scheduler
@@ -44,7 +20,7 @@ import Testing
             harness.clock.advance(by: .seconds(61))
             harness.realClock.advance(by: .seconds(61))
             try await harness.deliver(scheduler)
-            try await watch(harness).round()
+            try await harness.watch().round()
         }
         return harness.store.calls.dropFirst(before).map(\.transactionID)
     }
@@ -58,13 +34,13 @@ import Testing
     ])
     func probes_areOfSubscriptionsThatDidNotAskYet(answer: ScriptedStore.Reply) async throws {
         let harness = try await Harness.make()
-        try await Self.submit(harness, 1...50)
+        try await harness.submitRows(1...50)
         harness.store.setAnswers([], nil, all: answer)
         // The token that is refused.
         harness.store.setToken("first")
         let scheduler = harness.scheduler()
         try await harness.deliver(scheduler)
-        try await Self.watch(harness).round()
+        try await harness.watch().round()
         let met = Set(harness.store.calls.map(\.transactionID))
 
         let left = 50 - met.count
@@ -83,7 +59,7 @@ import Testing
     /// Rows that a poisoned answer makes wait come after those of whom nobody knows.
     @Test func probe_findsTheOneThatIsAnswered() async throws {
         let harness = try await Harness.make()
-        try await Self.submit(harness, 1...40)
+        try await harness.submitRows(1...40)
         harness.store.setAnswers((1...40).map(String.init), .unavailable)
         harness.store.setAnswers(["40"], nil)
         let scheduler = harness.scheduler()
@@ -92,8 +68,7 @@ import Testing
         _ = try await Self.ask(45, harness, scheduler)
 
         #expect(
-            try await Self.texts(
-                harness,
+            try await harness.texts(
                 "SELECT state AS text FROM repricer.price_changes WHERE original_transaction_id = '40'"
             ) == ["scheduled"])
         await harness.close()
@@ -111,12 +86,11 @@ import Testing
             (ids + ["31"]).enumerated().map { Harness.row($1, line: $0 + 2) })
         let scheduler = harness.scheduler()
         try await harness.deliver(scheduler)
-        try await Self.watch(harness).round()
+        try await harness.watch().round()
         let met = Set(harness.store.calls.map(\.transactionID))
 
         let probes = try await Self.ask(20, harness, scheduler)
-        let said = try await Self.texts(
-            harness,
+        let said = try await harness.texts(
             "SELECT halted_storefronts -> 'CAN' ->> 'answer' AS text FROM repricer.batches")
 
         #expect((8...20).contains(probes.count))
@@ -126,13 +100,12 @@ import Testing
         harness.store.setUnpriced([])
         _ = try await Self.ask(10, harness, scheduler)
         #expect(
-            try await Self.texts(
-                harness, "SELECT halted_storefronts::text AS text FROM repricer.batches")
+            try await harness.texts(
+                "SELECT halted_storefronts::text AS text FROM repricer.batches")
                 == ["{}"])
         #expect(try await harness.changes() == Array(repeating: "A scheduled", count: 31))
         #expect(
-            try await Self.texts(
-                harness,
+            try await harness.texts(
                 "SELECT action AS text FROM repricer.audit_trail WHERE action IN ('halt', 'recover') ORDER BY sequence"
             ) == ["halt", "recover"])
         await harness.close()
@@ -149,7 +122,7 @@ import Testing
         answer: ScriptedStore.Reply, reason: String
     ) async throws {
         let harness = try await Harness.make()
-        try await Self.submit(harness, 1...25)
+        try await harness.submitRows(1...25)
         harness.store.setAnswers([], nil, all: answer)
         let permits = ManualClock(0)
         let scheduler = harness.scheduler(wait: { [store = harness.store] _ in
@@ -161,8 +134,7 @@ import Testing
 
         try await harness.deliver(scheduler)
         let atOnce = harness.store.calls.count
-        let reasons = try await Self.texts(
-            harness,
+        let reasons = try await harness.texts(
             "SELECT DISTINCT reason AS text FROM repricer.price_changes WHERE state = 'queued'"
                 + " AND reason IS NOT NULL")
         harness.clock.advance(by: .milliseconds(29_900))
@@ -186,7 +158,7 @@ import Testing
     /// Who alone is told to wait for long waits for long alone.
     @Test func oneSubscriptionThatIsToldToWaitForHours_silencesTheOthersForAMinute() async throws {
         let harness = try await Harness.make()
-        try await Self.submit(harness, 1...40)
+        try await harness.submitRows(1...40)
         harness.store.setAnswers(["1"], .overloaded(retryAfter: .seconds(7200)))
         let scheduler = harness.scheduler()
 
@@ -197,8 +169,7 @@ import Testing
         }
 
         #expect(
-            try await Self.texts(
-                harness,
+            try await harness.texts(
                 "SELECT state || ' ' || count(*) AS text FROM repricer.price_changes GROUP BY state ORDER BY 1"
             ) == ["scheduled 39", "unknown 1"])
         #expect(harness.store.calls.count { $0.transactionID == "1" } == 1)
@@ -208,7 +179,7 @@ import Testing
     /// Where the next one is told so too, it is meant for all.
     @Test func subscriptionsThatAreToldToWaitForHours_areAskedForNoneMeanwhile() async throws {
         let harness = try await Harness.make()
-        try await Self.submit(harness, 1...40)
+        try await harness.submitRows(1...40)
         harness.store.setAnswers([], nil, all: .overloaded(retryAfter: .seconds(7200)))
         let scheduler = harness.scheduler()
         func pass(_ seconds: Int) async throws {
@@ -232,7 +203,7 @@ import Testing
     /// It is told so each time, and others are answered: it waits by itself.
     @Test func oneSubscriptionThatIsToldToWait_silencesTheOthersOnce() async throws {
         let harness = try await Harness.make()
-        try await Self.submit(harness, 1...12)
+        try await harness.submitRows(1...12)
         harness.store.setAnswers(["1"], .overloaded(retryAfter: .seconds(30)))
         let scheduler = harness.scheduler()
         try await harness.deliver(scheduler)
@@ -243,15 +214,15 @@ import Testing
             harness.clock.advance(by: .seconds(45))
             harness.realClock.advance(by: .seconds(45))
             try await harness.deliver(scheduler)
-            try await Self.submit(harness, number...number)
+            try await harness.submitRows(number...number)
             try await harness.deliver(scheduler)
             #expect(harness.store.calls.contains { $0.transactionID == "\(number)" })
         }
 
         #expect(harness.store.calls.count { $0.transactionID == "1" } > before)
         #expect(
-            try await Self.texts(
-                harness, "SELECT DISTINCT state AS text FROM repricer.price_changes ORDER BY 1"
+            try await harness.texts(
+                "SELECT DISTINCT state AS text FROM repricer.price_changes ORDER BY 1"
             ) == ["scheduled", "unknown"])
         await harness.close()
     }

@@ -11,37 +11,6 @@ import Testing
 @Suite(.database) struct PutBackTests {
     private typealias Harness = DeliveryHarness
 
-    private static func watch(_ harness: Harness) -> BatchWatch {
-        BatchWatch(
-            pool: harness.service, clock: harness.clock, realClock: harness.realClock, log: .silent,
-            metrics: Metrics())
-    }
-
-    @discardableResult
-    private static func submit(
-        _ harness: Harness, _ numbers: ClosedRange<Int>
-    ) async throws -> String {
-        var rows: [BatchRow] = []
-        for number in numbers {
-            try await harness.subscribe("\(number)")
-            rows.append(Harness.row("\(number)", line: number + 1))
-        }
-        let batchID = try await harness.submit(rows, content: "\(numbers)")
-        try await harness.approve(batchID)
-        return batchID
-    }
-
-    private static func texts(_ harness: Harness, _ sql: String) async throws -> [String] {
-        try await harness.service.withConnection { connection in
-            try await connection.query(SQL(unsafe: sql)).map { try $0.textOrNil("text") ?? "-" }
-        }
-    }
-
-    private static func states(_ harness: Harness) async throws -> [String: Int] {
-        let states = try await texts(harness, "SELECT state AS text FROM repricer.price_changes")
-        return Dictionary(states.map { ($0, 1) }, uniquingKeysWith: +)
-    }
-
     private static func pass(
         _ seconds: Int64, times: Int = 1, _ harness: Harness, _ scheduler: Scheduler
     ) async throws {
@@ -49,31 +18,30 @@ import Testing
             harness.clock.advance(by: .seconds(seconds))
             harness.realClock.advance(by: .seconds(seconds))
             try await harness.deliver(scheduler)
-            try await watch(harness).round()
+            try await harness.watch().round()
         }
     }
 
     @Test(arguments: [4_030_010, 4_000_121, 4_030_015])
     func rowsThatEnded_beforeTheirBatchHalted_goAgain(code: Int) async throws {
         let harness = try await Harness.make()
-        try await Self.submit(harness, 1...60)
+        try await harness.submitRows(1...60)
         harness.store.setAnswers([], nil, all: .refused(.reject, code: code))
         let scheduler = harness.scheduler()
 
         try await harness.deliver(scheduler)
-        let ended = try await Self.states(harness)["rejected"] ?? 0
-        try await Self.watch(harness).round()
+        let ended = try await harness.stateCounts()["rejected"] ?? 0
+        try await harness.watch().round()
 
         #expect((1..<50).contains(ended))
-        #expect(try await Self.states(harness) == ["queued": 60])
+        #expect(try await harness.stateCounts() == ["queued": 60])
         #expect(
-            try await Self.texts(
-                harness,
+            try await harness.texts(
                 "SELECT DISTINCT reason AS text FROM repricer.price_change_history WHERE evidence_id LIKE 'halt %'"
             ) == ["put back, others were refused alike: \(code) code_\(code)"])
         harness.store.setAnswers([], nil)
         try await Self.pass(61, times: 15, harness, scheduler)
-        #expect(try await Self.states(harness) == ["scheduled": 60])
+        #expect(try await harness.stateCounts() == ["scheduled": 60])
         #expect(try await harness.count("put_backs") == 0)
         await harness.close()
     }
@@ -81,42 +49,42 @@ import Testing
     /// They are read before they are believed, and so end when their batch has halted.
     @Test func rowsThatEnd_afterTheirBatchHalted_goAgain() async throws {
         let harness = try await Harness.make()
-        try await Self.submit(harness, 1...40)
+        try await harness.submitRows(1...40)
         harness.store.setAnswers([], nil, all: .refused(.checkStatus, code: 4_000_205))
         let scheduler = harness.scheduler()
 
         try await harness.deliver(scheduler)
         try await Self.pass(6, times: 30, harness, scheduler)
 
-        #expect(try await Self.states(harness)["rejected"] == nil)
+        #expect(try await harness.stateCounts()["rejected"] == nil)
         harness.store.setAnswers([], nil)
         try await Self.pass(61, times: 20, harness, scheduler)
-        #expect(try await Self.states(harness) == ["scheduled": 40])
+        #expect(try await harness.stateCounts() == ["scheduled": 40])
         await harness.close()
     }
 
     @Test func rowsOfSeveralBatches_goAgain_whereEverythingHalted() async throws {
         let harness = try await Harness.make()
-        for first in [1, 21, 41] { try await Self.submit(harness, first...(first + 19)) }
+        for first in [1, 21, 41] { try await harness.submitRows(first...(first + 19)) }
         harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
         let scheduler = harness.scheduler()
 
         try await harness.deliver(scheduler)
-        try await Self.watch(harness).round()
+        try await harness.watch().round()
 
         #expect(harness.store.calls.count < 60)
-        #expect(try await Self.states(harness) == ["queued": 60])
+        #expect(try await harness.stateCounts() == ["queued": 60])
         harness.store.setAnswers([], nil)
         try await Self.pass(61, times: 20, harness, scheduler)
-        #expect(try await Self.states(harness) == ["scheduled": 60])
+        #expect(try await harness.stateCounts() == ["scheduled": 60])
         await harness.close()
     }
 
     /// A process that dies remembers nothing; the one after it meets the same.
     @Test func rowsThatEnded_byAProcessThatDied_goAgain() async throws {
         let harness = try await Harness.make()
-        for number in 0..<3 { try await Self.submit(harness, (number * 9 + 1)...(number * 9 + 9)) }
-        try await Self.submit(harness, 28...60)
+        for number in 0..<3 { try await harness.submitRows((number * 9 + 1)...(number * 9 + 9)) }
+        try await harness.submitRows(28...60)
         harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
 
         for _ in 0..<2 { _ = try await harness.scheduler().round() }
@@ -124,48 +92,46 @@ import Testing
         try await harness.deliver(scheduler)
         try await Self.pass(61, harness, scheduler)
 
-        #expect(try await Self.states(harness)["rejected"] == nil)
+        #expect(try await harness.stateCounts()["rejected"] == nil)
         await harness.close()
     }
 
     /// A customer refused while others succeeded, an hour before: that was about the customer.
     @Test func rowThatEndedByItself_staysAsItEnded() async throws {
         let harness = try await Harness.make()
-        try await Self.submit(harness, 1...12)
+        try await harness.submitRows(1...12)
         harness.store.setAnswers(["5"], .refused(.reject, code: 4_030_010))
         let scheduler = harness.scheduler()
         try await harness.deliver(scheduler)
         try await Self.pass(3600, harness, scheduler)
-        try await Self.submit(harness, 13...40)
+        try await harness.submitRows(13...40)
         harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
 
         try await harness.deliver(scheduler)
         try await Self.pass(1, times: 3, harness, scheduler)
 
         #expect(
-            try await Self.states(harness) == ["rejected": 1, "scheduled": 11, "queued": 28])
+            try await harness.stateCounts() == ["rejected": 1, "scheduled": 11, "queued": 28])
         await harness.close()
     }
 
     /// Its item has a new change by now: the earlier one would stand in its way.
     @Test func rowWhoseItemHasAnotherChange_staysAsItEnded() async throws {
         let harness = try await Harness.make()
-        try await Self.submit(harness, 1...30)
+        try await harness.submitRows(1...30)
         harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
         let scheduler = harness.scheduler()
         try await harness.deliver(scheduler)
-        let ended = try await Self.texts(
-            harness,
+        let ended = try await harness.texts(
             "SELECT original_transaction_id AS text FROM repricer.price_changes WHERE state = 'rejected'"
         )
         let id = try #require(ended.first)
         try await harness.submit([Harness.row(id, to: 11990)], content: "again")
 
-        try await Self.watch(harness).round()
+        try await harness.watch().round()
 
         #expect(
-            try await Self.texts(
-                harness,
+            try await harness.texts(
                 "SELECT original_transaction_id AS text FROM repricer.price_changes WHERE state = 'rejected'"
             ) == [id])
         await harness.close()
@@ -174,7 +140,7 @@ import Testing
     /// A batch of which every row is refused rightly never ends by itself: it says what ends it, and an abort does.
     @Test func batchRefusedRightly_saysSo_andEndsWithAnAbort() async throws {
         let harness = try await Harness.make()
-        let batchID = try await Self.submit(harness, 1...30)
+        let batchID = try await harness.submitRows(1...30)
         // Two had no answer before they were refused, and one was applied by such a call.
         harness.store.setAnswers(["1", "2"], .unavailable)
         harness.store.setAnswers(["3"], .lost, all: .notSent)
@@ -184,10 +150,10 @@ import Testing
             ["1", "2", "3"], .refused(.reject, code: 4_000_023),
             all: .refused(.reject, code: 4_000_023))
         try await Self.pass(61, times: 5, harness, scheduler)
-        let halted = try await Self.texts(
-            harness, "SELECT paused_reason AS text FROM repricer.batches")
+        let halted = try await harness.texts(
+            "SELECT paused_reason AS text FROM repricer.batches")
         let called = harness.store.calls.count
-        let before = try await Self.states(harness)
+        let before = try await harness.stateCounts()
 
         try await harness.abort(batchID)
         try await Self.pass(61, times: 12, harness, scheduler)
@@ -200,7 +166,7 @@ import Testing
         #expect((10...called).contains(counted.flatMap { Int($0.1) } ?? 0), "\(halted)")
         #expect(before["rejected"] == nil)
         #expect(harness.store.calls.count == called)
-        let after = try await Self.states(harness)
+        let after = try await harness.stateCounts()
         #expect(after == ["aborted": 29, "scheduled": 1], "\(before) then \(after)")
         #expect(try await harness.count("put_backs") == 0)
         await harness.close()
@@ -218,14 +184,14 @@ import Testing
         let extender = harness.extender()
         for _ in 0..<5 { try await harness.work(extender) }
         let ended = try await harness.callStates().count { $0.hasPrefix("refused") }
-        try await Self.watch(harness.delivery).round()
+        try await harness.delivery.watch().round()
 
         #expect((1..<15).contains(ended))
         #expect(try await harness.callStates() == Array(repeating: "queued", count: 30))
         for _ in 0..<90 {
             harness.pass(.seconds(61))
             try await harness.work(extender)
-            try await Self.watch(harness.delivery).round()
+            try await harness.delivery.watch().round()
         }
         #expect(try await harness.callStates() == Array(repeating: "extended by answer", count: 30))
         await harness.delivery.close()
@@ -251,14 +217,14 @@ import Testing
             let refused = try await harness.massStates().count { $0 == "refused" }
             ended = max(ended, refused)
         }
-        try await Self.watch(harness.delivery).round()
+        try await harness.delivery.watch().round()
 
         #expect((1..<numbers.count).contains(ended))
         #expect(try await harness.massStates().allSatisfy { $0 != "refused" })
         for _ in 0..<90 {
             harness.pass(.seconds(61))
             try await harness.work(extender)
-            try await Self.watch(harness.delivery).round()
+            try await harness.delivery.watch().round()
         }
         #expect(
             try await harness.massStates() == Array(repeating: "running", count: numbers.count))
@@ -280,7 +246,7 @@ import Testing
         let number = 11 + (try #require(states.firstIndex(of: "refused")))
         try await harness.requestAll(99, of: "product\(number)", isApproved: false)
 
-        try await Self.watch(harness.delivery).round()
+        try await harness.delivery.watch().round()
 
         #expect(try await harness.massStates().count { $0 == "refused" } == 1)
         await harness.delivery.close()
@@ -305,7 +271,7 @@ import Testing
 
         for _ in 0..<100 {
             try await harness.run(canceller)
-            try await Self.watch(harness).round()
+            try await harness.watch().round()
             harness.clock.advance(by: .seconds(61))
             harness.realClock.advance(by: .seconds(61))
         }

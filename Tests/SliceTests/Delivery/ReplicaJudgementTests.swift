@@ -12,26 +12,6 @@ import Testing
 @Suite(.database) struct ReplicaJudgementTests {
     private typealias Harness = DeliveryHarness
 
-    @discardableResult
-    private static func submit(
-        _ harness: Harness, _ numbers: ClosedRange<Int>
-    ) async throws -> String {
-        var rows: [BatchRow] = []
-        for number in numbers {
-            try await harness.subscribe("\(number)")
-            rows.append(Harness.row("\(number)", line: number + 1))
-        }
-        let batchID = try await harness.submit(rows, content: "\(numbers)")
-        try await harness.approve(batchID)
-        return batchID
-    }
-
-    private static func watch(_ harness: Harness) -> BatchWatch {
-        BatchWatch(
-            pool: harness.service, clock: harness.clock, realClock: harness.realClock, log: .silent,
-            metrics: Metrics())
-    }
-
     private static func count(_ harness: Harness, _ sql: String) async throws -> Int {
         try await harness.service.withConnection { connection in
             try await connection.query(SQL(unsafe: "SELECT count(*) AS n \(sql)")).one().int("n")
@@ -51,7 +31,7 @@ import Testing
     @Test(arguments: [4_030_010, 4_000_121])
     func refusalOfAll_metByManyShortLivedProcesses_endsFewRows(code: Int) async throws {
         let harness = try await Harness.make()
-        try await Self.submit(harness, 1...80)
+        try await harness.submitRows(1...80)
         harness.store.setAnswers([], nil, all: .refused(.reject, code: code))
 
         for _ in 0..<60 {
@@ -60,7 +40,7 @@ import Testing
         }
         let ended = try await Self.rejected(harness)
         let called = harness.store.calls.count
-        try await Self.watch(harness).round()
+        try await harness.watch().round()
 
         #expect((1..<15).contains(ended))
         #expect(called < 20)
@@ -69,7 +49,7 @@ import Testing
         for _ in 0..<20 {
             Self.pass(harness, .seconds(61))
             try await harness.deliver(harness.scheduler())
-            try await Self.watch(harness).round()
+            try await harness.watch().round()
         }
         #expect(try await harness.changes() == Array(repeating: "A scheduled", count: 80))
         await harness.close()
@@ -78,7 +58,7 @@ import Testing
     /// Another code each time, and three processes at once.
     @Test func refusalsOfEveryKind_metByThreeReplicas_endFewRows() async throws {
         let harness = try await Harness.make()
-        for first in [1, 41, 81] { try await Self.submit(harness, first...(first + 39)) }
+        for first in [1, 41, 81] { try await harness.submitRows(first...(first + 39)) }
         for number in 1...120 {
             harness.store.setAnswers(
                 ["\(number)"], .refused(.reject, code: 4_030_001 + number % 14))
@@ -105,7 +85,7 @@ import Testing
     /// Halted again and again: each time what ended goes back, so the sum does not grow.
     @Test func refusalsOfAll_afterEachProbeThatSucceeds_endFewRowsInAll() async throws {
         let harness = try await Harness.make()
-        try await Self.submit(harness, 1...90)
+        try await harness.submitRows(1...90)
         harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
         var most = 0
         for round in 0..<40 {
@@ -115,7 +95,7 @@ import Testing
                 [], nil, all: isGood ? nil : .refused(.reject, code: 4_030_010))
             _ = try await harness.scheduler(perSecond: isGood ? 1 : 50).round()
             most = max(most, try await Self.rejected(harness))
-            try await Self.watch(harness).round()
+            try await harness.watch().round()
             Self.pass(harness, .seconds(61))
         }
 
@@ -128,24 +108,24 @@ import Testing
     /// What one process was refused before another one succeeded was odd by itself, also to a third.
     @Test func success_ofAnotherProcess_endsTheStreak() async throws {
         let harness = try await Harness.make()
-        try await Self.submit(harness, 1...8)
+        try await harness.submitRows(1...8)
         harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
         try await harness.deliver(harness.scheduler())
         #expect(
             try await Self.count(
                 harness, "FROM repricer.refusal_streaks WHERE cardinality(refused) = 8") == 2)
         harness.store.setAnswers([], nil)
-        try await Self.submit(harness, 9...12)
+        try await harness.submitRows(9...12)
         try await harness.deliver(harness.scheduler())
         #expect(
             try await Self.count(
                 harness, "FROM repricer.refusal_streaks WHERE batch_id IS NULL AND refused <> '{}'")
                 == 0)
         harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
-        try await Self.submit(harness, 13...20)
+        try await harness.submitRows(13...20)
 
         try await harness.deliver(harness.scheduler())
-        try await Self.watch(harness).round()
+        try await harness.watch().round()
 
         #expect(try await Self.rejected(harness) == 16)
         // Batches with nothing left to call say nothing any more.
@@ -177,7 +157,7 @@ import Testing
     /// The first try alone was refused: its end says so, and a statement that shows the price brings it back.
     @Test func priceThatMayBeOurs_refusedAndNotSeen_endsByItsCode() async throws {
         let harness = try await Harness.make()
-        try await Self.submit(harness, 1...1)
+        try await harness.submitRows(1...1)
         harness.store.setAnswers(["1"], .refused(.checkStatus, code: 4_000_205))
         let scheduler = harness.scheduler()
 

@@ -142,7 +142,7 @@ struct ExtensionHarness {
         limits.retry = retry
         limits.checkEveryMin = .zero
         limits.extendPerSecond = perSecond
-        // Slots come with time, and no test waits for it.
+        // Permits come with time, and no test waits for it.
         let clock = delivery.clock
         return Extender(
             delivery.engine(engine, pool: pool), calls: calls ?? self.calls,

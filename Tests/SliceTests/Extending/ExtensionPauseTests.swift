@@ -46,7 +46,7 @@ private actor InterruptedExtensions: ExtensionCalls {
     }
 }
 
-/// Extensions that a pause, a slow slot or the end of the service overtakes: none leaves late, and none is lost.
+/// Extensions that a pause, a slow permit or the end of the service overtakes: none leaves late, and none is lost.
 @Suite(.database) struct ExtensionPauseTests {
     /// One request each for so many subscriptions, of different buckets.
     private func harness(
@@ -146,7 +146,7 @@ private actor InterruptedExtensions: ExtensionCalls {
         await harness.delivery.close()
     }
 
-    @Test func call_withoutASlotInTime_countsAsNotMade() async throws {
+    @Test func call_withoutAPermitInTime_countsAsNotMade() async throws {
         let harness = try await harness(1)
         try await harness.requestAll()
 
@@ -162,7 +162,7 @@ private actor InterruptedExtensions: ExtensionCalls {
         await harness.delivery.close()
     }
 
-    @Test func retry_withoutASlotInTime_staysUnknownUnderItsIdentifier() async throws {
+    @Test func retry_withoutAPermitInTime_staysUnknownUnderItsIdentifier() async throws {
         let harness = try await harness(1, [.lost, .lost])
         try await harness.requestAll()
         try await harness.work(harness.extender())

@@ -1,0 +1,38 @@
+import Batches
+import Postgres
+import Pricing
+import ServiceKit
+
+/// What stories of many rows that fare alike share.
+extension DeliveryHarness {
+    /// Submits and approves one row for each of these subscriptions; returns the batch.
+    @discardableResult
+    func submitRows(_ numbers: ClosedRange<Int>) async throws -> String {
+        var rows: [BatchRow] = []
+        for number in numbers {
+            try await subscribe("\(number)")
+            rows.append(Self.row("\(number)", line: number + 1))
+        }
+        let batchID = try await submit(rows, content: "\(numbers)")
+        try await approve(batchID)
+        return batchID
+    }
+
+    /// The column `text` of a query; `-` stands for NULL.
+    func texts(_ sql: String) async throws -> [String] {
+        try await service.withConnection { connection in
+            try await connection.query(SQL(unsafe: sql)).map { try $0.textOrNil("text") ?? "-" }
+        }
+    }
+
+    /// The number of changes in each state.
+    func stateCounts() async throws -> [String: Int] {
+        let states = try await texts("SELECT state AS text FROM repricer.price_changes")
+        return Dictionary(states.map { ($0, 1) }, uniquingKeysWith: +)
+    }
+
+    func watch() -> BatchWatch {
+        BatchWatch(
+            pool: service, clock: clock, realClock: realClock, log: .silent, metrics: Metrics())
+    }
+}
