@@ -130,9 +130,9 @@ CREATE TABLE repricer.subscription_checkpoints (
 COMMENT ON TABLE repricer.subscription_checkpoints IS
     'The state that all statements signed before covers_before end in. One a subscription, replaced by the next one.';
 
--- Of dropped months: whole statements of subscriptions that have no checkpoint yet, and what reports ask for of others
--- (statement is null then): that a statement of an ending, a failure or a refund came, and of which paid period it told
--- where no charge does.
+-- What is kept of dropped months: the whole statements of subscriptions that have no checkpoint yet, and what reports ask
+-- for of the others (statement is null then): that there was a statement of an ending, a failure or a refund, and of which
+-- paid period a statement told where no charge does.
 CREATE TABLE repricer.kept_statements (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,

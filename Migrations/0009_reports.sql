@@ -369,6 +369,9 @@ CROSS JOIN LATERAL (
             WHEN c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at AND NOT e.is_back
                 THEN 'after_end'
             WHEN t.is_in_effect AND e.is_after_end THEN 'after_end'
+            -- Above the old price nothing is left to an explanation but ours and an offer's, wherever it was bought.
+            WHEN NOT h.is_offer AND h.currency = c.currency AND h.price_milliunits > c.current_price_milliunits
+                AND NOT (t.is_in_effect AND (h.price_milliunits = c.new_price_milliunits OR u.is_undone)) THEN 'other_price'
             WHEN h.is_offer OR NOT t.is_of_the_place OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone) THEN NULL
             WHEN h.price_milliunits <> CASE WHEN t.is_in_effect THEN c.new_price_milliunits
                 ELSE c.current_price_milliunits END THEN 'other_price'

@@ -24,8 +24,8 @@ GRANT USAGE ON SCHEMA repricer TO repricer_pricing, repricer_service;
 GRANT SELECT ON ALL TABLES IN SCHEMA report TO repricer_finance, repricer_pricing, repricer_service;
 GRANT repricer_finance TO repricer_finance_lead;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA report TO repricer_finance, repricer_pricing, repricer_service;
--- A login of the role itself; who is a member has settings of their own, which `repricer init` writes and `config check`
--- asks for. Who may not alter the role leaves it as it is.
+-- These limits hold for the role itself, where somebody lets it log in. A member has settings of their own, which
+-- `repricer init` writes and `config check` asks for. Where the owner may not alter the role, it stays as it is.
 DO $limits$
 BEGIN
     IF NOT EXISTS (

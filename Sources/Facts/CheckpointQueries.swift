@@ -82,8 +82,8 @@ package enum CheckpointQueries {
         "REVOKE", "SUBSCRIBED",
     ]
 
-    /// The start of the paid period that a statement tells, where no charge that was recorded by then does: the checkpoint
-    /// that stands for it does not say when that was known.
+    /// The start of the paid period that a statement tells, where no charge that was recorded by then tells it. The
+    /// checkpoint that replaces the statement does not say when that was known.
     private static func toldPeriod(_ table: SQL) -> SQL {
         """
         (SELECT t.at FROM (
@@ -98,7 +98,7 @@ package enum CheckpointQueries {
     }
 
     /// Keeps what reports ask for of the statements that a checkpoint of these subscriptions replaces. Subscriptions
-    /// that never had a change of ours are left out, since no report asks for them.
+    /// that never had a change of ours, nor carry a dependent of one, are left out, since no report asks for them.
     package static func keepMarks(_ ids: [String], before: Int64) -> [SQL] {
         guard !ids.isEmpty else { return [] }
         return [

@@ -195,6 +195,20 @@ import Testing
         #expect(atItsPrice.named == ["\(named) 12990 9990", "\(named) 12990 9990"])
     }
 
+    /// What is above the old price belongs to the change or is named, wherever and by whomever it was bought.
+    @Test func aChargeAboveTheOldPrice_thatIsNotOurs_isNamed() async throws {
+        let bought = Self.charge("2026-04-01Z", 13990, until: "2026-05-01Z", isPurchase: true)
+        let moved = Self.charge("2026-04-01Z", 13990, until: "2026-05-01Z", storefront: "PRI")
+        let again = Self.charge("2026-03-10Z", 11990, until: "2026-04-10Z", isPurchase: true)
+
+        let inEffect = Self.change("effective") + Self.march
+
+        #expect(try await told(inEffect + bought).named == ["other_price 13990 12990"])
+        #expect(try await told(inEffect + moved).named == ["other_price 13990 12990"])
+        #expect(
+            try await told(Self.change("cancelled") + again).named == ["other_price 11990 9990"])
+    }
+
     @Test func renewalOfTheRunningPeriod_withoutACharge_isMissing_unlessItFailed() async throws {
         func facts(_ type: String?) -> String {
             """
