@@ -262,7 +262,7 @@ class Auditor:
         effective = {(change["id"], change["price"]) for change in self.db["changes"] if change["state"] == "effective"}
         for change in self.db["changes"]:
             life = self.lives[change["id"]]
-            if change["state"] == "effective" or change["sent_at"] is None or life["isFamilyShared"] \
+            if change["state"] == "effective" or change["sent_at"] is None or life["isFamilyShared"] or change["undoes"] \
                     or change["price"] == change["old_price"] or (change["id"], change["price"]) in effective:
                 continue
             for charge in life["charges"]:
