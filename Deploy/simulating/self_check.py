@@ -19,10 +19,6 @@ def first(rows, **wanted):
     raise LookupError(f"no row has {list(wanted)}")
 
 
-def drop(rows, **wanted):
-    rows.remove(first(rows, **wanted))
-
-
 def applied(world, endpoint="changePrice"):
     return first(world["store"]["calls"], endpoint=endpoint, applied=True)
 
@@ -52,11 +48,13 @@ def overlap(world):
 def another_id(world):
     wire = world["world"]["wire"]
     begin = next(line for line in wire if line["endpoint"] == "changePrice" and "outcome" not in line)
-    wire += [dict(begin, sequence=-1), dict(begin, sequence=-1, outcome="lost"), dict(begin, sequence=-2, reference="x")]
+    lost = dict(begin, sequence=-1, reference="lost")
+    wire += [lost, dict(lost, outcome="lost"), dict(begin, sequence=-2, reference="x")]
 
 
 def change(world, **wanted):
-    return first(world["database"]["changes"], **wanted)
+    """A row that a person handed in."""
+    return first(world["database"]["changes"], undoes=lambda undone: not undone, **wanted)
 
 
 def undo(world):
@@ -64,7 +62,7 @@ def undo(world):
     row = change(world)
     other = dict(copy.deepcopy(row), change_id="undo", batch_id="undone", undoes=row["change_id"], price=row["old_price"] + 1)
     world["database"]["changes"].append(other)
-    world["world"]["deeds"].append({"kind": f"undo {row['batch_id']}", "subject": "undone", "rows": []})
+    world["world"]["deeds"].append({"at": 0, "kind": f"undo {row['batch_id']}", "subject": "undone", "rows": []})
 
 
 def paused(world):
@@ -90,8 +88,20 @@ def charge(world):
 
 
 def forget_open(world):
-    row = change(world, state=lambda state: state in ("scheduled", "pending_consent", "accepted"))
-    row["state"] = "missed"
+    """Something that was ordered is to come in the store, and not here."""
+    lives = {life["id"]: life for life in world["store"]["subscriptions"]}
+    for call in world["store"]["calls"]:
+        if call["endpoint"] != "changePrice" or not call["applied"]:
+            continue
+        life, ordered = lives[call["transactionId"]], json.loads(call["body"])["items"][0]
+        for item in life["items"]:
+            if item["sku"] == ordered["SKU"] and not item["isLeaving"] and life["isBilledOrWaiting"] and life["autoRenews"]:
+                item["newPrice"] = ordered["price"]
+                for row in world["database"]["changes"]:
+                    if (row["id"], row["sku"]) == (life["id"], item["sku"]):
+                        row["state"] = "missed"
+                return
+    raise LookupError("nothing was ordered of who goes on")
 
 
 def declined(world):
@@ -132,7 +142,7 @@ def extension(world):
 
 
 LIES = [
-    ("row-lost", lambda world: drop(world["database"]["changes"], state=lambda state: True)),
+    ("row-lost", lambda world: world["database"]["changes"].remove(change(world))),
     ("row-doubled", lambda world: world["database"]["changes"].append(copy.deepcopy(change(world)))),
     ("row-invented", lambda world: world["database"]["changes"].append(
         dict(copy.deepcopy(change(world)), line=999_999, change_id="new"))),
