@@ -123,12 +123,18 @@ def left_open(world):
 
 
 def unexplained(world):
-    row = change(world, sent_at=bool)
-    entry = first(world["database"]["money"], kind="charge", id=row["id"], sku=row["sku"],
-                  at=lambda at: at >= row["sent_at"])
+    sent = {(row["id"], row["sku"]): row["sent_at"] for row in world["database"]["changes"] if row["sent_at"]}
+    entry = next(entry for entry in world["database"]["money"] if entry["kind"] == "charge"
+                 and entry["at"] >= sent.get((entry["id"], entry["sku"]), float("inf")))
     entry["explained_as"] = None
     world["database"]["exceptions"] = [exception for exception in world["database"]["exceptions"]
                                        if exception["transaction"] != entry["transaction"]]
+
+
+def forget_charge(world):
+    entry = charge(world)
+    world["database"]["money"] = [other for other in world["database"]["money"]
+                                  if (other["transaction"], other["sku"]) != (entry["transaction"], entry["sku"])]
 
 
 def update(find, **values):
@@ -173,7 +179,7 @@ LIES = [
     ("change-left-open", lambda world: change(world).update(state="sending")),
     ("subscription-wrong", lambda world: world["database"]["subscriptions"][0].update(expires_at=1)),
     ("subscription-unknown", lambda world: world["database"]["subscriptions"].pop()),
-    ("charge-missing", lambda world: world["database"]["money"].remove(charge(world))),
+    ("charge-missing", forget_charge),
     ("charge-wrong", lambda world: charge(world).update(amount=1)),
     ("charge-invented", lambda world: world["database"]["money"].append(dict(charge(world), transaction="9"))),
     ("charge-dated-wrong", lambda world: charge(world).update(at=1)),
