@@ -442,6 +442,17 @@ WHERE c.state = 'effective' AND c.undoes_change_id IS NULL
             AND e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'SUBSCRIBED', 'REFUND', 'REVOKE',
                 'RENEWAL_EXTENDED', 'OFFER_REDEEMED', 'DID_CHANGE_RENEWAL_PREF')
             AND e.signed_at BETWEEN h.purchased_at AND next.at + interval '1 day')
+    -- The item fell, by a later change of its own or as a dependent, and the subscription goes on without it.
+    AND NOT EXISTS (
+        SELECT FROM repricer.price_changes n
+        WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
+            AND n.state IN ('declined', 'cancelled', 'lapsed') AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
+            AND n.ended_at BETWEEN h.purchased_at AND next.at)
+    AND NOT EXISTS (
+        SELECT FROM repricer.dependent_cancellations d
+        WHERE d.original_transaction_id = c.original_transaction_id AND d.dependent_sku = h.sku
+            AND NOT d.is_cross_subscription AND d.state = 'confirmed'
+            AND d.requested_at BETWEEN h.purchased_at AND next.at)
     AND NOT EXISTS (
         SELECT FROM repricer.price_changes n
         WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id

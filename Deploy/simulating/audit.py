@@ -124,7 +124,7 @@ class Auditor:
                 for change in call["carries"]:
                     by_change[change] += 1
         for change, count in by_change.items():
-            if count > 1 and not self.changes[change]["doubtful_since"]:
+            if count > 1 and change in self.changes and not self.changes[change]["doubtful_since"]:
                 reopened = any(call["is_reopened"] or call["is_doubtful"] for call in self.calls.values()
                                if change in call["carries"])
                 if not reopened:
@@ -162,9 +162,12 @@ class Auditor:
                     self.fault("two-calls-at-a-time", f"{subject}: {other['reference']} and {line['reference']}")
                 out[line["sequence"]] = line
 
-    # The wire: while a call's outcome is not known, no other id is given to the same subscription before a status was read.
+    # The wire: while a call's outcome is not known, no other id is given to the same subscription before a status was read,
+    # unless a notification told that the call was applied, as it was.
     def ids_of_unknowns(self):
         open_calls = {}
+        applied = {call.get("requestReferenceId") for call in self.store["calls"] if call["applied"]}
+        told = {call_id for call_id, call in self.calls.items() if call["state"] == "answered"} & applied
         for line in self.world["wire"]:
             outcome, subject = line.get("outcome"), line["subject"]
             if line["endpoint"] == "subscriptions":
@@ -177,7 +180,7 @@ class Auditor:
             if outcome is None:
                 if known and known != line["reference"]:
                     self.fault("another-id-while-unknown", f"{subject}: {line['reference']} after {known}")
-            elif outcome in ("lost", "died"):
+            elif outcome in ("lost", "died") and line["reference"] not in told:
                 open_calls[subject] = line["reference"]
             elif outcome in ("answered", "refused") and known == line["reference"] and line.get("status") not in (429, 503):
                 open_calls.pop(subject, None)
@@ -200,7 +203,8 @@ class Auditor:
                 continue
             if paused:
                 self.fault("sent-while-paused", f"{event['endpoint']} {event['reference']} of {event['subject']}")
-            batches = {self.changes[change]["batch_id"] for change in carried.get(event["reference"], ())}
+            batches = {self.changes[change]["batch_id"] for change in carried.get(event["reference"], ())
+                       if change in self.changes}
             if event["reference"] not in seen and batches & withdrawn:
                 self.fault("sent-though-withdrawn", f"{event['reference']} of {event['subject']}")
             seen.add(event["reference"])
@@ -262,7 +266,7 @@ class Auditor:
         effective = {(change["id"], change["price"]) for change in self.db["changes"] if change["state"] == "effective"}
         for change in self.db["changes"]:
             life = self.lives[change["id"]]
-            if change["state"] == "effective" or change["sent_at"] is None or life["isFamilyShared"] \
+            if change["state"] == "effective" or change["sent_at"] is None or life["isFamilyShared"] or change["undoes"] \
                     or change["price"] == change["old_price"] or (change["id"], change["price"]) in effective:
                 continue
             for charge in life["charges"]:

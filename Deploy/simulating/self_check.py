@@ -19,10 +19,6 @@ def first(rows, **wanted):
     raise LookupError(f"no row has {list(wanted)}")
 
 
-def drop(rows, **wanted):
-    rows.remove(first(rows, **wanted))
-
-
 def applied(world, endpoint="changePrice"):
     return first(world["store"]["calls"], endpoint=endpoint, applied=True)
 
@@ -52,11 +48,13 @@ def overlap(world):
 def another_id(world):
     wire = world["world"]["wire"]
     begin = next(line for line in wire if line["endpoint"] == "changePrice" and "outcome" not in line)
-    wire += [dict(begin, sequence=-1), dict(begin, sequence=-1, outcome="lost"), dict(begin, sequence=-2, reference="x")]
+    lost = dict(begin, sequence=-1, reference="lost")
+    wire += [lost, dict(lost, outcome="lost"), dict(begin, sequence=-2, reference="x")]
 
 
 def change(world, **wanted):
-    return first(world["database"]["changes"], **wanted)
+    """A row that a person handed in."""
+    return first(world["database"]["changes"], undoes=lambda undone: not undone, **wanted)
 
 
 def undo(world):
@@ -64,7 +62,7 @@ def undo(world):
     row = change(world)
     other = dict(copy.deepcopy(row), change_id="undo", batch_id="undone", undoes=row["change_id"], price=row["old_price"] + 1)
     world["database"]["changes"].append(other)
-    world["world"]["deeds"].append({"kind": f"undo {row['batch_id']}", "subject": "undone", "rows": []})
+    world["world"]["deeds"].append({"at": 0, "kind": f"undo {row['batch_id']}", "subject": "undone", "rows": []})
 
 
 def paused(world):
@@ -90,8 +88,20 @@ def charge(world):
 
 
 def forget_open(world):
-    row = change(world, state=lambda state: state in ("scheduled", "pending_consent", "accepted"))
-    row["state"] = "missed"
+    """Something that was ordered is to come in the store, and not here."""
+    lives = {life["id"]: life for life in world["store"]["subscriptions"]}
+    for call in world["store"]["calls"]:
+        if call["endpoint"] != "changePrice" or not call["applied"]:
+            continue
+        life, ordered = lives[call["transactionId"]], json.loads(call["body"])["items"][0]
+        for item in life["items"]:
+            if item["sku"] == ordered["SKU"] and not item["isLeaving"] and life["isBilledOrWaiting"] and life["autoRenews"]:
+                item["newPrice"] = ordered["price"]
+                for row in world["database"]["changes"]:
+                    if (row["id"], row["sku"]) == (life["id"], item["sku"]):
+                        row["state"] = "missed"
+                return
+    raise LookupError("nothing was ordered of who goes on")
 
 
 def declined(world):
@@ -113,12 +123,18 @@ def left_open(world):
 
 
 def unexplained(world):
-    row = change(world, sent_at=bool)
-    entry = first(world["database"]["money"], kind="charge", id=row["id"], sku=row["sku"],
-                  at=lambda at: at >= row["sent_at"])
+    sent = {(row["id"], row["sku"]): row["sent_at"] for row in world["database"]["changes"] if row["sent_at"]}
+    entry = next(entry for entry in world["database"]["money"] if entry["kind"] == "charge"
+                 and entry["at"] >= sent.get((entry["id"], entry["sku"]), float("inf")))
     entry["explained_as"] = None
     world["database"]["exceptions"] = [exception for exception in world["database"]["exceptions"]
                                        if exception["transaction"] != entry["transaction"]]
+
+
+def forget_charge(world):
+    entry = charge(world)
+    world["database"]["money"] = [other for other in world["database"]["money"]
+                                  if (other["transaction"], other["sku"]) != (entry["transaction"], entry["sku"])]
 
 
 def update(find, **values):
@@ -132,7 +148,7 @@ def extension(world):
 
 
 LIES = [
-    ("row-lost", lambda world: drop(world["database"]["changes"], state=lambda state: True)),
+    ("row-lost", lambda world: world["database"]["changes"].remove(change(world))),
     ("row-doubled", lambda world: world["database"]["changes"].append(copy.deepcopy(change(world)))),
     ("row-invented", lambda world: world["database"]["changes"].append(
         dict(copy.deepcopy(change(world)), line=999_999, change_id="new"))),
@@ -163,7 +179,7 @@ LIES = [
     ("change-left-open", lambda world: change(world).update(state="sending")),
     ("subscription-wrong", lambda world: world["database"]["subscriptions"][0].update(expires_at=1)),
     ("subscription-unknown", lambda world: world["database"]["subscriptions"].pop()),
-    ("charge-missing", lambda world: world["database"]["money"].remove(charge(world))),
+    ("charge-missing", forget_charge),
     ("charge-wrong", lambda world: charge(world).update(amount=1)),
     ("charge-invented", lambda world: world["database"]["money"].append(dict(charge(world), transaction="9"))),
     ("charge-dated-wrong", lambda world: charge(world).update(at=1)),

@@ -23,9 +23,13 @@ final class SimulatedProcess: HTTPSending {
 
     var isDead: Bool { state.withLock { $0.isDead } }
 
-    /// Tells of its death, once.
+    /// Tells of its death, once: at once where it is dead already.
     func onDeath(_ tell: @escaping @Sendable () -> Void) {
-        state.withLock { $0.onDeath = tell }
+        let isDead = state.withLock { state in
+            if !state.isDead { state.onDeath = tell }
+            return state.isDead
+        }
+        if isDead { tell() }
     }
 
     func die() {

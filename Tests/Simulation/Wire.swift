@@ -32,7 +32,7 @@ final class Wire: Sendable {
         var lines: [Line] = []
         var counts: [String: Int] = [:]
         var isCalm = false
-        var outage: Fault?
+        var outage: (fault: Fault, until: Int64)?
         var cut: (@Sendable () async -> Void)?
     }
 
@@ -57,8 +57,8 @@ final class Wire: Sendable {
     /// From now on nothing goes wrong.
     func calm() { state.withLock { ($0.isCalm, $0.outage) = (true, nil) } }
 
-    /// What every call meets, until it is nil again.
-    func setOutage(_ fault: Fault?) { state.withLock { $0.outage = fault } }
+    /// What every call meets until an instant. It ends by itself: who is told to wait does so within one turn.
+    func begin(_ fault: Fault, until: Int64) { state.withLock { $0.outage = (fault, until) } }
 
     func onCut(_ cut: @escaping @Sendable () async -> Void) { state.withLock { $0.cut = cut } }
 
@@ -135,6 +135,7 @@ final class Wire: Sendable {
     }
 
     private func fault(of call: Call) -> Fault? {
+        let now = clock.nowMilliseconds()
         let (count, isCalm, outage) = state.withLock { state in
             let key = "\(call.endpoint) \(call.subject)"
             let count = state.counts[key, default: 0]
@@ -142,7 +143,7 @@ final class Wire: Sendable {
             return (count, state.isCalm, state.outage)
         }
         if isCalm { return nil }
-        if let outage { return outage }
+        if let outage, now < outage.until { return outage.fault }
         var dice = Dice(seed, "wire", call.endpoint, call.subject, String(count))
         guard dice.chance(160) else { return nil }
         // Statuses and history are read again; their faults are those of any answer.

@@ -89,7 +89,7 @@ package actor World {
         steps += 1
         var dice = Dice(shape.seed, "step", String(steps))
         clock.advance(by: dice.pick(4...96) * 3_600_000)
-        wire.setOutage(outage())
+        beginOutage()
         try await store.tick()
         try await post.deliver(store, at: clock.nowMilliseconds()) { [self] in try await take($0) }
         if steps % 10 == 0 { _ = try await replicas[0].months.prepareOnce() }
@@ -135,12 +135,14 @@ package actor World {
         }
     }
 
-    /// Now and then the store answers everybody alike for some steps.
-    private func outage() -> Wire.Fault? {
-        var dice = Dice(shape.seed, "outage", String(steps / 3))
-        guard dice.chance(60) else { return nil }
-        return [.error503, .tooMany, .oddRefusal, .refusedConnection, .lostBefore].randomElement(
-            using: &dice)
+    /// Now and then the store answers everybody alike for some minutes.
+    private func beginOutage() {
+        var dice = Dice(shape.seed, "outage", String(steps))
+        let kinds: [Wire.Fault] = [
+            .error503, .tooMany, .oddRefusal, .refusedConnection, .lostBefore,
+        ]
+        guard dice.chance(80), let fault = kinds.randomElement(using: &dice) else { return }
+        wire.begin(fault, until: clock.nowMilliseconds() + dice.pick(1...15) * 60_000)
     }
 
     private func comeToRest(until end: Int64) async throws {

@@ -203,6 +203,17 @@ enum FormerViews {
                         AND e.signed_at BETWEEN h.purchased_at AND next.at + interval '1 day')
                 AND NOT EXISTS (
                     SELECT FROM repricer.price_changes n
+                    WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
+                        AND n.state IN ('declined', 'cancelled', 'lapsed')
+                        AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
+                        AND n.ended_at BETWEEN h.purchased_at AND next.at)
+                AND NOT EXISTS (
+                    SELECT FROM repricer.dependent_cancellations d
+                    WHERE d.original_transaction_id = c.original_transaction_id AND d.dependent_sku = h.sku
+                        AND NOT d.is_cross_subscription AND d.state = 'confirmed'
+                        AND d.requested_at BETWEEN h.purchased_at AND next.at)
+                AND NOT EXISTS (
+                    SELECT FROM repricer.price_changes n
                     WHERE n.original_transaction_id = c.original_transaction_id AND n.state = 'effective'
                         AND n.undoes_change_id IS NULL AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
                         AND n.effective_at <= h.purchased_at AND (n.effective_at, n.change_id) > (c.effective_at, c.change_id))
