@@ -2,7 +2,7 @@ import Batches
 import Calls
 package import Facts
 import Postgres
-package import Pricing
+import Pricing
 
 /// What there is to do. It is asked many times a second, so the cost must grow with what is due and never with what
 /// waits.

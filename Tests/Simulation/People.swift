@@ -171,7 +171,7 @@ actor People {
         do {
             let outcome = try await Submission.store(
                 name: "batch \(count)", contentSHA256: "content \(count)", asOf: now, terms: terms,
-                storesRefused: true, pool: submitter, telling: Deaf()
+                storesRefused: true, pool: submitter, reportingTo: Deaf()
             ) { sink in
                 try await sink.take(try sink.prepare(PlannedPiece(entries: [], rows: planned)))
                 let changes = planned.count { $0.fault == nil }
