@@ -629,6 +629,41 @@ COMMENT ON COLUMN repricer.charges.refunded_milliunits IS 'What money_entries sa
 
 COMMENT ON COLUMN repricer.charges.recorded_at IS 'Since when it is known as it stands here; what was known before is in charge_versions.';
 
+CREATE TABLE repricer.dependent_cancellations (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    dependent_sku text NOT NULL,
+    parent_sku text NOT NULL,
+    batch_id uuid NOT NULL,
+    cause text NOT NULL,
+    is_cross_subscription boolean DEFAULT false NOT NULL,
+    target_transaction_id text,
+    cancel_reference_id uuid,
+    state text DEFAULT 'requested'::text NOT NULL,
+    price_milliunits bigint,
+    currency text,
+    requested_at timestamp with time zone NOT NULL,
+    requested_by_evidence text NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by_evidence text,
+    detail text,
+    next_check_at timestamp with time zone,
+    checks integer DEFAULT 0 NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT dependent_cancellations_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT dependent_cancellations_proof CHECK (((state <> 'confirmed'::text) OR (settled_by_evidence IS NOT NULL))),
+    CONSTRAINT dependent_cancellations_state CHECK ((state = ANY (ARRAY['requested'::text, 'confirmed'::text, 'cancel_sent'::text, 'discrepancy'::text, 'not_needed'::text])))
+);
+
+COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS 'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is called.';
+
+COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS 'The subscription that carries it, once found.';
+
+COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS 'The requestReferenceId of the call that cancels it.';
+
+COMMENT ON COLUMN repricer.dependent_cancellations.recorded_at IS 'Since when it stands as it does here; what it was before is in dependent_cancellation_versions.';
+
 CREATE TABLE repricer.kept_statements (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -948,6 +983,10 @@ CREATE VIEW repricer.missing_renewals AS
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements e
           WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND ((n.ended_at >= h.purchased_at) AND (n.ended_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.dependent_cancellations d
+          WHERE ((d.original_transaction_id = c.original_transaction_id) AND (d.dependent_sku = h.sku) AND (NOT d.is_cross_subscription) AND (d.state = 'confirmed'::text) AND ((d.requested_at >= h.purchased_at) AND (d.requested_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
 
@@ -1949,41 +1988,6 @@ $$;
 
 COMMENT ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.consent_funnel as it was known at the instant: by what was recorded until then, late news left out.';
 
-CREATE TABLE repricer.dependent_cancellations (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    change_id uuid NOT NULL,
-    dependent_sku text NOT NULL,
-    parent_sku text NOT NULL,
-    batch_id uuid NOT NULL,
-    cause text NOT NULL,
-    is_cross_subscription boolean DEFAULT false NOT NULL,
-    target_transaction_id text,
-    cancel_reference_id uuid,
-    state text DEFAULT 'requested'::text NOT NULL,
-    price_milliunits bigint,
-    currency text,
-    requested_at timestamp with time zone NOT NULL,
-    requested_by_evidence text NOT NULL,
-    settled_at timestamp with time zone,
-    settled_by_evidence text,
-    detail text,
-    next_check_at timestamp with time zone,
-    checks integer DEFAULT 0 NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT dependent_cancellations_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT dependent_cancellations_proof CHECK (((state <> 'confirmed'::text) OR (settled_by_evidence IS NOT NULL))),
-    CONSTRAINT dependent_cancellations_state CHECK ((state = ANY (ARRAY['requested'::text, 'confirmed'::text, 'cancel_sent'::text, 'discrepancy'::text, 'not_needed'::text])))
-);
-
-COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS 'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is called.';
-
-COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS 'The subscription that carries it, once found.';
-
-COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS 'The requestReferenceId of the call that cancels it.';
-
-COMMENT ON COLUMN repricer.dependent_cancellations.recorded_at IS 'Since when it stands as it does here; what it was before is in dependent_cancellation_versions.';
-
 CREATE VIEW report.dependent_cancellation AS
  SELECT d.batch_id,
     b.name AS batch_name,
@@ -2925,7 +2929,10 @@ SELECT v.*, h.evidence_kind, h.evidence_id FROM ( SELECT c.batch_id,
     c.current_price_milliunits,
     c.new_price_milliunits,
     (c.new_price_milliunits - c.current_price_milliunits) AS difference_milliunits,
-    (round(((((c.new_price_milliunits - c.current_price_milliunits))::numeric * (10000)::numeric) / (NULLIF(c.current_price_milliunits, 0))::numeric)))::bigint AS difference_basis_points,
+        CASE
+            WHEN (c.current_price_milliunits <> 0) THEN (LEAST(('9223372036854775807'::bigint)::numeric, round(((((c.new_price_milliunits - c.current_price_milliunits))::numeric * (10000)::numeric) / (c.current_price_milliunits)::numeric))))::bigint
+            ELSE NULL::bigint
+        END AS difference_basis_points,
     c.dependent_skus,
     c.effective_on_or_after,
     c.forecast_consent,
@@ -5740,6 +5747,10 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
            FROM repricer.told_statements_at(p_at) e
           WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND ((n.ended_at >= h.purchased_at) AND (n.ended_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.dependent_cancellations_at(p_at) d
+          WHERE ((d.original_transaction_id = c.original_transaction_id) AND (d.dependent_sku = h.sku) AND (NOT d.is_cross_subscription) AND (d.state = 'confirmed'::text) AND ((d.requested_at >= h.purchased_at) AND (d.requested_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes_at(p_at) n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))
 $$;
 
@@ -7705,7 +7716,10 @@ CREATE VIEW report.price_change AS
     c.current_price_milliunits,
     c.new_price_milliunits,
     (c.new_price_milliunits - c.current_price_milliunits) AS difference_milliunits,
-    (round(((((c.new_price_milliunits - c.current_price_milliunits))::numeric * (10000)::numeric) / (NULLIF(c.current_price_milliunits, 0))::numeric)))::bigint AS difference_basis_points,
+        CASE
+            WHEN (c.current_price_milliunits <> 0) THEN (LEAST(('9223372036854775807'::bigint)::numeric, round(((((c.new_price_milliunits - c.current_price_milliunits))::numeric * (10000)::numeric) / (c.current_price_milliunits)::numeric))))::bigint
+            ELSE NULL::bigint
+        END AS difference_basis_points,
     c.dependent_skus,
     c.effective_on_or_after,
     c.forecast_consent,
@@ -10258,6 +10272,9 @@ GRANT SELECT ON TABLE repricer.change_figures TO repricer_service;
 GRANT SELECT ON TABLE repricer.charges TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.charges TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.dependent_cancellations TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.dependent_cancellations TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.kept_statements TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.kept_statements TO repricer_service;
 
@@ -10324,9 +10341,6 @@ REVOKE ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone
 GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
 GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.dependent_cancellations TO repricer_pricing;
-GRANT SELECT,INSERT,UPDATE ON TABLE repricer.dependent_cancellations TO repricer_service;
 
 GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_finance;
 GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_pricing;
