@@ -7,8 +7,6 @@ enum ReportPageQueries {
     struct Window: Sendable, Equatable {
         /// UTC milliseconds; the earliest instant that is shown. nil: all lines are.
         var from: Int64?
-        /// Lines of that instant, and later ones.
-        var rows: Int
     }
 
     /// An index has them in order, so nothing but them is read.
@@ -28,6 +26,6 @@ enum ReportPageQueries {
             """
         ).one()
         let rows = Int(clamping: try row.int64("rows"))
-        return Window(from: rows < limit ? nil : try row.millisecondsOrNil("first_at"), rows: rows)
+        return Window(from: rows < limit ? nil : try row.millisecondsOrNil("first_at"))
     }
 }

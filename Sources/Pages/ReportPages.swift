@@ -182,7 +182,7 @@ extension Site {
                 body: section("What is shown", form.html)
                     + section(
                         "Rows",
-                        pages(part, filter)
+                        pages(part, filter, shown: min(table.rows.count, htmlRowsMax))
                             + table.html(
                                 link: batchAddress, subscriptionLink: subscriptionAddress,
                                 isSummed: !isPart)),
@@ -237,7 +237,9 @@ extension Site {
     }
 
     /// What part is shown, and where the others are.
-    private func pages(_ part: ReportPageQueries.Window?, _ filter: Filter) -> HTML {
+    private func pages(
+        _ part: ReportPageQueries.Window?, _ filter: Filter, shown: Int
+    ) -> HTML {
         guard let part, part.from != nil || filter.before != nil else { return .none }
         let chosen = [("currency", filter.currency), ("storefront", filter.storefront)]
             .compactMap { name, value in value.map { "&\(name)=\($0)" } }.joined()
@@ -252,7 +254,7 @@ extension Site {
             : " <a href=\"/reports/money?\(String(chosen.dropFirst()))\">The newest lines</a>."
         let upTo: HTML = filter.before.map { " before \(.time($0))" } ?? .none
         return """
-            <p class="note">\(counted(Int64(part.rows))) lines\(upTo), the newest first. They are a part, so they are not \
+            <p class="note">\(counted(Int64(shown))) lines\(upTo), the newest first. They are a part, so they are not \
             added up. \(older)\(newest)</p>
 
             """

@@ -39,7 +39,7 @@ import Testing
                 seen += answer.text.matches(of: /<td>(?<id>T[0-9]+)<\/td>/).map { String($0.id) }
                 #expect(answer.text.contains("<tfoot") == (all < Site.moneyLines))
                 address = answer.text.firstMatch(of: /href="(?<next>[^"]*)">Older lines/).map {
-                    $0.next.replacing("&amp;", with: "&")
+                    String($0.next).replacing("&amp;", with: "&")
                 }
                 pages += 1
             }

@@ -12,11 +12,12 @@ enum PagesHarness {
         @Sendable (_ method: String, _ target: String, _ headers: [String: String]) async throws
         -> HTTPResponse
 
-    static func withPages(
+    @discardableResult
+    static func withPages<T: Sendable>(
         password: String? = nil, metrics: Metrics = Metrics(),
         conninfo: String = "host=/nowhere", now: Int64 = PagesFixture.now,
-        guessPause: Duration = .zero, _ body: (Ask, _ base: String) async throws -> Void
-    ) async throws {
+        guessPause: Duration = .zero, _ body: (Ask, _ base: String) async throws -> T
+    ) async throws -> T {
         let pool = PostgresPool(conninfo: conninfo, applicationName: "test", size: 4)
         let about = Site.About(
             version: "1.2.3", bundleID: "com.example.app", environment: "Production",
@@ -33,7 +34,7 @@ enum PagesHarness {
         let client = try HTTPClient(baseURL: base)
         let serving = Task { try await server.run() }
         defer { serving.cancel() }
-        try await body(
+        let value = try await body(
             { method, target, fields in
                 var headers = HTTPHeaders()
                 for (name, value) in fields { headers[name] = value }
@@ -44,6 +45,7 @@ enum PagesHarness {
         serving.cancel()
         try await serving.value
         await pool.close()
+        return value
     }
 }
 
