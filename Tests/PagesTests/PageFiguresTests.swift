@@ -30,7 +30,7 @@ import Testing
             rows.map { $0.prefix(10).joined(separator: " | ") } == [
                 "autumn \(script) | awaits approval | 30 Mar 2026 | 20 | 0 % | 0 % | 0 % | 0 | 0 | 0",
                 "halted one | halted | 1 Mar 2026 | 17 | 41 % | 12 % | 12 % | 0 | 0 | 0",
-                "spring | under way 12 overdue 4 parked 2 dependents | 1 Feb 2026 | 60 | 75 % | 42 % | 30 % | 15 | 5 | 11",
+                "spring | under way 12 overdue 4 parked 1 wave waits 2 dependents | 1 Feb 2026 | 60 | 75 % | 42 % | 30 % | 15 | 5 | 11",
                 "winter | finished | 1 Nov 2025 | 23 | 100 % | 100 % | 100 % | 12 | 6 | 0",
             ])
         #expect(
