@@ -2708,7 +2708,10 @@ SELECT v.*, h.evidence_kind, h.evidence_id FROM ( SELECT c.batch_id,
     c.current_price_milliunits,
     c.new_price_milliunits,
     (c.new_price_milliunits - c.current_price_milliunits) AS difference_milliunits,
-    (round(((((c.new_price_milliunits - c.current_price_milliunits))::numeric * (10000)::numeric) / (NULLIF(c.current_price_milliunits, 0))::numeric)))::bigint AS difference_basis_points,
+        CASE
+            WHEN (c.current_price_milliunits <> 0) THEN (LEAST(('9223372036854775807'::bigint)::numeric, round(((((c.new_price_milliunits - c.current_price_milliunits))::numeric * (10000)::numeric) / (c.current_price_milliunits)::numeric))))::bigint
+            ELSE NULL::bigint
+        END AS difference_basis_points,
     c.dependent_skus,
     c.effective_on_or_after,
     c.forecast_consent,
@@ -7297,7 +7300,10 @@ CREATE VIEW report.price_change AS
     c.current_price_milliunits,
     c.new_price_milliunits,
     (c.new_price_milliunits - c.current_price_milliunits) AS difference_milliunits,
-    (round(((((c.new_price_milliunits - c.current_price_milliunits))::numeric * (10000)::numeric) / (NULLIF(c.current_price_milliunits, 0))::numeric)))::bigint AS difference_basis_points,
+        CASE
+            WHEN (c.current_price_milliunits <> 0) THEN (LEAST(('9223372036854775807'::bigint)::numeric, round(((((c.new_price_milliunits - c.current_price_milliunits))::numeric * (10000)::numeric) / (c.current_price_milliunits)::numeric))))::bigint
+            ELSE NULL::bigint
+        END AS difference_basis_points,
     c.dependent_skus,
     c.effective_on_or_after,
     c.forecast_consent,

@@ -31,15 +31,19 @@ import Testing
         try await AppCheck.bind(ours, on: connection)
         try await AppCheck.bind(ours, on: connection)
 
-        for (bundle, environment) in [
-            ("com.example.app", "Sandbox"), ("com.example.other", "Production"),
-            ("com.example.other", nil), (nil, "Sandbox"),
-        ] {
+        for (bundle, environment, wrong) in [
+            ("com.example.app", "Sandbox", "REPRICER_ENVIRONMENT"),
+            ("com.example.other", "Production", "REPRICER_BUNDLE_ID"),
+            ("com.example.other", "Sandbox", "REPRICER_BUNDLE_ID"),
+            ("com.example.other", nil, "REPRICER_BUNDLE_ID"),
+            (nil, "Sandbox", "REPRICER_ENVIRONMENT"),
+        ] as [(String?, String?, String)] {
             let theirs = try Self.settings(bundle, environment)
             let refusal = await #expect(throws: CommandFailure.self) {
                 try await AppCheck.bind(theirs, on: connection)
             }
             #expect(refusal?.code == .conflict)
+            #expect(refusal?.message.hasPrefix(wrong + ": ") == true)
             #expect(
                 refusal?.message.contains(
                     "is about com.example.app in Production, the settings name")

@@ -570,6 +570,7 @@ import Testing
 
         #expect(rehearsed.code == .inputRejected)
         #expect(rehearsed.messages.contains("can be undone"))
+        #expect(rehearsed.messages.contains("already_communicated: "), "\(rehearsed.messages)")
         #expect(
             outcome.output == """
                 aborted spring: 0 changes withdrawn

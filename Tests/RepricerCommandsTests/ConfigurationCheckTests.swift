@@ -66,15 +66,17 @@ import Testing
             }
             return found
         }
-        let told = ConfigurationCheck.finance([
+        let result = ConfigurationCheck.finance([
             .init(name: "felice", hasTimeout: false, hasConnectionLimit: false),
             .init(name: "fay", hasTimeout: true, hasConnectionLimit: true),
-        ]).problems.map(\.description)
+        ])
+        let told = result.problems.map(\.description)
 
         #expect(
             found == [
                 [], [[false, false]], [[false, true]], [[false, true]], [[true, true]], [],
             ])
+        #expect(result.found == "2, of them 1 without limits")
         #expect(
             told == [
                 "user felice: of finance has no statement_timeout and no connection limit: one report may keep the "
