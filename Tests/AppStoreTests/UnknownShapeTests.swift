@@ -25,13 +25,16 @@ import Testing
         #expect(throws: NotificationError.otherStatement(what)) { try verify(text: text) }
     }
 
-    @Test(arguments: ["null", "7", "true", "[]", "[1]", "[{\"notificationType\":\"X\"}]", "\"text\""])
+    @Test(arguments: [
+        "null", "7", "true", "[]", "[1]", "[{\"notificationType\":\"X\"}]", "\"text\"",
+    ])
     func verify_whenPayloadIsNoObject_isMalformedAndSaysSo(text: String) throws {
         let error = NotificationError.otherStatement("a JSON value that is no object")
         #expect(throws: error) { try verify(text: text) }
         #expect(
             error.description
-                == "no_notification: the payload is a JSON value that is no object, not a notification")
+                == "no_notification: the payload is a JSON value that is no object, not a notification"
+        )
     }
 
     /// One sign of a notification is enough to keep what Apple has signed.

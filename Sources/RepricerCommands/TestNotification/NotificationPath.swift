@@ -87,7 +87,8 @@ struct NotificationPath: Sendable {
                 finding.fail(
                     .requested,
                     "\(status) without a code: this is not the App Store, or a proxy on the way answers for it; "
-                        + "check REPRICER_API_BASE_URL, which has no path of its own, and the proxy")
+                        + "check REPRICER_API_BASE_URL, which has no path of its own, and the proxy"
+                )
             default:
                 finding.fail(
                     .requested,

@@ -189,7 +189,9 @@ import Testing
             try await Self.script("BEGIN;" + statements, by: harness.submitter)
         }
 
-        #expect(["22", "23"].contains(error?.sqlState?.code.prefix(2)), "\(String(describing: error))")
+        #expect(
+            ["22", "23"].contains(error?.sqlState?.code.prefix(2)),
+            "\(String(describing: error))")
         await harness.close()
     }
 
