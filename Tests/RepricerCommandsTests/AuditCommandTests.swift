@@ -246,7 +246,7 @@ import Testing
             for index in 0..<8 {
                 group.addTask {
                     await run(
-                        index.isMultiple(of: 2) ? "pause" : "resume", "--all",
+                        "pause", "--all", "--reason", "\(index)",
                         environment: index < 4 ? office.ana : office.ben
                     ).code
                 }

@@ -190,7 +190,8 @@ import Testing
         }
 
         #expect(
-            ["22", "23"].contains(error?.sqlState?.code.prefix(2)), "\(String(describing: error))")
+            ["22", "23"].contains(error?.sqlState?.code.prefix(2)),
+            "\(String(describing: error))")
         await harness.close()
     }
 
