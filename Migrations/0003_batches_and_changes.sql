@@ -60,6 +60,7 @@ CREATE TABLE repricer.batches (
     CONSTRAINT batches_grouping CHECK (grouping IN ('announced', 'item', 'subscription')),
     -- Of a form that programs read: one batch that they can't read would stop what they do for all others.
     CONSTRAINT batches_waves CHECK (jsonb_typeof(waves) = 'array' AND jsonb_array_length(waves) <= 100
+        AND NOT waves @? 'strict $[*] ? (@.type() != "object")'
         AND NOT waves @? '$[*] ? (!(@.type() == "object" && @.label.type() == "string" && (
             @.release == "approval" || @.release == "hand" || @.release == "at" && @.at.type() == "string"
             || @.release == "after" && @.after_ms.type() == "number" && @.after_ms >= 0
@@ -67,6 +68,7 @@ CREATE TABLE repricer.batches (
     CONSTRAINT batches_released_wave CHECK (released_wave BETWEEN 0 AND jsonb_array_length(waves)),
     CONSTRAINT batches_holdout CHECK (holdout_basis_points BETWEEN 0 AND 5000),
     CONSTRAINT batches_guards CHECK (jsonb_typeof(guards) = 'array'
+        AND NOT guards @? 'strict $[*] ? (@.type() != "object")'
         AND NOT guards @? '$[*] ? (!(@.type() == "object" && (@.guard == "errors" || @.guard == "declined"
             || @.guard == "auto_renew_off" || @.guard == "moved")
             && @.over.type() == "number" && @.over >= 0 && @.over <= 10000 && @.over.floor() == @.over

@@ -61,7 +61,7 @@ CREATE TABLE repricer.batches (
     is_parking boolean DEFAULT false NOT NULL,
     CONSTRAINT batches_decision_is_signed CHECK (((state <> ALL (ARRAY['approved'::text, 'rejected'::text])) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
     CONSTRAINT batches_grouping CHECK (("grouping" = ANY (ARRAY['announced'::text, 'item'::text, 'subscription'::text]))),
-    CONSTRAINT batches_guards CHECK (((jsonb_typeof(guards) = 'array'::text) AND (NOT (guards @? '$[*]?(!(((((((((@.type() == "object" && (((@."guard" == "errors" || @."guard" == "declined") || @."guard" == "auto_renew_off") || @."guard" == "moved")) && @."over".type() == "number") && @."over" >= 0) && @."over" <= 10000) && @."over".floor() == @."over") && @."least".type() == "number") && @."least" >= 1) && @."least" <= 1000000000) && @."least".floor() == @."least"))'::jsonpath)))),
+    CONSTRAINT batches_guards CHECK (((jsonb_typeof(guards) = 'array'::text) AND (NOT (guards @? 'strict $[*]?(@.type() != "object")'::jsonpath)) AND (NOT (guards @? '$[*]?(!(((((((((@.type() == "object" && (((@."guard" == "errors" || @."guard" == "declined") || @."guard" == "auto_renew_off") || @."guard" == "moved")) && @."over".type() == "number") && @."over" >= 0) && @."over" <= 10000) && @."over".floor() == @."over") && @."least".type() == "number") && @."least" >= 1) && @."least" <= 1000000000) && @."least".floor() == @."least"))'::jsonpath)))),
     CONSTRAINT batches_halted_is_paused CHECK (((halted_by IS NULL) OR is_paused)),
     CONSTRAINT batches_halted_storefronts CHECK ((jsonb_typeof(halted_storefronts) = 'object'::text)),
     CONSTRAINT batches_have_rows CHECK ((((row_count > 0) OR (state = 'submitting'::text)) AND (rejected_row_count >= 0))),
@@ -71,7 +71,7 @@ CREATE TABLE repricer.batches (
     CONSTRAINT batches_released_wave CHECK (((released_wave >= 0) AND (released_wave <= jsonb_array_length(waves)))),
     CONSTRAINT batches_second_pair_of_eyes CHECK (((state <> 'approved'::text) OR (decided_by <> submitted_by))),
     CONSTRAINT batches_state CHECK ((state = ANY (ARRAY['submitting'::text, 'awaiting_approval'::text, 'approved'::text, 'rejected'::text, 'aborted'::text]))),
-    CONSTRAINT batches_waves CHECK (((jsonb_typeof(waves) = 'array'::text) AND (jsonb_array_length(waves) <= 100) AND (NOT (waves @? '$[*]?(!((@.type() == "object" && @."label".type() == "string") && (((@."release" == "approval" || @."release" == "hand") || @."release" == "at" && @."at".type() == "string") || (((@."release" == "after" && @."after_ms".type() == "number") && @."after_ms" >= 0) && @."after_ms" <= 8640000000000) && @."after_ms".floor() == @."after_ms")))'::jsonpath))))
+    CONSTRAINT batches_waves CHECK (((jsonb_typeof(waves) = 'array'::text) AND (jsonb_array_length(waves) <= 100) AND (NOT (waves @? 'strict $[*]?(@.type() != "object")'::jsonpath)) AND (NOT (waves @? '$[*]?(!((@.type() == "object" && @."label".type() == "string") && (((@."release" == "approval" || @."release" == "hand") || @."release" == "at" && @."at".type() == "string") || (((@."release" == "after" && @."after_ms".type() == "number") && @."after_ms" >= 0) && @."after_ms" <= 8640000000000) && @."after_ms".floor() == @."after_ms")))'::jsonpath))))
 );
 
 COMMENT ON COLUMN repricer.batches.undoes_batch_id IS 'The batch whose scheduled changes this one takes back.';

@@ -76,6 +76,12 @@ enum HomeQueries {
                     round((t.declined_lost + t.cancelled_lost)::numeric * repricer.twelfths(t.period) / 12) AS lost
                 FROM repricer.figure_tallies t WHERE NOT t.is_undo
                 UNION ALL
+                -- The tallies count what a further period brings; it is not known whether these have one.
+                SELECT k.batch_id, k.currency, 0, -round((k.new_price_milliunits - k.current_price_milliunits)::numeric
+                        * repricer.twelfths(k.period) / 12), 0
+                FROM repricer.batches b JOIN repricer.change_figures k ON k.batch_id = b.batch_id
+                WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.renewals > 0 AND NOT k.is_undo
+                UNION ALL
                 -- A dependent that has a lost change of its own in the batch is counted with that one.
                 SELECT d.batch_id, c.currency, 0, 0, round(d.price_milliunits::numeric
                         * repricer.twelfths(coalesce(s.period, c.period)) / 12)

@@ -208,7 +208,7 @@ private let style = """
     .scroll{overflow:visible}table{font-size:7.5pt}thead{display:table-header-group}
     tr,.curve,.cards li,.notices li{break-inside:avoid}
     figcaption,caption,summary{break-after:avoid}thead th,.sub,.note,dt{font-size:inherit}h1{font-size:15pt}h2{font-size:11pt}
-    th,td{padding:.12rem .6rem .12rem 0;overflow-wrap:anywhere}tbody th,.stacked td:not(.number){min-width:0}
+    th,td{padding:.12rem .6rem .12rem 0}td:not(.number){overflow-wrap:anywhere}tbody th,.stacked td:not(.number){min-width:0}
     tfoot{display:table-row-group}table.many th,table.many td{padding-right:.3rem}
     table.many{font-size:6pt;table-layout:fixed}table.many th,table.many td{white-space:normal;
     overflow-wrap:anywhere}table.many time,table.many .id{white-space:normal}

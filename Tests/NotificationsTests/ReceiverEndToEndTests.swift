@@ -96,7 +96,7 @@ import Testing
     }
 
     @Test(arguments: [
-        Array("{".utf8), Array("[1]".utf8), [0xFF, 0x00, 0xFE], [],
+        Array("{".utf8), [0xFF, 0x00, 0xFE], [],
         Array("{\"notificationUUID\":7,\"data\":\"x\"}".utf8),
         Array((String(repeating: "[", count: 9000)).utf8),
     ])

@@ -19,7 +19,7 @@ import Testing
         + [2, 6, 8, 9].map { "/batches/\(PagesFixture.odd($0))/approval" }
         + [
             "/subscriptions/\(PagesFixture.manySubscription)",
-            "/reports/price_change?batch=\(PagesFixture.odd(2))", "/batches/no-such-batch",
+            "/reports/price_change?batch=\(PagesFixture.odd(2))",
         ]
 
     @Test(arguments: parts)

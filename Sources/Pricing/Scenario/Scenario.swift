@@ -150,8 +150,11 @@ package struct ScenarioJudge: Sendable {
                 from: current, storefront: storefront, currency: currency,
                 kind: Period(period).kind)
         else { return .failure(.alwaysAsked) }
-        guard let price = question.scenario.ending.price(largest, in: currency), price > current
+        // Rounded down first: the nearest price of the currency may be one that needs consent.
+        let step = currency.smallestStep
+        guard let price = question.scenario.ending.price(largest / step * step, in: currency),
+            price > current
         else { return .failure(.notANumber) }
-        return .success(min(price, largest))
+        return .success(price)
     }
 }

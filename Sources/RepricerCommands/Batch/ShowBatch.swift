@@ -34,7 +34,7 @@ extension Commands {
             if batch.state == "awaiting_approval" {
                 let next = "approve \(batch.batchID)"
                 facts.terms.isOwn
-                    ? invocation.suggest(next, by: "another user") : invocation.suggest(next)
+                    ? invocation.suggest(next, by: "by another user") : invocation.suggest(next)
             }
             return .done
         }

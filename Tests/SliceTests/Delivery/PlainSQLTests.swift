@@ -226,7 +226,7 @@ import Testing
         }
 
         #expect(points == .max)
-        await harness.close()
+        await harness.close(isTamperedWith: true)
     }
 
     @Test func submission_whoseCountIsWrong_isRefused() async throws {

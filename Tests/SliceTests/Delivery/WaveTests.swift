@@ -211,7 +211,7 @@ import Testing
                 row_count, submitted_by, submitted_at, decided_by, decided_at, is_paused, waves, released_wave)
             SELECT ('0190a0a0-0000-7000-8000-00000000000' || n)::uuid, 'held', 'approved', 'h' || n, 'h',
                 '2026-01-01Z', \(rows / 2), 'x', '2026-01-01Z', 'y', '2026-01-01Z', n = 1,
-                CASE WHEN n = 2 THEN '[{"label":"1%"},{"label":"rest"}]'::jsonb ELSE '[]' END,
+                CASE WHEN n = 2 THEN '[{"label":"1%","release":"approval"},{"label":"rest","release":"hand"}]'::jsonb ELSE '[]' END,
                 CASE WHEN n = 2 THEN 1 ELSE 0 END
             FROM generate_series(1, 2) n;
             INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku,

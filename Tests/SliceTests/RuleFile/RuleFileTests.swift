@@ -123,7 +123,7 @@ struct RuleFileTests {
         ("Date,USD,USD\n2026-10-02,1,1\n", .duplicateColumn),
         ("Date,USD,dollar\n2026-10-02,1,1\n", .unknownColumn),
         ("Date,\n2026-10-02,\n", .missingColumn),
-        ("\u{0}\n", .unknownColumn), ("\"rule\n", .badHeader),
+        ("\u{0}\n", .badEncoding), ("\"rule\n", .badHeader),
     ])
     func file_thatIsNone_isRefused(text: String, code: BatchFileError.Code) {
         #expect {
