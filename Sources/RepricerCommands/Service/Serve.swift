@@ -12,8 +12,9 @@ extension Commands {
         choices: ["scheduler", "receiver"])
     /// Lanes, projector, canceller, extender, reconciler, webhooks, receiver, and two to spare.
     private static let connections = 16
-    /// A replica whose machine stands still in the middle of a transaction must not hold its locks for ever.
-    private static let frozenAfter: Duration = .seconds(20)
+    /// A replica whose machine stands still in the middle of a transaction loses its locks after this time. It is shorter
+    /// than a drain, so that nobody who waits for such a lock ends with calls that are not stored.
+    private static let frozenAfter: Duration = .seconds(5)
     /// Nobody's transaction holds up a lane for longer: what waits is tried again.
     private static let lockWait: Duration = .seconds(15)
 
