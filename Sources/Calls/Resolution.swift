@@ -291,11 +291,6 @@ package struct ResolutionTable: Sendable {
                 : .refused(refusal, isDoubtful: false)
         }
         switch refusal.meaning {
-        // It carried what a status had just shown. A price change has a road of its own, at whose end it is parked.
-        case .refresh where verdict == .parked && !policy.readsStatusAfterStaleToken:
-            return .released(
-                .init(
-                    refusal.codeAndName, after: .parked, errorCode: Int64(refusal.code)))
         case .refresh:
             return .released(.init(refusal.codeAndName, after: staleTokenWait))
         case .checkStatus where isBelieved(refusal):

@@ -48,24 +48,6 @@ import Testing
     }
 
     /// One alone is parked: at once, after two minutes, after four more, then eight.
-    /// Its token is the one that a status has just shown: to read it once more at once would go on for ever.
-    @Test func cancelWhoseTokenIsRefused_waitsTwiceAsLongEachTime() async throws {
-        let harness = try await Harness.declined()
-        let store = harness.cancellingStore(
-            Array(repeating: .refused(.refresh, code: 4_000_082), count: 100))
-        let canceller = harness.canceller(store)
-
-        for _ in 0..<60 {
-            _ = try await canceller.round()
-            harness.clock.advance(by: .seconds(31))
-            harness.realClock.advance(by: .seconds(31))
-        }
-
-        #expect((4...5).contains(store.calls.count))
-        #expect(try await harness.dependents() == ["2/FAR requested"])
-        await harness.close()
-    }
-
     @Test func cancelRefusedForReasonsThatNobodyKnows_waitsTwiceAsLongEachTime() async throws {
         let harness = try await Harness.declined()
         let store = harness.cancellingStore(
@@ -83,7 +65,7 @@ import Testing
         await harness.close()
     }
 
-    @Test(arguments: [4_000_999, 4_000_082, 4_040_010])
+    @Test(arguments: [4_000_999, 4_040_010])
     func extensionRefusedForReasonsThatNobodyKnows_waitsTwiceAsLongEachTime(
         code: Int
     ) async throws {
