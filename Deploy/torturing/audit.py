@@ -455,6 +455,8 @@ def was_cut_on_the_way(look, change, call, date):
         cuts = [event["expiresAt"] for event in look.events_of[call["subscription"]]]
     elif change["state"] == "accepted" and change["acceptance"] == "informed":
         # What the subscriber of a weekly plan was told of may also be the fourth renewal of a call a week earlier.
+        if abs(due - date) != 7 * 86_400_000:
+            return False
         cuts = [renewal - 22 * 86_400_000 for renewal in (due, date)]
     elif change["state"] != "scheduled":
         # Told: the ledger has the renewal by it.
