@@ -127,6 +127,21 @@ import Testing
         #expect(tables[5] == ["confirmed | 3", "discrepancy | 2"])
     }
 
+    /// Of twelve that took effect, six did on the day of the forecast, one earlier and five later.
+    @Test func batch_comparesForecastAndFact() async throws {
+        let rows = try await Self.read("/batches/\(PagesFixture.finished)") {
+            $0.rows("Forecast against fact")
+        }
+
+        #expect(
+            rows.map { $0.joined(separator: " | ") } == [
+                "Must agree | 6 | 2 | 3 | 1 | 2 | 0 | 2 | 40 %",
+                "Not known: sent as if they must | 11 | 6 | 2 | 3 | 2 | 1 | 3 | –",
+                "Need not agree, is informed | 4 | 3 | 1 | 0 | 1 | 0 | 0 | 25 %",
+                "Decrease: nobody is asked | 2 | 0 | 2 | 0 | 1 | 0 | 0 | 50 %",
+            ])
+    }
+
     @Test(arguments: [
         (PagesFixture.odd(6), "Never sent | 7 rows | rejected: too much for Italy"),
         (PagesFixture.odd(3), "Never sent | 9 rows | nothing of it can be sent any more"),

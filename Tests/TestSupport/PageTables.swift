@@ -20,7 +20,7 @@ package struct PageTables {
             .compactMap { ($0.a ?? $0.b).map(String.init) }
     }
 
-    private func table(_ isCalled: (Substring) -> Bool) -> [[String]] {
+    private func table(_ isCalled: (String) -> Bool) -> [[String]] {
         guard
             let table = markup.matches(
                 of: /<table(?<head>[^>]*)>(?<body>.*?)<\/table>/.dotMatchesNewlines()
@@ -30,7 +30,7 @@ package struct PageTables {
                     match.head.firstMatch(of: /aria-label="(?<text>[^"]*)"/).map(\.text),
                     match.body.firstMatch(of: /<caption>(?<text>.*?)<\/caption>/).map(\.text),
                 ]
-                return names.contains { $0.map(isCalled) ?? false }
+                return names.contains { $0.map { isCalled(Self.text(String($0))) } ?? false }
             })
         else { return [] }
         return table.body.matches(of: /<tr[^>]*>(?<cells>.*?)<\/tr>/.dotMatchesNewlines()).map {
