@@ -60,6 +60,7 @@ extension MoneyAMonth {
             missingRates.count == 1
             ? "the rate of \(missingRates[0]) against the euro is"
             : "the rates of \(missingRates.joined(separator: ", ")) against the euro are"
-        return "\(what): to convert \(lacking == 1 ? "it" : "them"), \(rates) missing (repricer rules import FILE)."
+        return
+            "\(what): to convert \(lacking == 1 ? "it" : "them"), \(rates) missing (repricer rules import FILE)."
     }
 }

@@ -374,7 +374,9 @@ import Testing
     }
 
     /// What was withdrawn is released by nobody.
-    @Test(arguments: [["abort", "spring", "--reason", "no"], ["reject", "spring", "--reason", "no"]])
+    @Test(arguments: [
+        ["abort", "spring", "--reason", "no"], ["reject", "spring", "--reason", "no"],
+    ])
     func status_ofAWithdrawnBatch_asksForNoRelease(_ command: [String]) async throws {
         let office = try await Office()
         _ = try await office.submit("--waves", "50%,rest@hand")

@@ -164,7 +164,8 @@ import Testing
 
     /// Values that may be any text. Whatever they name is found or not, and an empty one is refused like each.
     private static let free = [
-        "submit --name", "undo --name", "reject --reason", "abort --reason", "pause --reason", "resume --reason",
+        "submit --name", "undo --name", "reject --reason", "abort --reason", "pause --reason",
+        "resume --reason",
         "close --reason", "extend one --note", "extend all --note", "extend all --product",
         "extend give-up --reason", "evidence --subscription", "outbox replay --subscription",
         "policy set APPROVER", "completion WORD", "init DIR", "evidence export FILE",

@@ -9,7 +9,8 @@ extension ShowFacts {
         let short = FiguresText(figures: figures, money: money, isTerminal: isTerminal)
         let sections = [
             overview, short.consentText, short.moneyText, short.datesText + dueText,
-            short.movesText, waves.table(waveColumns(of: batch)), short.warningsText + short.refusedText,
+            short.movesText, waves.table(waveColumns(of: batch)),
+            short.warningsText + short.refusedText,
             policyText,
         ]
         return FiguresText.joined(sections + (withDetails ? figures.detailTables : []))

@@ -137,7 +137,8 @@ struct StatusText {
     var text: String {
         let tables = [
             definitionList(head), countTable("STATE", facts.statesInOrder),
-            facts.waves.table(waveColumns(of: facts.batch)), facts.guards.table(GuardReading.columns),
+            facts.waves.table(waveColumns(of: facts.batch)),
+            facts.guards.table(GuardReading.columns),
             facts.refused.table(Self.refusedColumns), facts.moved.table(TroubleText.movedColumns),
             countTable("REFUSED", facts.rejected.sorted { $0.key < $1.key }),
             countTable("DEPENDENTS", facts.dependents.sorted { $0.key < $1.key }),
