@@ -96,8 +96,8 @@ package struct CatchUp: Service {
             return lagMax.map { Instant(milliseconds: now - $0.milliseconds) }
         }
         let real = dependencies.clock.realDuration(of: .seconds(1000)).milliseconds
-        guard real > 0, case let (product, false) = (realNow - from).multipliedReportingOverflow(by: 1_000_000)
-        else { return nil }
+        let (product, isTooMuch) = (realNow - from).multipliedReportingOverflow(by: 1_000_000)
+        guard real > 0, !isTooMuch else { return nil }
         return Instant(milliseconds: now - product / real)
     }
 

@@ -95,7 +95,8 @@ package struct Reconciler: Sendable {
 
     /// Reads and folds only the history; otherwise it is like `runOnce`.
     package func readHistory(
-        since: Instant?, through: Instant? = nil, progress: @escaping @Sendable (HistorySummary) -> Void = { _ in }
+        since: Instant?, through: Instant? = nil,
+        progress: @escaping @Sendable (HistorySummary) -> Void = { _ in }
     ) async throws -> (summary: Summary, failure: (any Error)?)? {
         try await once { lease in
             var summary = Summary()
