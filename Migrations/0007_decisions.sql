@@ -1794,10 +1794,9 @@ CREATE FUNCTION repricer.note_unclaimed(p_since timestamptz, p_sessions text, p_
     RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
 BEGIN ATOMIC
-    UPDATE repricer.service_controls SET unclaimed = CASE WHEN p_since IS NOT NULL THEN
-            jsonb_build_object('since', p_since, 'sessions', p_sessions, 'is_all', p_is_all,
-                'seen_at', clock_timestamp()) END
-        WHERE one_row = (SELECT one_row FROM repricer.service_controls FOR UPDATE SKIP LOCKED);
+    UPDATE repricer.blocking_sessions SET since = p_since, sessions = CASE WHEN p_since IS NOT NULL THEN p_sessions END,
+            is_all = p_is_all AND p_since IS NOT NULL, seen_at = clock_timestamp()
+        WHERE one_row = (SELECT one_row FROM repricer.blocking_sessions FOR UPDATE SKIP LOCKED);
 END;
 
 -- Throttles a kind of call, because the App Store gives no answers: its next call leaves at p_until. An earlier begin

@@ -5814,7 +5814,6 @@ CREATE TABLE repricer.service_controls (
     catch_up_from timestamp with time zone,
     catch_up_by text,
     is_restored boolean DEFAULT false NOT NULL,
-    unclaimed jsonb,
     is_rehearsal boolean DEFAULT false NOT NULL,
     clock_start timestamp with time zone,
     clock_rate double precision,
@@ -5833,8 +5832,6 @@ COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
 
 COMMENT ON COLUMN repricer.service_controls.is_restored IS 'A database was lost once, and this one took its place: claims ask whether a status of the list recover/restored is still to be read, of subscriptions that the lost one may have called.';
-
-COMMENT ON COLUMN repricer.service_controls.unclaimed IS 'since, sessions (who holds rows), is_all (nothing that is due can be claimed), seen_at: real time. A sight of more than three minutes ago says nothing of today.';
 
 COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
 
@@ -5900,18 +5897,33 @@ BEGIN
 END
 $$;
 
+CREATE TABLE repricer.blocking_sessions (
+    one_row boolean DEFAULT true NOT NULL,
+    since timestamp with time zone,
+    sessions text,
+    is_all boolean DEFAULT false NOT NULL,
+    seen_at timestamp with time zone,
+    CONSTRAINT blocking_sessions_one_row CHECK (one_row)
+);
+
+COMMENT ON COLUMN repricer.blocking_sessions.since IS 'Since when rows are held, in real time; null: none are.';
+
+COMMENT ON COLUMN repricer.blocking_sessions.is_all IS 'Nothing that is due can be claimed.';
+
+COMMENT ON COLUMN repricer.blocking_sessions.seen_at IS 'Real time. A sight of more than three minutes ago says nothing of today.';
+
 CREATE FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text, p_is_all boolean DEFAULT true) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     BEGIN ATOMIC
- UPDATE repricer.service_controls SET unclaimed =
+ UPDATE repricer.blocking_sessions SET since = note_unclaimed.p_since, sessions =
          CASE
-             WHEN (note_unclaimed.p_since IS NOT NULL) THEN jsonb_build_object('since', note_unclaimed.p_since, 'sessions', note_unclaimed.p_sessions, 'is_all', note_unclaimed.p_is_all, 'seen_at', clock_timestamp())
-             ELSE NULL::jsonb
-         END
-   WHERE (service_controls.one_row = ( SELECT service_controls_1.one_row
-            FROM repricer.service_controls service_controls_1
-          FOR UPDATE OF service_controls_1 SKIP LOCKED));
+             WHEN (note_unclaimed.p_since IS NOT NULL) THEN note_unclaimed.p_sessions
+             ELSE NULL::text
+         END, is_all = (note_unclaimed.p_is_all AND (note_unclaimed.p_since IS NOT NULL)), seen_at = clock_timestamp()
+   WHERE (blocking_sessions.one_row = ( SELECT blocking_sessions_1.one_row
+            FROM repricer.blocking_sessions blocking_sessions_1
+          FOR UPDATE OF blocking_sessions_1 SKIP LOCKED));
 END;
 
 CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.paid_changes
@@ -9622,6 +9634,9 @@ ALTER TABLE ONLY repricer.batches
 ALTER TABLE ONLY repricer.batches
     ADD CONSTRAINT batches_submitter UNIQUE (batch_id, submitted_by);
 
+ALTER TABLE ONLY repricer.blocking_sessions
+    ADD CONSTRAINT blocking_sessions_pkey PRIMARY KEY (one_row);
+
 ALTER TABLE ONLY repricer.bucket_turns
     ADD CONSTRAINT bucket_turns_pkey PRIMARY KEY (bucket);
 
@@ -10647,6 +10662,9 @@ REVOKE ALL ON FUNCTION repricer.note_put_back(p_kind text, p_batch_id uuid, p_co
 
 REVOKE ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.blocking_sessions TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.blocking_sessions TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text, p_is_all boolean) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text, p_is_all boolean) TO repricer_service;

@@ -210,6 +210,41 @@ import Testing
         await harness.close()
     }
 
+    /// The halt holds the row of controls while it waits for the head of the audit trail.
+    @Test func session_thatAHaltWaitsFor_isNamedInStatus() async throws {
+        let harness = try await Harness.make()
+        let watch = UnclaimedWatch(
+            pool: harness.service, realClock: harness.realClock,
+            log: Log(component: "test", sink: { _ in }), metrics: Metrics())
+        let holder = try await TestDatabase.connect()
+        try await holder.script("BEGIN; SELECT 1 FROM repricer.audit_head FOR UPDATE")
+        let pid = try await holder.query("SELECT pg_backend_pid() AS pid").one().int("pid")
+        let halt = Task {
+            try await harness.service.withTransaction { connection in
+                try ServiceControlQueries.haltService(
+                    reason: "4030010", at: harness.now.milliseconds, by: .priceChange, since: nil,
+                    on: connection)
+            }
+        }
+        // A transaction sees one state of all sessions until it ends.
+        let observer = try await TestDatabase.connect()
+        while try await observer.query(
+            "SELECT count(*) AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%halt_service%'"
+        ).one().int("n") == 0 { await Task.yield() }
+
+        let start = ContinuousClock.now
+        for second in [0, 15] { try await watch.check(now: start + .seconds(second)) }
+
+        let found = try await harness.service.read { try ServiceControlQueries.everything(on: $0) }
+        #expect(found.heldBy?.contains("pid \(pid) of ") == true)
+        try await holder.script("ROLLBACK")
+        // It took the row, or its wait was over before.
+        _ = try? await halt.value
+        await observer.close()
+        await holder.close()
+        await harness.close()
+    }
+
     /// People have no right that locks a row, or a table against those who write.
     @Test(arguments: ["repricer_pricing", "repricer_finance"])
     func person_mayLockNothing(role: String) async throws {
