@@ -87,9 +87,10 @@ import Testing
         let begins = [
             "can go  yes: all of 6 rows", "CONSENT", "required", "A MONTH", "EUR", "USD",
             "part, in USD",
-            "That part lacks 1 row in EUR: no exchange rate of USD is loaded", "EFFECTIVE, WEEK OF",
+            "That part lacks 1 row in EUR: to convert it, the rate of USD against the euro",
+            "EFFECTIVE, WEEK OF",
             "late: 3 rows", "LARGEST", "+210.32 %",
-            "-66.67 %",
+            "-66.77 %",
             "warning: more than 3 times", "warning: less than a third",
             "warning: effective in more than two years",
             "plan hash",
