@@ -10340,7 +10340,7 @@ CREATE INDEX price_changes_batch ON repricer.price_changes USING btree (batch_id
 
 CREATE INDEX price_changes_due ON repricer.price_changes USING btree (bucket, batch_id, wave, send_by) WHERE ((stage = 'queued'::text) AND is_ready AND (NOT is_held));
 
-CREATE INDEX price_changes_heard_of ON repricer.price_changes USING btree (due_effective_at) WHERE (stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
+CREATE INDEX price_changes_heard_of ON repricer.price_changes USING btree (due_effective_at) INCLUDE (batch_id, stage, undoes_change_id) WHERE (stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
 
 CREATE INDEX price_changes_held ON repricer.price_changes USING btree (batch_id, storefront) WHERE ((stage = 'queued'::text) AND is_held);
 
@@ -10351,6 +10351,8 @@ CREATE UNIQUE INDEX price_changes_one_undo ON repricer.price_changes USING btree
 CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_after) WHERE ((stage = 'queued'::text) AND (NOT is_ready) AND (NOT is_held));
 
 CREATE INDEX price_changes_refused ON repricer.price_changes USING btree (batch_id, parked_reason) WHERE ((stage = ANY (ARRAY['queued'::text, 'unknown'::text])) AND (parked_reason IS NOT NULL));
+
+CREATE INDEX price_changes_to_call ON repricer.price_changes USING btree (batch_id, send_by) WHERE ((stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text])) AND (NOT is_held_out));
 
 CREATE INDEX renewal_extensions_of_product ON repricer.renewal_extensions USING btree (product_id, told_at);
 
