@@ -15,6 +15,7 @@ import audit
 import evidence
 import selfcheck
 from losses import Losses
+from relief import release
 from trouble import Trouble
 from wishes import Wishes
 from world import Broken, World
@@ -203,19 +204,6 @@ def settle(world):
         reconciled += 1
         time.sleep(1 if counts["overdue"] + counts["masses"] == 0 else 5)
     return counts
-
-
-WAITING = """
-    SELECT DISTINCT b.batch_id FROM repricer.batches b
-    LEFT JOIN repricer.price_changes c ON c.batch_id = b.batch_id AND c.state = 'queued'
-        AND c.parked_reason IS NOT NULL AND c.next_attempt_at > clock_timestamp()
-    WHERE b.state = 'approved' AND (b.halted_by IS NOT NULL OR c.change_id IS NOT NULL)"""
-
-
-def release(world):
-    """What refusals have parked and halted goes on at a person's word: the App Store refuses nothing any more."""
-    for row in world.cluster.rows(WAITING):
-        world.ask("resume", row["batch_id"], "--reason", "the refusals are over", user="ana")
 
 
 def reconcile(world):

@@ -5,6 +5,7 @@ import subprocess
 import threading
 import time
 
+from relief import release_all
 from world import Broken
 
 # (kind, weight, seconds of silence). Most are shorter than a lease outlives its holder, so that the next
@@ -28,9 +29,11 @@ ODD_SHARE, SYSTEMIC_SHARE = 0.03, 0.034
 # Of odd ones, the share up to which they are of this endpoint. Others than price changes are refused with a code that ends
 # them: what is parked by itself would outlast the round. Only price changes until `mass_once` is understood beside others:
 # [("changePrice", 0.8), ("extend", 0.9), ("cancel", 1)] brought it once, in two rounds.
-ODD_ENDPOINTS = [("changePrice", 1)]
+ODD_ENDPOINTS = [("changePrice", 0.8), ("extend", 0.9), ("cancel", 1)]
 # In rounds that have one, the part of the trouble after which all are refused.
 SYSTEMIC_FROM = (0.25, 0.5)
+# How long all are refused, in seconds, before the App Store mends it and a person resumes.
+SYSTEMIC_LASTS = (8, 25)
 
 # Endpoint and the share of faults up to it.
 FAULTY = [
@@ -251,6 +254,7 @@ class Trouble:
         rounds = 0
         plan, began = self.world.plan, time.time()
         systemic = began + plan.seconds * chance.uniform(*SYSTEMIC_FROM) if plan.refuses_all else None
+        relief = None
         while not self.ending.wait(chance.uniform(0.1, self.world.plan.fault_pause)):
             rounds += 1
             if rounds % 20 == 0:
@@ -258,10 +262,15 @@ class Trouble:
                 self._try(self.world.store.clear_faults)
             if systemic and time.time() >= systemic:
                 self._order_refusals(chance, is_odd=False)
-                systemic = None
+                systemic, relief = None, time.time() + chance.uniform(*SYSTEMIC_LASTS)
+            if relief and time.time() >= relief:
+                self._relieve()
+                relief = None
             refusal = chance.random()
             if refusal < SYSTEMIC_SHARE:
                 self._order_refusals(chance, is_odd=refusal < ODD_SHARE)
+                if refusal >= ODD_SHARE:
+                    relief = time.time() + chance.uniform(*SYSTEMIC_LASTS)
                 continue
             draw = chance.random()
             endpoint = next(name for name, share in FAULTY if draw < share)
@@ -288,6 +297,11 @@ class Trouble:
             self.refusals[0 if is_odd else 1] += 1
             self._note(f"order {'odd' if is_odd else 'systemic'} refusals"
                        f"{'' if endpoint == 'changePrice' else ' of ' + endpoint}")
+
+    def _relieve(self):
+        self._try(self.world.store.clear_faults)
+        self._try(lambda: release_all(self.world))
+        self._note("relief")
 
     def _try(self, act):
         try:

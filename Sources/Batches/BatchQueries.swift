@@ -34,6 +34,9 @@ package enum BatchQueries {
         package var nextReleaseAt: Int64?
         /// The batch whose scheduled changes this one takes back.
         package var undoesBatchID: String?
+
+        /// Whether nothing of it is released any more.
+        package var isWithdrawn: Bool { state == "rejected" || state == "aborted" }
     }
 
     /// The live batch with the same content; nil where there is none.
@@ -56,8 +59,9 @@ package enum BatchQueries {
     }
 
     /// The terms in which a stored batch differs from these, each as people write it; empty where they are the same.
+    /// A plan hash that nobody gave differs from none.
     package static func differences(
-        of batchID: String, name: String, terms: BatchTerms,
+        of batchID: String, name: String, terms: BatchTerms, planHash: String?,
         on connection: isolated PostgresConnection
     ) throws -> [Difference] {
         let row = try connection.query(
@@ -67,7 +71,8 @@ package enum BatchQueries {
                 grouping, grouping <> \(terms.grouping.rawValue)::text AS has_other_grouping,
                 w.labels, w.waves <> \(json: terms.waves?.json ?? "[]")::jsonb AS has_other_waves,
                 guards <> \(json: terms.guards.json)::jsonb AS has_other_guards,
-                holdout_basis_points, holdout_basis_points <> \(terms.holdout)::integer AS has_other_holdout
+                holdout_basis_points, holdout_basis_points <> \(terms.holdout)::integer AS has_other_holdout,
+                plan_hash, coalesce(plan_hash <> \(planHash)::text, false) AS has_other_plan_hash
             FROM repricer.batches, LATERAL (
                 SELECT coalesce(jsonb_agg(wave - 'released_at' ORDER BY number), '[]') AS waves,
                     coalesce(string_agg(wave ->> 'label', ',' ORDER BY number), 'none') AS labels
@@ -84,6 +89,7 @@ package enum BatchQueries {
             ("has_other_waves", "--waves", row.text("labels")),
             ("has_other_guards", "--halt-if", guards),
             ("has_other_holdout", "--holdout", holdout == 0 ? "none" : WavePlan.percent(holdout)),
+            ("has_other_plan_hash", "--plan-hash", row.text("plan_hash")),
         ].compactMap { column, option, stored in
             try row.bool(column) ? Difference(option: option, stored: stored) : nil
         }

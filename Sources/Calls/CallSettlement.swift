@@ -107,7 +107,7 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
         switch after {
         case .none: return nil
         case .fixed(let duration): return realNow + duration.milliseconds
-        case .retry:
+        case .retry, .staleToken:
             var random = SystemRandomNumberGenerator()
             let delay = max(retry.delay(attempt: tries, random: &random), atLeast ?? .zero)
             let next = realNow + delay.milliseconds

@@ -47,7 +47,7 @@ package enum Resolution: Sendable {
         /// Whether it waits by itself, longer each time.
         package var isParked: Bool {
             switch after {
-            case .parked: true
+            case .parked, .staleToken: true
             case .none, .retry, .unanswered, .probed, .fixed: false
             }
         }
@@ -80,6 +80,8 @@ package enum Resolution: Sendable {
         case unanswered
         /// The work is parked: the wait grows with how often it was parked, from minutes to an hour.
         case parked
+        /// Its token was stale: soon at first, and as long as parked work once further tokens were stale too.
+        case staleToken
         /// It was refused as a probe, and the next probes should be of other subscriptions.
         case probed
         case fixed(Duration)
@@ -230,7 +232,10 @@ package struct ResolutionTable: Sendable {
         // The call cannot succeed as it stands, since the subscription changed. What it carries is judged on the
         // newest facts.
         guard code != Self.staleTokenCode else {
-            return .released(.init("stale_token", isDoubtful: true))
+            return .released(
+                .init(
+                    "stale_token", after: countsStaleTokens ? .none : .staleToken,
+                    isDoubtful: true, errorCode: countsStaleTokens ? nil : code))
         }
         return .refused(
             wasRefusedAtOnce ? .confirmed(Int(code)) : .onRetry(Int(code)),
@@ -292,7 +297,10 @@ package struct ResolutionTable: Sendable {
         }
         switch refusal.meaning {
         case .refresh:
-            return .released(.init(refusal.codeAndName, after: staleTokenWait))
+            return .released(
+                .init(
+                    refusal.codeAndName, after: staleTokenWait,
+                    errorCode: countsStaleTokens ? nil : Int64(refusal.code)))
         case .checkStatus where isBelieved(refusal):
             return .open(.check, reason: refusal.codeAndName, errorCode: Int64(refusal.code))
         case .reject, .checkStatus, .suspect, .haltBatch, .haltStorefront, .haltService: break
@@ -313,11 +321,14 @@ package struct ResolutionTable: Sendable {
         }
     }
 
+    /// Whether what the call carries counts its stale tokens itself. Of other kinds the stored calls tell how many came.
+    private var countsStaleTokens: Bool { policy.readsStatusAfterStaleToken }
+
     private var staleTokenWait: Resolution.Delay {
         switch verdict {
         case .systemic: .fixed(Self.systemicWait)
         case .probed: .probed
-        case .believed, .parked, nil: .retry
+        case .believed, .parked, nil: countsStaleTokens ? .retry : .staleToken
         }
     }
 

@@ -171,15 +171,18 @@ private struct ApprovalView {
         let reporting = facts.money.reportingCurrency
         let unknown = figures.consents[.notKnown] ?? 0
         let isWhole = facts.money.withoutRate.isEmpty
+        let hasSum = isWhole || facts.money.hasTotal
+        let noSum: HTML = "no sum in \(reporting): rates are missing; the table has each currency"
         return cards([
             card(
-                "Change a month", HTML(sum(total.change, reporting, signed: true)),
+                "Change a month",
+                hasSum ? HTML(sum(total.change, reporting, signed: true)) : "–",
                 isWhole
                     ? "if everybody stays, in \(reporting)"
-                    : "if everybody stays, of the currencies with a rate"),
+                    : hasSum ? "if everybody stays, of the currencies with a rate" : noSum),
             card(
-                "At risk a month", HTML(sum(total.atRisk, reporting)),
-                "if nobody agrees who must; dependents counted in"),
+                "At risk a month", hasSum ? HTML(sum(total.atRisk, reporting)) : "–",
+                hasSum ? "if nobody agrees who must; dependents counted in" : noSum),
             card(
                 "Must agree", HTML(counted(Int64(figures.consents[.required] ?? 0))),
                 "of \(counted(Int64(figures.canGoCount), "row"))"),
@@ -368,7 +371,7 @@ private struct ApprovalView {
         let waves = facts.waves.map { wave -> [HTML] in
             [
                 HTML("\(wave.number)"), HTML(wave.label),
-                HTML(counted(wave.states.values.reduce(0, +))), wave.releaseText,
+                HTML(counted(wave.states.values.reduce(0, +))), wave.releaseText(of: batch),
             ]
         }
         return definitions([

@@ -91,7 +91,7 @@ extension BatchView {
                 .reduce(0, +)
             return [
                 HTML("\(wave.number)"), HTML(wave.label), HTML(counted(all)),
-                HTML(counted(unsent)), wave.releaseText,
+                HTML(counted(unsent)), wave.releaseText(of: batch),
             ]
         }
         return HTMLTable(
@@ -235,8 +235,9 @@ extension GuardRail.Figure {
 }
 
 extension ControlQueries.Wave {
-    var releaseText: HTML {
+    func releaseText(of batch: BatchQueries.Batch) -> HTML {
         if let releasedAt { return .time(releasedAt) }
+        if batch.isWithdrawn { return "never, the batch is withdrawn" }
         switch release {
         case "approval": return "with the approval"
         case "at": return plannedAt.map { "at \(.time($0))" } ?? "–"

@@ -78,6 +78,7 @@ package struct Scheduler: Service {
         let out = CallsOut()
         await withTaskCancellationHandler {
             await withTaskGroup(of: Void.self) { group in
+                group.addTask(executorPreference: Alarm.shared) { await unclaimed.run() }
                 // Replicas begin at different buckets, and the lanes of a replica far from one another.
                 let first = Int.random(in: 0..<DueOrder.places)
                 for lane in 0..<limits.lanes {
@@ -142,7 +143,7 @@ package struct Scheduler: Service {
         guard first == 0 else { return first }
         let done = try await engine.resume(kind, found.open, controls, out)
         guard !turns.isEmpty else {
-            try await unclaimed.note(isStuck: false)
+            unclaimed.note(isStuck: false)
             return done
         }
         // A probe is out already, or there was no permit for it.
@@ -160,7 +161,7 @@ package struct Scheduler: Service {
         await store.prepare(min(callsMax(controls), kind.permitSource.permitsAhead))
         let permits = try await kind.permitSource.lease(permitsMax(controls))
         guard permits.granted > 0 else {
-            try await unclaimed.note(isStuck: false)
+            unclaimed.note(isStuck: false)
             guard permits.lease.blockedUntil == nil else { return 0 }
             try await kind.permitSource.pause(after: permits)
             return 1
@@ -186,7 +187,7 @@ package struct Scheduler: Service {
                 probe: Probe(controls, kind.kind) ?? turn.probe, out: out)
         }
         // Permits passed unused, or a lane of this process was faster and has claimed.
-        try await unclaimed.note(
+        unclaimed.note(
             isStuck: judged == 0 && sampling.isEmpty && !permits.isSilenced)
         guard free == 0 else {
             try await returnUnused(permits, used: permits.granted - free)

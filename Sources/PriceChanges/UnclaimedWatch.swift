@@ -15,7 +15,6 @@ final class UnclaimedWatch: Sendable {
     fileprivate struct State {
         /// Since when changes are due and none could be claimed.
         var since: ContinuousClock.Instant?
-        var checkedAt: ContinuousClock.Instant?
         /// The transactions that are in the way, with the instant at which each was first seen.
         var holders: [String: ContinuousClock.Instant] = [:]
         /// The transactions that the log has named.
@@ -48,19 +47,40 @@ final class UnclaimedWatch: Sendable {
     }
 
     /// - Parameter isStuck: Whether changes were due, calls were allowed, and nothing was claimed.
-    func note(isStuck: Bool, now: ContinuousClock.Instant = .now) async throws {
-        let (waited, isDue) = state.withLock { state -> (Duration, Bool) in
-            state.since = isStuck ? state.since ?? now : nil
-            let isDue = state.checkedAt.map { now - $0 >= Self.checkEvery } ?? true
-            if isDue { state.checkedAt = now }
-            return (state.since.map { now - $0 } ?? .zero, isDue)
+    func note(isStuck: Bool, now: ContinuousClock.Instant = .now) {
+        state.withLock { $0.since = isStuck ? $0.since ?? now : nil }
+        metrics.set("repricer_changes_due_unclaimed_seconds", to: waited(now).seconds)
+    }
+
+    /// Asks again and again who holds rows. It runs beside the rounds of delivery, because a round may wait for the very
+    /// session that is to be named.
+    func run() async {
+        let outage = Outage(
+            log: log, level: .warning, failure: "nobody could ask which sessions hold rows")
+        while !Task.isCancelled {
+            do {
+                try await Alarm.shared.wait(for: Self.checkEvery)
+                try await check()
+                outage.end()
+            } catch is CancellationError {
+                return
+            } catch {
+                outage.note(error)
+            }
         }
+    }
+
+    func check(now: ContinuousClock.Instant = .now) async throws {
+        let waited = waited(now)
         metrics.set("repricer_changes_due_unclaimed_seconds", to: waited.seconds)
-        guard isDue else { return }
         let sessions = try await pool.read { try BlockerQueries.sessions(on: $0) }
         if waited >= Self.toldAfter { return try await tellUnclaimed(sessions, waited, now) }
         state.withLock { $0.isTold = false }
         try await tellHolders(sessions, now)
+    }
+
+    private func waited(_ now: ContinuousClock.Instant) -> Duration {
+        state.withLock { state in state.since.map { now - $0 } ?? .zero }
     }
 
     private func tellUnclaimed(

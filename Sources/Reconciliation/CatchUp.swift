@@ -60,7 +60,11 @@ package struct CatchUp: Service {
         dependencies.log.notice(
             "calls wait until the notification history is read", ["since": start.text])
         // nil means that another replica is reading it.
-        guard let (summary, failure) = try await reconciler.readHistory(since: start) else {
+        let through = through(controls, now: askedAt, realNow: realNow)
+        guard
+            let (summary, failure) = try await reconciler.readHistory(
+                since: start, through: through)
+        else {
             return true
         }
         if let failure {
@@ -81,6 +85,20 @@ package struct CatchUp: Service {
             "caught up; calls go on",
             ["missed": "\(summary.history.new)", "pages": "\(summary.history.pages)"])
         return true
+    }
+
+    /// Up to when the history must be read at least, by the business clock: to where no call of the lost database can be
+    /// on its way any more, or to as long ago as the history may lag.
+    private func through(
+        _ controls: ServiceControlQueries.Everything, now: Int64, realNow: Int64
+    ) -> Instant? {
+        guard let from = controls.catchUpFrom else {
+            return lagMax.map { Instant(milliseconds: now - $0.milliseconds) }
+        }
+        let real = dependencies.clock.realDuration(of: .seconds(1000)).milliseconds
+        let (product, isTooMuch) = (realNow - from).multipliedReportingOverflow(by: 1_000_000)
+        guard real > 0, !isTooMuch else { return nil }
+        return Instant(milliseconds: now - product / real)
     }
 
     /// Asks for the status of each subscription that a lost database may have called, since the history may not tell

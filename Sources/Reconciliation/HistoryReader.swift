@@ -39,9 +39,11 @@ package struct HistoryReader: Sendable {
     let limits: Limits
     let progress: @Sendable (HistorySummary) -> Void
 
-    /// Reads from `since`, or from where the last reading ended, to now. What it has read counts in `summary` also
-    /// where it throws.
-    func read(since: Instant?, into summary: inout HistorySummary) async throws {
+    /// Reads from `since`, or from where the last reading ended, to now, or at least to `through` where that is given:
+    /// then what an earlier process has read counts. What it has read counts in `summary` also where it throws.
+    func read(
+        since: Instant?, through: Instant? = nil, into summary: inout HistorySummary
+    ) async throws {
         let now = clock.nowMilliseconds()
         let position = try await pool.withConnection { connection in
             try await connection.read { try HistoryQueries.load(on: $0) }
@@ -54,8 +56,16 @@ package struct HistoryReader: Sendable {
         }
         summary.since = Instant(milliseconds: start)
         var readThrough = position.readThrough
+        if let through, position.window == nil, let readThrough,
+            readThrough >= through.milliseconds
+        {
+            summary.through = Instant(milliseconds: readThrough)
+            return
+        }
         if let open = position.window, open.start <= start {
             try await finish(open, readThrough: &readThrough, into: &summary)
+            // Another window would begin anew as often as a process dies in it.
+            if let through, open.end >= through.milliseconds { return }
             start = max(start, open.end - limits.overlap.milliseconds)
         }
         guard start < now else { return }

@@ -95,12 +95,14 @@ package struct Reconciler: Sendable {
 
     /// Reads and folds only the history; otherwise it is like `runOnce`.
     package func readHistory(
-        since: Instant?, progress: @escaping @Sendable (HistorySummary) -> Void = { _ in }
+        since: Instant?, through: Instant? = nil,
+        progress: @escaping @Sendable (HistorySummary) -> Void = { _ in }
     ) async throws -> (summary: Summary, failure: (any Error)?)? {
         try await once { lease in
             var summary = Summary()
             do {
-                try await readHistory(since: since, lease: lease, progress, into: &summary.history)
+                try await readHistory(
+                    since: since, through: through, lease: lease, progress, into: &summary.history)
                 try await fold(into: &summary)
             } catch {
                 return (summary, error)
@@ -149,7 +151,7 @@ package struct Reconciler: Sendable {
     }
 
     private func readHistory(
-        since: Instant?, lease: HeldLease,
+        since: Instant?, through: Instant? = nil, lease: HeldLease,
         _ progress: @escaping @Sendable (HistorySummary) -> Void, into summary: inout HistorySummary
     ) async throws {
         let reader = HistoryReader(
@@ -158,7 +160,7 @@ package struct Reconciler: Sendable {
             clock: dependencies.clock,
             environment: dependencies.environment, limits: dependencies.limits.history,
             progress: progress)
-        try await reader.read(since: since, into: &summary)
+        try await reader.read(since: since, through: through, into: &summary)
     }
 
     /// Folds what the history brought before statuses are compared, because it would otherwise count as drift.

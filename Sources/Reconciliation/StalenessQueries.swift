@@ -16,11 +16,11 @@ package enum StalenessQueries {
     /// and any past their renewal. The notice moves with the renewal at which the change is due.
     private static func silent(now: Int64, margin: Int64) -> SQL {
         """
-        SELECT original_transaction_id, bucket, due_effective_at FROM repricer.price_changes
+        SELECT original_transaction_id, bucket, batch_id, due_effective_at FROM repricer.price_changes
         WHERE stage IN ('scheduled', 'pending_consent', 'accepted')
             AND due_effective_at <= \(timestamp: now - margin)
         UNION ALL
-        SELECT original_transaction_id, bucket, due_effective_at FROM repricer.price_changes
+        SELECT original_transaction_id, bucket, batch_id, due_effective_at FROM repricer.price_changes
         WHERE stage = 'scheduled' AND forecast_notice_at <= \(timestamp: now - margin)
             AND due_effective_at > \(timestamp: now - margin)
             AND due_effective_at - (forecast_effective_at - forecast_notice_at)
@@ -54,8 +54,10 @@ package enum StalenessQueries {
             """)
     }
 
+    /// The silent changes are those of one batch, or of all.
     package static func read(
-        now: Int64, margin: Int64, on connection: isolated PostgresConnection
+        now: Int64, margin: Int64, of batchID: String? = nil,
+        on connection: isolated PostgresConnection
     ) throws -> Staleness {
         let row = try connection.query(
             """
@@ -63,7 +65,8 @@ package enum StalenessQueries {
             SELECT (SELECT max(received_at) FROM repricer.notification_ids) AS newest,
                 (SELECT min(received_at) FROM repricer.inbox WHERE error IS NULL) AS unfolded,
                 h.read_through, h.window_start,
-                (SELECT count(*) FROM (\(fragment: silent(now: now, margin: margin))) s) AS silent,
+                (SELECT count(*) FROM (\(fragment: silent(now: now, margin: margin))) s
+                    WHERE \(uuid: batchID)::uuid IS NULL OR s.batch_id = \(uuid: batchID)::uuid) AS silent,
                 (SELECT count(*) FROM repricer.status_checks WHERE done_at IS NULL) AS checks
             FROM repricer.history_reading h
             """

@@ -48,13 +48,19 @@ extension MoneyAMonth {
     /// What that sum lacks, why, and what to do; nil where it is whole.
     package var lack: String? {
         guard !withoutRate.isEmpty else { return nil }
-        let rows = counted(withoutRate.reduce(0) { $0 + $1.money.rows }, "row")
+        let lacking = withoutRate.reduce(0) { $0 + $1.money.rows }
+        let rows = counted(lacking, "row")
         let currencies = withoutRate.map(\.currency).joined(separator: ", ")
         let what =
             hasTotal
             ? "That part lacks \(rows) in \(currencies)"
             : "No sum in \(reportingCurrency) of \(rows) in \(currencies)"
-        return "\(what): no exchange rate of \(missingRates.joined(separator: ", ")) is loaded "
-            + "(repricer rules import FILE)."
+        // Rates are against the euro, so that of the reporting currency itself may be what is missing.
+        let rates =
+            missingRates.count == 1
+            ? "the rate of \(missingRates[0]) against the euro is"
+            : "the rates of \(missingRates.joined(separator: ", ")) against the euro are"
+        return
+            "\(what): to convert \(lacking == 1 ? "it" : "them"), \(rates) missing (repricer rules import FILE)."
     }
 }

@@ -16,7 +16,7 @@ import Testing
     ) async throws -> T {
         try await PagesFixture.fill()
         return try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
-            look(PageTables(try await ask("GET", target, [:]).text))
+            look(PageTables(try await PagesHarness.whole(target, ask)))
         }
     }
 
@@ -56,7 +56,7 @@ import Testing
     func home_andBatchPage_showTheSameEffect(_ batch: String) async throws {
         try await PagesFixture.fill()
         try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
-            let home = PageTables(try await ask("GET", "/", [:]).text)
+            let home = PageTables(try await PagesHarness.whole("/", ask))
             let page = PageTables(try await ask("GET", "/batches/\(batch)", [:]).text)
             let name = batch == PagesFixture.finished ? "winter" : "spring"
             let effect = try #require(home["Batches"].first { $0.first == name }?.last)
@@ -127,6 +127,21 @@ import Testing
         #expect(tables[5] == ["confirmed | 3", "discrepancy | 2"])
     }
 
+    /// Of twelve that took effect, six did on the day of the forecast, one earlier and five later.
+    @Test func batch_comparesForecastAndFact() async throws {
+        let rows = try await Self.read("/batches/\(PagesFixture.finished)") {
+            $0.rows("Forecast against fact")
+        }
+
+        #expect(
+            rows.map { $0.joined(separator: " | ") } == [
+                "Must agree | 6 | 2 | 3 | 1 | 2 | 0 | 2 | 40 %",
+                "Not known: sent as if they must | 11 | 6 | 2 | 3 | 2 | 1 | 3 | –",
+                "Need not agree, is informed | 4 | 3 | 1 | 0 | 1 | 0 | 0 | 25 %",
+                "Decrease: nobody is asked | 2 | 0 | 2 | 0 | 1 | 0 | 0 | 50 %",
+            ])
+    }
+
     @Test(arguments: [
         (PagesFixture.odd(6), "Never sent | 7 rows | rejected: too much for Italy"),
         (PagesFixture.odd(3), "Never sent | 9 rows | nothing of it can be sent any more"),
@@ -138,6 +153,156 @@ import Testing
 
             #expect(PageTables(text).cards.first == card)
             #expect(!text.contains("Delivered") && !text.contains("Forecast against fact</h2>"))
+        }
+    }
+
+    @Test func batch_thatIsWithdrawn_asksForNoRelease() async throws {
+        try await PagesFixture.fill()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            UPDATE repricer.batches SET state = 'aborted', waves = waves #- '{0,released_at}'
+            WHERE batch_id = '\(PagesFixture.underWay)'
+            """)
+        await connection.close()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            for target in ["", "/approval"] {
+                let address = "/batches/\(PagesFixture.underWay)\(target)"
+                let page = PageTables(try await PagesHarness.whole(address, ask))
+                let waves = page.rows("Waves")
+
+                #expect(
+                    waves.map { $0.last } == [
+                        "never, the batch is withdrawn", "never, the batch is withdrawn",
+                    ])
+            }
+        }
+    }
+
+    @Test func approval_showsWhatWasSubmitted() async throws {
+        let path = "/batches/\(PagesFixture.waiting)/approval"
+        let (cards, tables, paragraphs, definitions) = try await Self.read(path) { page in
+            (
+                page.cards,
+                [
+                    "Money a month by currency", "Forecast of consent", "Why customers must agree",
+                    "What leaves it open", "New prices take effect", "Rows that were refused",
+                ].map { name in page.rows(name).map { $0.joined(separator: " | ") } },
+                page.paragraphs, page.definitions
+            )
+        }
+
+        #expect(
+            cards == [
+                "Change a month | +14.00 USD | if everybody stays, of the currencies with a rate",
+                "At risk a month | 9.99 USD | if nobody agrees who must; dependents counted in",
+                "Must agree | 5 | of 20 rows",
+                "Not known | 9 | rows that may have to agree; sent as if they must",
+                "First call by | 3 Apr 2026, 00:00 UTC | 0 must leave within a day, 5 within a week",
+            ])
+        // Six of each ten are in EUR and USD; a row costs 9.99 and shall cost 12.99, or 7.99 in the two decreases.
+        #expect(
+            tables == [
+                [
+                    "EUR | 6 | 59.94 EUR | 77.94 EUR | +18.00 EUR | 19.98 EUR | 29.97 EUR",
+                    "JPY | 4 | 3,996 JPY | 5,196 JPY | +1,200 JPY | 999 JPY | 1,998 JPY",
+                    "MXN | 2 | 1,998 MXN | 2,598 MXN | +600 MXN | 999 MXN | 999 MXN",
+                    "USD | 8 | 79.92 USD | 93.92 USD | +14.00 USD | 9.99 USD | 29.97 USD",
+                    "part, in USD | 8 | 79.92 USD | 93.92 USD | +14.00 USD | 9.99 USD | 29.97 USD",
+                ],
+                [
+                    "Must agree |  | 5 (25 %)", "Not known: sent as if they must |  | 9 (45 %)",
+                    "Need not agree, is informed |  | 4 (20 %)",
+                    "Decrease: nobody is asked |  | 2 (10 %)",
+                ],
+                [
+                    "The storefront always asks | 1",
+                    "Over 50 % and over the storefront's threshold | 4",
+                ],
+                [
+                    "Over 50 % and over the storefront's threshold | 3 | JPN USA | repricer rules import",
+                    "Another increase within 12 months | 7 | DEU JPN MEX USA "
+                        + "| repricer reconcile --since or repricer ingest, back to 12 months",
+                ],
+                ["May 2026 |  | 18 up, 2 down"], ["unknown_item | 6", "bad_sku | 1"],
+            ])
+        for part in [
+            "20 rows submitted by ana on 30 Mar 2026, 00:00 UTC, 7 refused",
+            "That part lacks 12 rows in EUR, JPY, MXN: to convert them, the rates of JPY, MXN, USD against the euro are",
+            "20 of 20 rows may go at once. The first must go by 3 Apr 2026, 00:00 UTC.",
+        ] {
+            #expect(paragraphs.contains { $0.contains(part) }, "\(part): \(paragraphs)")
+        }
+        #expect(
+            definitions == [
+                "Planned | as of 30 Mar 2026, 00:00 UTC", "Grouping | announced",
+                "Pauses by itself | errors>5%", "Held out | nobody", "Plan hash | h1",
+                "Batch id | \(PagesFixture.waiting)",
+            ])
+    }
+
+    @Test func subscription_showsOldAndNewPrices() async throws {
+        let (items, changes, money, lead) = try await Self.read("/subscriptions/2000000000000181") {
+            page in
+            let rows = ["Items", "Price changes", "Charges and refunds"].map { name in
+                page.rows(name).map { $0.joined(separator: " | ") }
+            }
+            return (rows[0], rows[1], rows[2], page.paragraphs)
+        }
+
+        #expect(items == ["PLAN | 9.99 EUR | 12.99 EUR | yes"])
+        #expect(
+            changes == [
+                "winter | PLAN | 9.99 EUR | 12.99 EUR | effective | Not known: sent as if they must "
+                    + "| was asked | 27 Nov 2025, 00:00 UTC | 27 Nov 2025, 00:00 UTC  in effect"
+            ])
+        #expect(
+            money == [
+                "27 Nov 2025, 00:00 UTC | charge | PLAN | 12.99 EUR |  | e-1",
+                "Sum |  |  | 12.99 EUR |  | ",
+            ])
+        #expect(lead.first == "Active · renews on 10 Apr 2026, 00:00 UTC")
+    }
+
+    @Test func health_showsEachQueueByItsOwnFigure() async throws {
+        try await PagesFixture.fill()
+        try await PagesFixture.fillQueues()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let page = PageTables(try await ask("GET", "/health", [:]).text)
+
+            #expect(
+                page.cards == [
+                    "Newest notification | 2 hours ago | 31 Mar 2026, 22:00 UTC",
+                    "Waiting to be folded | 13 | the oldest since 31 Mar 2026, 00:04 UTC",
+                    "Calls without an end | 8 | the oldest since 28 Mar 2026, 00:00 UTC",
+                    "Silent changes | 9 | nothing was heard when it was due",
+                    "History read | 2 days ago | 30 Mar 2026, 00:00 UTC",
+                ])
+            #expect(
+                page.definitions.prefix(6) == [
+                    "Notifications waiting | 13", "Notifications in quarantine | 3",
+                    "Notifications not understood | 4: what is unknown",
+                    "Status checks waiting | 7",
+                    "Webhooks pending | 5, since 31 Mar 2026, 00:00 UTC",
+                    "Subscriptions not summed up yet | 12",
+                ])
+            #expect(
+                page.rows("Rates").map { $0.joined(separator: " | ") } == [
+                    "change price | 11 | until 1 Apr 2026, 00:05 UTC", "status | 1 | no",
+                ])
+            #expect(
+                page.rows("Calls without an end").map { $0.joined(separator: " | ") } == [
+                    "cancel | sending | 6 | 28 Mar 2026, 00:00 UTC",
+                    "price change | unknown | 2 | 29 Mar 2026, 00:00 UTC",
+                ])
+            let told = page.notices.joined(separator: "\n")
+            for part in [
+                "Halted: halted one since", "Halted: storefront MEX of spring since",
+                "Quarantine: 3 notifications", "Silence: of 9 changes",
+            ] {
+                #expect(told.contains(part), "\(told)")
+            }
+            #expect(page.notices.count == 4)
         }
     }
 }

@@ -49,6 +49,18 @@ enum PagesHarness {
     }
 }
 
+extension PagesHarness {
+    /// The page, once its first counts are there: a slow machine shows it without them at first.
+    static func whole(_ target: String, _ ask: Ask) async throws -> String {
+        var text = ""
+        try await eventually("the counts of \(target)") {
+            text = try await ask("GET", target, [:]).text
+            return !text.contains("are being counted") && !text.contains("Still counted:")
+        }
+        return text
+    }
+}
+
 extension HTTPResponse {
     var text: String { String(decoding: body, as: UTF8.self) }
 }

@@ -47,8 +47,7 @@ import Testing
     @Test func home_saysOfEachBatchHowFarItIsAndWhatNeedsSomebody() async throws {
         try await PagesFixture.fill()
         try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
-            let page = try await ask("GET", "/", [:])
-            let text = page.text
+            let text = try await PagesHarness.whole("/", ask)
 
             #expect(text.contains("<meta http-equiv=\"refresh\" content=\"10\">"))
             #expect(text.contains("4 batches: 2 under way, 1 awaiting approval."))

@@ -346,6 +346,55 @@ import Testing
         #expect(same.code == .done)
     }
 
+    /// A plan hash is a guard, too. The stored plan's own is none of another.
+    @Test func submit_ofAKnownFileWithAPlanHash_comparesItWithTheStoredPlan() async throws {
+        let office = try await Office()
+        let file = try office.file(Self.good)
+        let plan = await run("plan", file, "--json", environment: office.ana)
+        let hash = String(
+            try #require(plan.output.firstMatch(of: /"plan_hash":"(?<hash>[^"]+)"/)).hash)
+        let id = try await office.submit("--plan-hash", hash)
+
+        let same = await run(
+            "submit", file, "--name", "spring", "--plan-hash", hash.uppercased(), "--plan-rows",
+            "rows", environment: office.ana)
+        let other = await run(
+            "submit", file, "--name", "spring", "--plan-hash", String(hash.reversed()),
+            environment: office.ana)
+
+        #expect(same.code == .done, "\(same.messages)")
+        #expect(
+            same.messages
+                == "repricer: this file is a batch already: no new change, and --plan-rows was not compared\n"
+        )
+        #expect(other.code == .conflict)
+        #expect(other.output.isEmpty)
+        #expect(
+            other.messages.contains("is batch \(id) already, with other --plan-hash (\(hash));"))
+    }
+
+    /// What was withdrawn is released by nobody.
+    @Test(arguments: [
+        ["abort", "spring", "--reason", "no"], ["reject", "spring", "--reason", "no"],
+    ])
+    func status_ofAWithdrawnBatch_asksForNoRelease(_ command: [String]) async throws {
+        let office = try await Office()
+        _ = try await office.submit("--waves", "50%,rest@hand")
+        let before = await run("status", "spring", environment: office.ana)
+        let withdrawn = await run(
+            command, environment: command[0] == "abort" ? office.ana : office.ben)
+        let status = await run("status", "spring", environment: office.ana)
+        let show = await run("show", "spring", environment: office.ana)
+
+        #expect(before.output.contains("by hand: `repricer release`"))
+        #expect(withdrawn.code == .done, "\(withdrawn.messages)")
+        for outcome in [status, show] {
+            #expect(!outcome.output.contains("repricer release"), "\(outcome.output)")
+            #expect(!outcome.output.contains("with the approval"), "\(outcome.output)")
+            #expect(outcome.output.contains("never, the batch is withdrawn"), "\(outcome.output)")
+        }
+    }
+
     /// The release of a wave is none of the terms that somebody gives.
     @Test func submit_ofTheSameFileAfterItsFirstWave_isTheSameBatch() async throws {
         let office = try await Office()

@@ -87,7 +87,8 @@ import Testing
         let begins = [
             "can go  yes: all of 6 rows", "CONSENT", "required", "A MONTH", "EUR", "USD",
             "part, in USD",
-            "That part lacks 1 row in EUR: no exchange rate of USD is loaded", "EFFECTIVE, WEEK OF",
+            "That part lacks 1 row in EUR: to convert it, the rate of USD against the euro",
+            "EFFECTIVE, WEEK OF",
             "late: 3 rows", "LARGEST", "+210.3 %",
             "-66.7 %",
             "warning: more than 3 times", "warning: less than a third",

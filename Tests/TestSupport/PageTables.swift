@@ -6,14 +6,31 @@ package struct PageTables {
 
     /// Rows of cells of the table with this caption or label; empty where there is none.
     package subscript(_ name: String) -> [[String]] {
+        table { $0.hasPrefix(name) }
+    }
+
+    /// The same of a table that is called so and no longer: a chart's name has its unit, too.
+    package subscript(exactly name: String) -> [[String]] {
+        table { $0 == name }
+    }
+
+    /// What its tables are called.
+    package var names: [String] {
+        markup.matches(of: /<table[^>]*aria-label="(?<a>[^"]*)"|<caption>(?<b>.*?)<\/caption>/)
+            .compactMap { ($0.a ?? $0.b).map(String.init) }
+    }
+
+    private func table(_ isCalled: (String) -> Bool) -> [[String]] {
         guard
             let table = markup.matches(
                 of: /<table(?<head>[^>]*)>(?<body>.*?)<\/table>/.dotMatchesNewlines()
             )
             .first(where: { match in
-                match.head.contains("aria-label=\"\(name)")
-                    || match.body.firstMatch(of: /<caption>(?<text>.*?)<\/caption>/)
-                        .map { $0.text.hasPrefix(name) } ?? false
+                let names = [
+                    match.head.firstMatch(of: /aria-label="(?<text>[^"]*)"/).map(\.text),
+                    match.body.firstMatch(of: /<caption>(?<text>.*?)<\/caption>/).map(\.text),
+                ]
+                return names.contains { $0.map { isCalled(Self.text(String($0))) } ?? false }
             })
         else { return [] }
         return table.body.matches(of: /<tr[^>]*>(?<cells>.*?)<\/tr>/.dotMatchesNewlines()).map {

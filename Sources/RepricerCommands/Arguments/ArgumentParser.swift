@@ -151,7 +151,9 @@ struct ArgumentParser {
             return
         }
         parsed.lists[name, default: []].append(value)
-        while takesMore, let next = rest.first, !next.hasPrefix("--") {
+        // A value may begin with a dash, as -5% does.
+        let shorts = known.compactMap(\.short).map { "-\($0)" }
+        while takesMore, let next = rest.first, !next.hasPrefix("--"), !shorts.contains(next) {
             try check(next, of: "--\(name)", among: option.choices)
             parsed.lists[name, default: []].append(next)
             rest.removeFirst()

@@ -29,7 +29,7 @@ extension Commands {
             try invocation.print(
                 json: [
                     "batch_id": batch.batchID, "released_wave": released,
-                    "waves": waves.json(waveColumns),
+                    "waves": waves.json(waveColumns(of: batch)),
                 ], "released wave \(released) of \(waves.count) of \(harmless(batch.name))\n")
             return .done
         }

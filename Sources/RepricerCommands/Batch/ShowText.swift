@@ -9,7 +9,8 @@ extension ShowFacts {
         let short = FiguresText(figures: figures, money: money, isTerminal: isTerminal)
         let sections = [
             overview, short.consentText, short.moneyText, short.datesText + dueText,
-            short.movesText, waves.table(waveColumns), short.warningsText + short.refusedText,
+            short.movesText, waves.table(waveColumns(of: batch)),
+            short.warningsText + short.refusedText,
             policyText,
         ]
         return FiguresText.joined(sections + (withDetails ? figures.detailTables : []))
@@ -98,7 +99,7 @@ extension ShowFacts {
             "largest_increases": all.increases, "largest_decreases": all.decreases,
             "warnings": all.warnings, "first_send_by": figures.firstSendBy,
             "last_effective_at": figures.lastEffectiveAt, "grouping": batch.grouping,
-            "waves": waves.json(waveColumns), "guards": guards.map(\.text),
+            "waves": waves.json(waveColumns(of: batch)), "guards": guards.map(\.text),
             "due": [
                 "unsent": due.unsent, "may_go_at_once": due.ready,
                 "next_at": due.nextAt?.instantText,

@@ -81,7 +81,7 @@ struct StatusFacts: Sendable, Equatable {
                 notifications: batchID == nil
                     ? try StatusQueries.notifications(on: connection) : nil,
                 staleness: try StalenessQueries.read(
-                    now: now, margin: silentAfter.milliseconds, on: connection))
+                    now: now, margin: silentAfter.milliseconds, of: batchID, on: connection))
         }
     }
 
@@ -140,7 +140,8 @@ struct StatusText {
     var text: String {
         let tables = [
             definitionList(head), countTable("STATE", facts.statesInOrder),
-            facts.waves.table(waveColumns), facts.guards.table(GuardReading.columns),
+            facts.waves.table(waveColumns(of: facts.batch)),
+            facts.guards.table(GuardReading.columns),
             facts.refused.table(Self.refusedColumns), facts.moved.table(TroubleText.movedColumns),
             countTable("REFUSED", facts.rejected.sorted { $0.key < $1.key }),
             countTable("DEPENDENTS", facts.dependents.sorted { $0.key < $1.key }),
@@ -324,7 +325,7 @@ struct StatusText {
                     "refused_and_waiting_rows": facts.haltRefused[batch.batchID],
                     "grouping": batch.grouping,
                     "next_release_at": batch.nextReleaseAt?.instantText,
-                    "waves": facts.waves.json(waveColumns),
+                    "waves": facts.waves.json(waveColumns(of: facts.batch)),
                     "guards": facts.guards.json(GuardReading.columns),
                     "undoes_batch_id": batch.undoesBatchID,
                 ]

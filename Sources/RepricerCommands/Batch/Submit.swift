@@ -41,7 +41,7 @@ extension Commands {
                 try BatchQueries.batchID(ofContent: session.outline.sha256, on: connection)
             }
             if let known {
-                try await refuseOtherTerms(known, name, terms, pool)
+                try await refuseOtherTerms(known, name, terms, pool, invocation)
                 return try await told(known, nil, rate, now, pool, invocation)
             }
             let output = try PlanOutput(
@@ -59,7 +59,9 @@ extension Commands {
                 let forecast = finished.forecast
                 return (finished.hash, forecast.canGoCount, forecast.refusedCount)
             }
-            if !outcome.isNew { try await refuseOtherTerms(outcome.batchID, name, terms, pool) }
+            if !outcome.isNew {
+                try await refuseOtherTerms(outcome.batchID, name, terms, pool, invocation)
+            }
             return try await told(
                 outcome.batchID, outcome.isNew ? await output.finished : nil, rate, now, pool,
                 invocation)
@@ -69,10 +71,13 @@ extension Commands {
     /// The same file again counts as the same batch only where its terms are the same: otherwise somebody could
     /// believe in a guard that was dropped.
     private static func refuseOtherTerms(
-        _ batchID: String, _ name: String, _ terms: BatchTerms, _ pool: PostgresPool
+        _ batchID: String, _ name: String, _ terms: BatchTerms, _ pool: PostgresPool,
+        _ invocation: Invocation
     ) async throws {
+        let hash = invocation.arguments[planHash]?.lowercased()
         let others = try await pool.withTransaction { connection in
-            try BatchQueries.differences(of: batchID, name: name, terms: terms, on: connection)
+            try BatchQueries.differences(
+                of: batchID, name: name, terms: terms, planHash: hash, on: connection)
         }
         guard !others.isEmpty else { return }
         let said = others.map { "\($0.option) (\(harmless($0.stored)))" }
@@ -154,7 +159,9 @@ extension Commands {
                 "stored \(counted($0.canGoCount, "change"))\(held); "
                     + "\($0.canGoCount == 1 ? "it waits" : "they wait") for another user's approval"
             }
-                ?? "this file is a batch already: no new change")
+                ?? "this file is a batch already: no new change"
+                + (invocation.arguments[planRows] == nil
+                    ? "" : ", and --plan-rows was not compared"))
         if forecast != nil { invocation.suggest("show \(batchID)") }
         return .done
     }

@@ -95,6 +95,13 @@ extension Commands {
             whole. With --head a file that was written anew is found as well. Exits 1 when anything is wrong.
             """
     ) { invocation in
+        let head = try invocation.arguments[kept].map { text throws(UsageError) in
+            guard text.wholeMatch(of: /[0-9A-Fa-f]{64}/) != nil else {
+                throw UsageError(
+                    "--head cannot be \(quoted(text)); give the 64 digits that the export printed")
+            }
+            return text.lowercased()
+        }
         let configuration = try invocation.configuration()
         try configuration.check([.bundleID, .environment, .rootCertificates])
         let live = try await Live(invocation, configuration)
@@ -132,7 +139,7 @@ extension Commands {
         if !reader.isComplete {
             tell(lines.number + 1, "the last line is missing: the file was cut, or was never whole")
         }
-        if let kept = invocation.arguments[kept], kept != reader.last {
+        if let head, head != reader.last {
             tell(lines.number, "the last hash is another than --head: the file was written anew")
         }
         try invocation.print(

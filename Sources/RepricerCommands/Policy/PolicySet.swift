@@ -104,6 +104,10 @@ extension Commands {
             throw UsageError(
                 "--\(option.name) cannot be \(quoted(text)); write it as 10 or 12.5")
         }
+        // No price falls by more, so such a limit would be none.
+        guard option.name != decrease.name || hundredths <= 10_000 else {
+            throw UsageError("--decrease cannot be \(quoted(text)); write at most 100")
+        }
         return hundredths
     }
 

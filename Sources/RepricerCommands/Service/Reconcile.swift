@@ -22,10 +22,10 @@ extension Commands {
             6 when the App Store or the database is away.
             """
     ) { invocation in
+        let since = try invocation.arguments.instant(since).map { Instant(milliseconds: $0) }
         let configuration = try invocation.configuration()
         try configuration.check(Live.reconciling)
         let live = try await Live(invocation, configuration)
-        let since = try invocation.arguments.instant(since).map { Instant(milliseconds: $0) }
         let now = Instant(milliseconds: live.clock.nowMilliseconds())
         if let since, since >= now {
             throw UsageError("--since \(since.text) does not lie before now, \(now.text)")

@@ -20,13 +20,13 @@ extension Commands {
             instant. Exits 1 when a status could not be read, 6 when the App Store or the database is away.
             """
     ) { invocation in
-        let configuration = try invocation.configuration()
-        try configuration.check(Live.reconciling)
-        let live = try await Live(invocation, configuration)
         let instant = try invocation.arguments.instant(lostSince)
         guard let since = instant.map({ Instant(milliseconds: $0) }) else {
             throw UsageError("--lost-since is missing: give the instant of the backup")
         }
+        let configuration = try invocation.configuration()
+        try configuration.check(Live.reconciling)
+        let live = try await Live(invocation, configuration)
         let now = Instant(milliseconds: live.clock.nowMilliseconds())
         guard since < now else {
             throw UsageError("--lost-since \(since.text) does not lie before now, \(now.text)")

@@ -47,8 +47,7 @@ extension Commands {
     private static func seconds(_ invocation: Invocation) throws -> Int {
         guard let text = invocation.arguments[patience] else { return 30 }
         guard let seconds = Int(text), (1...600).contains(seconds) else {
-            throw CommandFailure(
-                .inputRejected, "--timeout \(quoted(text)) is not 1 to 600 seconds")
+            throw UsageError("--timeout cannot be \(quoted(text)); write 1 to 600 seconds")
         }
         return seconds
     }

@@ -98,6 +98,32 @@ import Testing
         await harness.close()
     }
 
+    @Test func cancel_tokenStaleEachTime_isTriedSoonOnce_thenWaitsLongerEachTime() async throws {
+        let harness = try await Harness.declined()
+        let stale = CancellingStore.Reply.refused(.refresh, code: 4_000_082)
+        let store = harness.cancellingStore(Array(repeating: stale, count: 5))
+        let canceller = harness.canceller(store)
+        func pass(_ halfMinutes: Int) async throws {
+            for _ in 0..<halfMinutes {
+                _ = try await canceller.round()
+                harness.clock.advance(by: .seconds(30))
+                harness.realClock.advance(by: .seconds(30))
+            }
+        }
+
+        try await pass(3)
+        let soon = store.calls.count
+        try await pass(60)
+        let later = store.calls.count
+        try await pass(150)
+
+        #expect(soon == 2)
+        #expect((4...5).contains(later))
+        #expect(store.calls.count == 6)
+        #expect(try await harness.dependents() == ["2/FAR confirmed"])
+        await harness.close()
+    }
+
     @Test func cancel_refused_isCheckedBeforeItIsBelieved_thenForAPerson() async throws {
         let harness = try await Harness.declined()
         let store = harness.cancellingStore(

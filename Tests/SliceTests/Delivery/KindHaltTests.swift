@@ -65,7 +65,7 @@ import Testing
         await harness.close()
     }
 
-    @Test(arguments: [4_000_999, 4_040_010])
+    @Test(arguments: [4_000_999, 4_000_082, 4_040_010])
     func extensionRefusedForReasonsThatNobodyKnows_waitsTwiceAsLongEachTime(
         code: Int
     ) async throws {

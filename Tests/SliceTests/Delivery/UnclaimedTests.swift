@@ -57,8 +57,10 @@ import Testing
         let pid = try await holder.query("SELECT pg_backend_pid() AS pid").one().int("pid")
 
         let start = ContinuousClock.now
-        try await watch.note(isStuck: true, now: start)
-        try await watch.note(isStuck: true, now: start + .seconds(61))
+        watch.note(isStuck: true, now: start)
+        try await watch.check(now: start)
+        watch.note(isStuck: true, now: start + .seconds(61))
+        try await watch.check(now: start + .seconds(61))
 
         #expect(lines.all.count == 1)
         #expect(lines.all.first?.contains("pid \(pid) of ") == true)
@@ -190,7 +192,8 @@ import Testing
             try await holder.script("BEGIN")
             _ = try await holder.query(
                 "SELECT repricer.set_pause(\(uuid: batchID), now(), true, NULL)")
-            try await watch.note(isStuck: false, now: start + .seconds(second))
+            watch.note(isStuck: false, now: start + .seconds(second))
+            try await watch.check(now: start + .seconds(second))
             try await holder.script("ROLLBACK")
         }
         let quiet = lines.all
@@ -198,12 +201,14 @@ import Testing
         _ = try await holder.query(
             "SELECT repricer.withdraw_batch(\(uuid: batchID), now(), 'aborted', NULL)")
         for second in [60, 75, 90] {
-            try await watch.note(isStuck: false, now: start + .seconds(second))
+            watch.note(isStuck: false, now: start + .seconds(second))
+            try await watch.check(now: start + .seconds(second))
         }
         let found = try await held()
         let gauge = metrics.render()
         try await holder.script("ROLLBACK")
-        try await watch.note(isStuck: false, now: start + .seconds(105))
+        watch.note(isStuck: false, now: start + .seconds(105))
+        try await watch.check(now: start + .seconds(105))
 
         #expect(quiet.isEmpty)
         #expect(lines.all.count == 1)
@@ -229,7 +234,8 @@ import Testing
 
         let start = ContinuousClock.now
         for second in [0, 15, 30] {
-            try await watch.note(isStuck: false, now: start + .seconds(second))
+            watch.note(isStuck: false, now: start + .seconds(second))
+            try await watch.check(now: start + .seconds(second))
         }
 
         #expect(ContinuousClock.now - start < .seconds(10))

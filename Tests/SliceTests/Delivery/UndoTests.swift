@@ -85,6 +85,18 @@ import Testing
         await harness.close()
     }
 
+    @Test func undo_hasTheGuardThatABatchHasByDefault() async throws {
+        let (harness, _, batchID) = try await Self.scheduled()
+
+        let undoID = try await Self.undo(harness, batchID)
+
+        let (rails, _) = try await harness.service.read {
+            try GuardQueries.rails(of: undoID, on: $0)
+        }
+        #expect(rails == GuardRail.byDefault)
+        await harness.close()
+    }
+
     @Test func undone_item_takesANewChangeAtOnce() async throws {
         let (harness, scheduler, batchID) = try await Self.scheduled()
         try await harness.approve(try await Self.undo(harness, batchID))

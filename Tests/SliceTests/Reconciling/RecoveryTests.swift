@@ -242,6 +242,41 @@ import Testing
         await harness.close()
     }
 
+    /// Processes that die one after another, each amid its reading, end it together.
+    @Test func readingThatWasInterrupted_goesOnWhereItStopped_andLetsCallsGo() async throws {
+        let harness = try await Self.approved(1)
+        let (history, door) = (ScriptedHistory(), ScriptedDoor())
+        let catchUp = CatchUp(
+            harness.reconciler(history, door), lagMax: nil, flightTime: .seconds(100))
+        try await catchUp.prepare()
+        try await Self.execute(
+            harness, "UPDATE repricer.service_controls SET database_identity = 'another'")
+        #expect(try await catchUp.step())
+        func pass(_ time: Duration) {
+            harness.realClock.advance(by: time)
+            harness.clock.advance(by: time)
+        }
+        let now = harness.clock.nowMilliseconds()
+        for number in 1...100 {
+            history.add(.init(payload: "\(number)", at: now + Int64(number)))
+        }
+        // The first call asks for failures, the next two for forty of a hundred.
+        for call in 3...7 { history.fail(call, .away) }
+        pass(.seconds(101))
+        #expect(try await catchUp.step() == false)
+        #expect(history.asked.count == 8)
+
+        pass(.seconds(600))
+        #expect(try await catchUp.step())
+
+        #expect(history.asked.count == 11)
+        #expect(Set(door.stored).count == 100)
+        try await Self.readStatuses(harness, harness.store)
+        try await harness.deliver(harness.scheduler())
+        #expect(harness.store.calls.count == 1)
+        await harness.close()
+    }
+
     /// A service that finds itself in another database than before, and has read a history that says nothing.
     private static func restored(_ harness: Harness) async throws {
         let catchUp = CatchUp(
