@@ -69,6 +69,41 @@ import Testing
         await harness.close()
     }
 
+    /// What nobody delivers is said, but not where it was just decided, is held back, or was asked for a moment ago.
+    @Test func dueChanges_withoutAnyProcess_areSaid() async throws {
+        let harness = try await Harness.make()
+        for id in ["1", "2"] { try await harness.subscribe(id) }
+        let owner = try await TestDatabase.connect()
+        func found(after wait: Int64 = 0) async throws -> UndeliveredQueries.Undelivered? {
+            let now = harness.clock.nowMilliseconds() + wait
+            return try await harness.service.read { try UndeliveredQueries.find(now: now, on: $0) }
+        }
+        func passTwoMinutes() async throws {
+            try await owner.script(
+                """
+                ALTER TABLE repricer.audit_trail DISABLE TRIGGER ALL;
+                UPDATE repricer.audit_trail SET recorded_at = recorded_at - interval '2 minutes';
+                ALTER TABLE repricer.audit_trail ENABLE TRIGGER ALL;
+                """)
+        }
+
+        #expect(try await found() == nil)
+        try await harness.submitAndApprove([Harness.row("1")])
+        #expect(try await found() == nil)
+        try await passTwoMinutes()
+        #expect(try await found() == .init(askedAt: nil))
+        try await harness.deliver(harness.scheduler())
+        #expect(try await found(after: 200_000) == nil)
+        try await harness.approve(try await harness.submit([Harness.row("2")], content: "2"))
+        try await passTwoMinutes()
+        #expect(try await found(after: 60_000) == nil)
+        #expect(try await found(after: 200_000)?.askedAt != nil)
+        try await owner.script("UPDATE repricer.service_controls SET is_paused = true")
+        #expect(try await found(after: 200_000) == nil)
+        await owner.close()
+        await harness.close()
+    }
+
     /// Every decision, in a transaction that stays open: what it is about waits, and nobody else does. `BATCH` is the held
     /// one, of subscription 1.
     private static let decisions = [
