@@ -4548,9 +4548,11 @@ DECLARE
     v_ids text[];
     v_change_ids uuid[];
     v_recorded_at timestamptz;
+    -- Citus refuses a CASE with session_user in an UPDATE.
+    v_by text := session_user;
 BEGIN
     UPDATE service_controls SET catch_up_since = least(catch_up_since, p_since),
-        catch_up_from = greatest(catch_up_from, p_from), catch_up_by = CASE WHEN p_by_person THEN session_user ELSE catch_up_by END,
+        catch_up_from = greatest(catch_up_from, p_from), catch_up_by = CASE WHEN p_by_person THEN v_by ELSE catch_up_by END,
         database_identity = database_identity();
     -- Every writer of a subscription's changes and calls locks the subscription first, in this order.
     PERFORM 1 FROM subscriptions s
@@ -6832,6 +6834,7 @@ CREATE FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p_now t
     AS $$
 DECLARE
     v_halt repricer.put_backs;
+    v_batch uuid;
 BEGIN
     FOR v_halt IN SELECT * FROM put_backs h WHERE h.next_check_at <= p_now OR h.ended_until IS NOT NULL
         ORDER BY h.put_back_id FOR UPDATE SKIP LOCKED
@@ -6856,9 +6859,14 @@ BEGIN
                 next_check_at = p_now + CASE WHEN rows > 0 OR checks < 20 THEN interval '0' ELSE interval '5 seconds' END
             WHERE h.put_back_id = v_halt.put_back_id;
     END LOOP;
-    -- A batch with nothing left to call needs no streak any more.
-    DELETE FROM refusal_streaks r WHERE r.batch_id IS NOT NULL AND NOT EXISTS (
-        SELECT FROM price_changes c WHERE c.batch_id = r.batch_id AND c.stage IN ('queued', 'unknown'));
+    -- A batch with nothing left to call needs no streak any more. Each is asked by itself: Citus joins no local table.
+    FOR v_batch IN SELECT DISTINCT r.batch_id FROM refusal_streaks r WHERE r.batch_id IS NOT NULL LOOP
+        IF NOT EXISTS (SELECT 1 FROM price_changes c
+            WHERE c.batch_id = v_batch AND c.stage IN ('queued', 'unknown'))
+        THEN
+            DELETE FROM refusal_streaks r WHERE r.batch_id = v_batch;
+        END IF;
+    END LOOP;
 END
 $$;
 
@@ -7311,12 +7319,14 @@ CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zon
     AS $$
 DECLARE
     v_batch batches;
+    -- Citus refuses a CASE with session_user in an UPDATE.
+    v_by text := CASE WHEN p_is_paused THEN session_user END;
 BEGIN
     PERFORM require_pricing();
     p_at := decision_instant(p_at);
     IF p_batch_id IS NULL THEN
         UPDATE service_controls SET is_paused = p_is_paused,
-            paused_by = CASE WHEN p_is_paused THEN session_user END,
+            paused_by = v_by,
             paused_at = CASE WHEN p_is_paused THEN p_at END,
             paused_reason = CASE WHEN p_is_paused THEN p_reason END;
     ELSE
@@ -7330,7 +7340,7 @@ BEGIN
         END IF;
         PERFORM keep_batch(p_batch_id);
         UPDATE batches SET is_paused = p_is_paused,
-                paused_by = CASE WHEN p_is_paused THEN session_user END,
+                paused_by = v_by,
                 paused_at = CASE WHEN p_is_paused THEN p_at END,
                 paused_reason = CASE WHEN p_is_paused THEN p_reason END,
                 halted_by = CASE WHEN p_is_paused THEN halted_by END,
@@ -7542,11 +7552,18 @@ END
 $$;
 
 CREATE FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) RETURNS void
-    LANGUAGE sql SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
-    BEGIN ATOMIC
- UPDATE repricer.service_controls SET throttled_kinds = (service_controls.throttled_kinds || jsonb_build_object(throttle_kind.p_kind, jsonb_build_object('since', COALESCE((service_controls.throttled_kinds #> ARRAY[throttle_kind.p_kind, 'since'::text]), to_jsonb(throttle_kind.p_at)), 'until', throttle_kind.p_until, 'answer', throttle_kind.p_answer)));
-END;
+    AS $$
+DECLARE
+    v_since jsonb;
+BEGIN
+    SELECT coalesce(throttled_kinds #> ARRAY[p_kind, 'since'], to_jsonb(p_at)) INTO v_since
+        FROM service_controls FOR UPDATE;
+    UPDATE service_controls SET throttled_kinds = throttled_kinds || jsonb_build_object(p_kind,
+        jsonb_build_object('since', v_since, 'until', p_until, 'answer', p_answer));
+END
+$$;
 
 CREATE FUNCTION repricer.told_statements_at(p_at timestamp with time zone) RETURNS SETOF repricer.told_statements
     LANGUAGE sql STABLE
@@ -7837,6 +7854,8 @@ CREATE FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with tim
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
+    -- Citus refuses a CASE with session_user in an UPDATE.
+    v_by text := session_user;
     v_state text;
     v_rows bigint;
     v_recorded_at timestamptz;
@@ -7886,7 +7905,7 @@ BEGIN
     SELECT count(*) INTO v_rows FROM withdrawn;
     PERFORM keep_batch(p_batch_id);
     UPDATE batches SET state = p_new_state,
-            decided_by = CASE WHEN p_new_state = 'rejected' THEN session_user ELSE decided_by END,
+            decided_by = CASE WHEN p_new_state = 'rejected' THEN v_by ELSE decided_by END,
             decided_at = CASE WHEN p_new_state = 'rejected' THEN p_at ELSE decided_at END,
             decision_reason = p_reason
         WHERE batch_id = p_batch_id;
@@ -10302,6 +10321,8 @@ CREATE INDEX dependency_roles_change ON repricer.dependency_roles USING btree (o
 CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations USING btree (target_transaction_id) WHERE ((state = 'requested'::text) AND is_cross_subscription);
 
 CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations USING btree (bucket, requested_at) WHERE ((state = 'requested'::text) AND (requested_at > '-infinity'::timestamp with time zone));
+
+CREATE INDEX dependent_cancellations_sent ON repricer.dependent_cancellations USING btree (cancel_reference_id) WHERE (state = 'cancel_sent'::text);
 
 CREATE INDEX dependent_claims_by ON repricer.dependent_claims USING btree (claimed_by, change_id);
 
