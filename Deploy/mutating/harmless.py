@@ -103,4 +103,8 @@ HARMLESS = {
         "other steps of the search, which ends at the same price",
     "Scenario/LargestWithoutConsent.swift: let middle = free + (over - free) / 3":
         "other steps of the search, which ends at the same price",
+    "ConsentRules.swift: guard currentPrice >= 0, difference >= 0 else { return nil }":
+        "a price of 0 fails the next condition",
+    "IncreaseCase.swift: return turns.filter { $0 >= now }.sorted()":
+        "only turns after a call are asked for, and no call is before now",
 }
