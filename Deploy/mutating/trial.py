@@ -33,7 +33,7 @@ let package = Package(
 PROGRAM = ".build/debug/repricerPackageTests.xctest"
 # What is slow, and asked only where the quick tests find nothing.
 SLOW = "FoldOrderTests|Lifecycle|PlanPropertyTests"
-FAILURE = re.compile(r"✘ Test .* recorded an issue .*?at (\w+)\.swift:")
+FAILURE = re.compile(r"✘\S* Test .* recorded an issue .*?at (\w+)\.swift:")
 ERROR = re.compile(r"/Sources/Pricing/(\S+\.swift):(\d+):\d+: error: (.*)")
 
 
