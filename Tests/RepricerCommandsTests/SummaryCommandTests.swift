@@ -89,7 +89,7 @@ import Testing
             "part, in USD",
             "That part lacks 1 row in EUR: to convert it, the rate of USD against the euro",
             "EFFECTIVE, WEEK OF",
-            "late: 3 rows", "LARGEST", "+210.32 %",
+            "late: 3 rows", " LARGEST", "+210.32 %",
             "-66.77 %",
             "warning: more than 3 times", "warning: less than a third",
             "warning: effective in more than two years",
