@@ -222,6 +222,7 @@ CREATE TABLE repricer.price_changes (
     forecast_effective_at timestamptz NOT NULL,
     at_risk_milliunits bigint,
     at_risk_elsewhere jsonb,
+    is_stale boolean NOT NULL DEFAULT false,
     -- The live plan, which moves when a renewal is missed.
     send_after timestamptz,
     send_by timestamptz NOT NULL,
@@ -367,6 +368,8 @@ COMMENT ON COLUMN repricer.price_changes.at_risk_milliunits IS
     'for a decrease.';
 COMMENT ON COLUMN repricer.price_changes.at_risk_elsewhere IS
     'Dependents in another currency or period, each: currency, storefront, period, milliunits. Null: none.';
+COMMENT ON COLUMN repricer.price_changes.is_stale IS
+    'Whether it was planned on facts older than a known renewal.';
 COMMENT ON COLUMN repricer.price_changes.planned_effective_at IS
     'The renewal that was due at the call, where an offer or an extension has moved due_effective_at since.';
 COMMENT ON COLUMN repricer.price_changes.moved_before_call IS

@@ -218,7 +218,7 @@ CREATE FUNCTION repricer.store_changes(
     p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamptz[],
     p_notices timestamptz[], p_effective timestamptz[], p_send_after timestamptz[], p_send_by timestamptz[],
     p_not_known text[] DEFAULT NULL, p_at_risk bigint[] DEFAULT NULL, p_at_risk_elsewhere jsonb[] DEFAULT NULL,
-    p_kinds bigint[] DEFAULT NULL, p_shared_rules text[] DEFAULT NULL)
+    p_kinds bigint[] DEFAULT NULL, p_shared_rules text[] DEFAULT NULL, p_stale boolean[] DEFAULT NULL)
     RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp
     -- The planner takes arrays for short and would compare each row with each kind. What it must do so nevertheless
@@ -237,13 +237,13 @@ BEGIN
             new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
             forecast_reasons, forecast_threshold_source, forecast_rules, forecast_answers_id,
             forecast_renewal_at, forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
-            forecast_not_known, at_risk_milliunits, at_risk_elsewhere)
+            forecast_not_known, at_risk_milliunits, at_risk_elsewhere, is_stale)
         SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave,
             is_held_out(v_batch.content_sha256, r.id, v_batch.holdout_basis_points), k.sku, k.dependent_skus,
             k.direction, k.currency, k.storefront, k.period, k.current_price, k.new_price, k.expected_price,
             k.effective_on_or_after, k.consent, k.reasons, k.threshold_source, r.rules, k.answers_id, r.renewal,
             r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at,
-            k.not_known, k.at_risk, k.at_risk_elsewhere
+            k.not_known, k.at_risk, k.at_risk_elsewhere, k.is_stale
         FROM unnest(p_ids, p_change_ids, p_lines, p_waves, p_rules, p_renewals, p_notices, p_effective,
                 p_send_after, p_send_by, p_kinds) WITH ORDINALITY
             AS r (id, change_id, line, wave, rules, renewal, notice, effective, send_after, send_by, kind, place)
@@ -251,14 +251,14 @@ BEGIN
             SELECT k.place, k.sku, k.dependent_skus::text[], k.direction, k.currency, k.storefront, k.period,
                 k.current_price, k.new_price, k.expected_price, k.effective_on_or_after::date, k.consent,
                 k.reasons::text[], k.threshold_source, coalesce(k.not_known::text[], '{}') AS not_known, k.at_risk,
-                k.at_risk_elsewhere, answers_id(k.answers) AS answers_id
+                k.at_risk_elsewhere, answers_id(k.answers) AS answers_id, coalesce(k.stale, false) AS is_stale
             FROM unnest(p_skus, p_dependent_skus, p_directions, p_currencies, p_storefronts, p_periods,
                     p_current_prices, p_new_prices, p_expected_prices, p_effective_on_or_after, p_consents,
                     p_reasons, p_threshold_sources, p_not_known, p_at_risk, p_at_risk_elsewhere,
-                    p_shared_rules) WITH ORDINALITY
+                    p_shared_rules, p_stale) WITH ORDINALITY
                 AS k (sku, dependent_skus, direction, currency, storefront, period, current_price, new_price,
                     expected_price, effective_on_or_after, consent, reasons, threshold_source, not_known, at_risk,
-                    at_risk_elsewhere, answers, place)
+                    at_risk_elsewhere, answers, stale, place)
             -- Read once a kind, and not once a row.
             OFFSET 0) k ON k.place = coalesce(r.kind, r.place);
     IF EXISTS (SELECT FROM unnest(p_dependent_skus) AS names WHERE names::text[] <> '{}') THEN

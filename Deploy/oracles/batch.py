@@ -252,16 +252,12 @@ class Expectation:
             self._refuse(row, "dependent_chained")
 
     def _doubt(self):
-        """What can be read in two ways: is who depends on itself a link of a chain? And is a dependent that leaves at the
-        renewal at risk, where another subscription of the customer renews it?"""
+        """What can be read in two ways: is who depends on itself a link of a chain?"""
         of_themselves = {row.group for row in self.rows if row.group in row.claims(self.world)}
         for row in self.rows:
             claims = row.claims(self.world)
             if of_themselves & set(claims):
                 self.verdicts[row.line].doubts.add("a dependent depends on itself")
-            own = self.world.by_id.get(row.group[0])
-            if any(id_ != row.group[0] and own and own.item(sku) for id_, sku in claims):
-                self.verdicts[row.line].doubts.add("a dependent leaves here and renews elsewhere")
 
     def _of_the_facts(self):
         for row in self.rows:

@@ -48,7 +48,9 @@ extension RowGroup {
     /// sum.
     func atRisk(_ row: BatchRow) -> (milliunits: Int64?, elsewhere: [ItemCharge]) {
         guard let own = facts.charge(of: row.sku) else { return (nil, []) }
-        let here = row.dependentSKUs.compactMap { facts.charge(of: $0) }
+        // An item that leaves here is no dependent where a SKU alone leads to another subscription that renews it.
+        let here = row.dependentSKUs.filter { context.places[$0] == nil }
+            .compactMap { facts.charge(of: $0) }
         let others = context.places(of: row).compactMap { context.charges[$0.text] }
         var sum = own.amount
         var elsewhere: [ItemCharge] = []

@@ -91,7 +91,6 @@ struct ConsentAnswers: Hashable, Sendable {
 /// Each rule is answered, whether or not an earlier one has already decided. A plan of a million rows holds a million
 /// verdicts. So each keeps only the inputs of its answers, in one place that all copies of a row share, and puts them
 /// into words when they are read.
-/// into words when they are read.
 package struct ConsentVerdict: Hashable, Sendable {
     private final class Basis: Hashable, Sendable {
         let question: ConsentQuestion

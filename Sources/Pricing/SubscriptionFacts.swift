@@ -2,7 +2,6 @@
 ///
 /// Prices are milliunits. Each optional is a value that Apple has not sent (yet). An unknown storefront, currency or
 /// offer reason is kept as its text, because an unknown value never fails.
-/// offer reason that nobody knows is kept as its text: an unknown value never fails.
 package struct SubscriptionFacts: Hashable, Sendable {
     package var originalTransactionID: String
     /// Apple's `status`: 1 active, 2 expired, 3 billing retry, 4 grace period, 5 revoked.

@@ -28,11 +28,13 @@ extension BatchWarning {
 }
 
 extension PriceMove {
-    /// `+25.0 %`, `-50.0 %`, `from 0`; no percentage where none says anything.
+    /// `+25.00 %`, `-99.85 %`, `from 0`; no percentage where none says anything.
     package var words: String {
-        guard let permille else { return currentPrice <= 0 ? "from 0" : "beyond reason" }
-        guard permille.magnitude < 10_000_000 else { return "beyond reason" }
-        return "\(permille < 0 ? "-" : "+")\(permille.magnitude / 10).\(permille.magnitude % 10) %"
+        guard let basisPoints else { return currentPrice <= 0 ? "from 0" : "beyond reason" }
+        let size = basisPoints.magnitude
+        guard size < 100_000_000 else { return "beyond reason" }
+        let sign = basisPoints < 0 ? "-" : "+"
+        return "\(sign)\(size / 100).\(size / 10 % 10)\(size % 10) %"
     }
 }
 

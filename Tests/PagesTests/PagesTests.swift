@@ -130,7 +130,7 @@ import Testing
             #expect(
                 text.contains("<pre><code>repricer approve \(PagesFixture.waiting)</code></pre>"))
             #expect(text.contains("Any member of repricer_pricing other than ana"))
-            #expect(text.contains("+30.0 %") && text.contains("-20.0 %"))
+            #expect(text.contains("+30.04 %") && text.contains("-20.03 %"))
             #expect(text.contains("bad_sku"))
             #expect(text.contains("Another increase within 12 months"))
             #expect(text.contains("What leaves it open whether they must"))

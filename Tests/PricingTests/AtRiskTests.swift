@@ -57,4 +57,44 @@ struct AtRiskTests {
         let sums = forecast.money.sorted { $0.key < $1.key }.map { [$1.now, $1.atRisk] }
         #expect(sums.map { $0.map(\.milliunits) } == [[0, 1000], [9990, 10_990], [0, 1000]])
     }
+
+    /// The item renews on another subscription of the customer, and only there can it fall.
+    @Test func dependent_thatLeavesHereAndRenewsElsewhere_countsThereAlone() {
+        let facts = SubscriptionFacts.make { $0.edit("OTHER") { $0.renews = false } }
+        var context = JudgeContext()
+        context.siblingSKUs = ["OTHER", "7/OTHER"]
+        context.places["OTHER"] = [DependentReference("7/OTHER")]
+        context.charges["7/OTHER"] = Self.charge("OTHER", "USD", 1000)
+
+        let plan = Judge.make().one(.make(19_990, dependents: ["OTHER"]), facts, context)
+
+        #expect(plan.code == nil)
+        #expect(plan.atRisk == 10_990)
+        #expect(plan.atRiskElsewhere.isEmpty)
+    }
+
+    /// A line of money with neither rows nor anything at risk would only raise the question why it is there.
+    @Test(arguments: [(12_990, "USD", 1000), (19_990, "USD", 1000), (19_990, "EUR", 0)])
+    func moneyOfDependentsElsewhere_isListedWhereItIsAtRisk(
+        price: Int64, currency: String, amount: Int64
+    ) {
+        var context = JudgeContext()
+        context.siblingSKUs = ["7/THERE"]
+        context.charges["7/THERE"] = Self.charge("THERE", currency, amount, period: "P1Y")
+        var forecast = BatchForecast()
+
+        forecast.add(Judge.make().one(.make(price, dependents: ["7/THERE"]), .make(), context))
+
+        let isAtRisk = price == 19_990 && amount > 0
+        #expect(forecast.money.count == (isAtRisk ? 2 : 1))
+        #expect(forecast.money.values.map(\.rows).reduce(0, +) == 1)
+    }
+
+    private static func charge(
+        _ sku: String, _ currency: String, _ amount: Int64, period: String = "P1M"
+    ) -> ItemCharge {
+        ItemCharge(
+            originalTransactionID: "7", sku: sku, currency: currency, storefront: "USA",
+            period: period, amount: amount)
+    }
 }

@@ -35,7 +35,8 @@ import Testing
 
     @Test(
         arguments: [
-            (0, 9990, nil), (9990, 29_970, 2000), (9990, .max, nil), (3, 2, -333), (-5, 5, nil),
+            (0, 9990, nil), (9990, 29_970, 2000), (9990, .max, nil), (3, 2, -334), (-5, 5, nil),
+            (3, 4, 334), (63_990, 100, -999), (2000, 2001, 1), (7, 7, 0),
         ] as [(Int64, Int64, Int64?)])
     func permille_isAbsentWhereNoPercentageSaysAnything(
         _ now: Int64, _ then: Int64, _ expected: Int64?
@@ -45,6 +46,19 @@ import Testing
             newPrice: then)
 
         #expect(move.permille == expected)
+    }
+
+    /// In the same words as the limits of approvers: no part of a decrease is hidden by rounding it down.
+    @Test(
+        arguments: [
+            (63_990, 100, -9985), (9990, 12_990, 3004), (10_000, 12_500, 2500), (0, 990, nil),
+        ] as [(Int64, Int64, Int64?)])
+    func basisPoints_areRoundedAwayFromZero(_ now: Int64, _ then: Int64, _ expected: Int64?) {
+        let move = PriceMove(
+            line: 1, originalTransactionID: "1", sku: "A", currency: "USD", currentPrice: now,
+            newPrice: then)
+
+        #expect(move.basisPoints == expected)
     }
 
     @Test(

@@ -282,6 +282,37 @@ import Testing
         #expect(submitted.messages.contains("\(file):\(expected[0])"))
     }
 
+    /// What the file shows by itself comes before what is known of a subscription, which is nothing here.
+    @Test func plan_ofDependentsOfUnknownSubscriptions_saysFirstWhatTheFileShows() async throws {
+        let (environment, folder) = try await office()
+        let file = "\(folder)/batch.csv"
+        let rows = [
+            "901,A,12.99,USD,,902/B,", "902,B,12.99,USD,,C,", "903,A,12.99,USD,,1/D,",
+            "904,A,12.99,USD,,1/D,", "905,A,12.99,USD,,1/A,", "1,A,12.99,USD,,B,",
+            "906,A,12.99,USD,,B,",
+        ]
+        try (Self.header + rows.joined(separator: "\n") + "\n")
+            .write(toFile: file, atomically: true, encoding: .utf8)
+
+        let planned = await run("plan", file, environment: environment)
+
+        let one = "let it depend on one of them only"
+        let none = "a dependent may not have dependents of its own"
+        let said = planned.messages.split(separator: "\n").map {
+            String($0.dropFirst(file.count + 1))
+        }
+        #expect(
+            said.dropLast() == [
+                "2: dependent_chained: dependents form a chain A → 902/B → C; \(none)",
+                "3: dependent_chained: dependents form a chain 901/A (line 2) → B → C; \(none)",
+                "4: dependent_shared: 1/D also depends on 904/A (line 5); \(one)",
+                "5: dependent_shared: 1/D also depends on 903/A (line 4); \(one)",
+                "6: dependent_chained: dependents form a chain A → 1/A → B; \(none)",
+                "7: dependent_chained: dependents form a chain 905/A (line 6) → A → B; \(none)",
+            ])
+        #expect(said.last?.hasPrefix("8: unknown_subscription: ") == true)
+    }
+
     @Test func plan_ofAChainOverSubscriptionsNamedBySKUAlone_refusesItInABatchAndOverOpenChanges()
         async throws
     {

@@ -123,8 +123,9 @@ package enum ShowQueries {
             let key = BatchFigures.MoneyKey(
                 currency: try row.text("currency"), storefront: try row.text("storefront"),
                 period: try row.text("period"))
-            figures.money[key, default: .init()].addAtRisk(
-                try sum(row, "at_risk"), Consent(rawValue: try row.text("forecast_consent")))
+            figures.money.addElsewhere(
+                key, try sum(row, "at_risk"),
+                Consent(rawValue: try row.text("forecast_consent")))
         }
     }
 
@@ -208,7 +209,10 @@ package enum ShowQueries {
                     WHERE 3 * c.new_price_milliunits::numeric < c.current_price_milliunits::numeric
                 UNION ALL SELECT \(BatchWarning.farAhead.rawValue)::text, c.line
                     WHERE c.forecast_effective_at > \(timestamp: now.milliseconds)::timestamptz
-                        + make_interval(months => \(BatchWarning.farMonths)::integer)) AS w (warning, line)
+                        + make_interval(months => \(BatchWarning.farMonths)::integer)
+                UNION ALL SELECT \(BatchWarning.stale.rawValue)::text, c.line WHERE c.is_stale
+                UNION ALL SELECT \(BatchWarning.turns.rawValue)::text, c.line
+                    WHERE c.forecast_rules @? '$[*].inputs.turns_at') AS w (warning, line)
             WHERE c.batch_id = \(uuid: batchID) AND NOT c.is_held_out GROUP BY 1
             """)
         for row in rows {

@@ -26,6 +26,25 @@ extension PieceJudge {
         try await addClaims(to: known, skus, parents, households)
     }
 
+    /// What the batch alone says of the dependents of a subscription of which nothing was ever received: who else names
+    /// them or their parents, and what they are in rows of their own subscriptions.
+    func contextOfFile(_ rows: [BatchRow]) -> JudgeContext {
+        var context = JudgeContext(increaseHistory: [])
+        for row in rows where !row.dependentSKUs.isEmpty {
+            for name in row.dependentSKUs {
+                let reference = DependentReference(name)
+                guard let carrier = reference.originalTransactionID else { continue }
+                context.note(reference, as: name, besides: siblings(carrier))
+            }
+            for name in [row.sku] + row.dependentSKUs {
+                let place = DependentReference(name).placed(on: row.originalTransactionID).text
+                let found = claims(place)
+                if !found.isEmpty { context.claims[place] = found }
+            }
+        }
+        return context
+    }
+
     /// The subscriptions of customers who have several, by customer.
     private func families(
         of facts: [SubscriptionFacts]

@@ -58,10 +58,11 @@ struct PieceJudge: Sendable {
                 return row
             }
             if let found, let last = siblings.last, last.line > lastLine { needed.append(found) }
+            let context = found?.context ?? contextOfFile(siblings)
             var mentions = group.makeIterator()
             judge.judge(
                 rows: batchRows, siblings: siblings, facts: found?.facts,
-                context: found?.context ?? JudgeContext(increaseHistory: [])
+                context: context
             ) { row in
                 guard let mention = mentions.next() else { return }
                 if let found, !found.context.openChanges.isEmpty {

@@ -52,6 +52,7 @@ struct SubmissionRows: Sendable {
         let thresholdSource: RuleSource?
         let atRisk: Int64?
         let atRiskElsewhere: [ItemCharge]
+        let isStale: Bool
         let rules: [RuleAnswer]
 
         init(_ plan: PlanRow, rules: [RuleAnswer]) {
@@ -71,6 +72,7 @@ struct SubmissionRows: Sendable {
             thresholdSource = plan.thresholdSource
             atRisk = plan.atRisk
             atRiskElsewhere = plan.atRiskElsewhere
+            isStale = plan.isStale
             self.rules = rules
         }
 
@@ -179,7 +181,8 @@ enum SubmissionQueries {
             \(timestamps: rows.sendAfter), \(timestamps: rows.sendBy),
             \(rows.shared.column { ArrayText.format($0.notKnown.map(\.rawValue)) }),
             \(ints: rows.shared.column(\.atRisk)), \(jsons: rows.shared.column { $0.atRiskElsewhere.stored }),
-            \(rows.kinds), \(rows.shared.column(\.rules.json)))
+            \(rows.kinds), \(rows.shared.column(\.rules.json)),
+            \(bools: rows.shared.column { $0.isStale }))
         """
     }
 

@@ -20,12 +20,20 @@ package struct PriceMove: Sendable, Equatable {
         self.newPrice = newPrice
     }
 
-    /// By how much the price moves, in tenths of a percent rounded towards zero; below 0 for a decrease. Nil where
-    /// the current price is 0, and for a number that no percentage should be.
-    package var permille: Int64? {
+    /// By how much the price moves, in hundredths of a percent; below 0 for a decrease. It is rounded away from zero,
+    /// as the limits of approvers say it, so that both name one number. Nil where the current price is 0, and for a
+    /// number that no percentage should be.
+    package var basisPoints: Int64? { move(inPartsOf: 10_000) }
+
+    /// The same in tenths of a percent.
+    package var permille: Int64? { move(inPartsOf: 1000) }
+
+    private func move(inPartsOf parts: Int64) -> Int64? {
         let (difference, isFar) = newPrice.subtractingReportingOverflow(currentPrice)
-        let (scaled, isTooLarge) = difference.multipliedReportingOverflow(by: 1000)
-        return isFar || isTooLarge || currentPrice <= 0 ? nil : scaled / currentPrice
+        let (scaled, isTooLarge) = difference.multipliedReportingOverflow(by: parts)
+        guard !isFar, !isTooLarge, currentPrice > 0 else { return nil }
+        let (whole, rest) = scaled.quotientAndRemainder(dividingBy: currentPrice)
+        return whole + rest.signum()
     }
 }
 

@@ -76,7 +76,16 @@ extension [BatchFigures.MoneyKey: BatchFigures.Money] {
         for charge in row.atRiskElsewhere {
             let key = BatchFigures.MoneyKey(
                 currency: charge.currency, storefront: charge.storefront, period: charge.period)
-            self[key, default: .init()].addAtRisk(MoneySum(charge.amount), row.consent)
+            addElsewhere(key, MoneySum(charge.amount), row.consent)
         }
+    }
+
+    /// Adds what is at risk on another subscription. Where nothing is, its group gets no line.
+    package mutating func addElsewhere(
+        _ key: BatchFigures.MoneyKey, _ amount: MoneySum, _ consent: Consent?
+    ) {
+        var money = self[key] ?? .init()
+        money.addAtRisk(amount, consent)
+        if money != .init() { self[key] = money }
     }
 }

@@ -100,6 +100,7 @@ struct FiguresText {
         .text("", "currency") { $0.currency },
         .key("current_price_milliunits") { $0.currentPrice },
         .key("new_price_milliunits") { $0.newPrice }, .key("permille") { $0.permille },
+        .key("basis_points") { $0.basisPoints },
     ]
 
     var warningsText: String {

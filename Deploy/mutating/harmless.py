@@ -1,0 +1,106 @@
+"""Mutants that change no answer."""
+# Mutants that change nothing that anybody could see, each with its reason.
+HARMLESS = {
+    "ConsentRules.swift: var isKnownFromStart = true":
+        "only the question of LargestWithoutConsent leaves it out, and reads the threshold alone",
+    "ConsentRules.swift: difference >= currentPrice || difference > currentPrice - difference":
+        "where they are equal, the second comparison is with 0, and an increase is more",
+    "ShownIncreases.swift: let first = (-4...2).first {": "nobody is told after the next renewal",
+    "ShownIncreases.swift: return max(0, (first ?? 1) + 3)": "nobody is told after the next renewal",
+    'RowGroup.swift: return facts.period == Period.month.text && facts.storefront.map { $0 != "XXX" } == true':
+        "in South Korea, too, all that can go see the same conversions, and so one renewal",
+    "RenewalSearch.swift: for _ in 0...(200 - turns.count) {": "a bound that no search comes near",
+    "RuleCourse.swift: return start >= from && !later.contains { start < $0.from || $0.from <= end }":
+        "says less often that nothing changes; then the rules are looked up again",
+    "RenewalSearch.swift: for at in turns where call <= at && at <= last {": "at the call itself nothing has turned",
+    "RenewalSearch.swift: turns.contains(where: { call <= $0 && $0 <= last })": "at the call itself nothing has turned",
+    "RenewalSearch.swift: call = max(now, renewals.renewal(target - 2).advanced(by: -lead))":
+        "begins to search a renewal earlier",
+    "RenewalCalendar.swift: var index = max(1, estimate(bounded) - 1)": "what lies after the known renewal is a later one",
+    "RenewalCalendar.swift: return distance >= 1 && distance % months == 0 && reached == known ? start : nil":
+        "where the start is the renewal itself, both have the same day",
+    "RuleCourse.swift: guard instant > from else { return earlier?.rules(at: instant) ?? first }":
+        "at the very instant both are the same",
+    "EarlierIncrease.swift: (left.at, left.sku, left.isSigned ? 1 : 0) <= (right.at, right.sku, right.isSigned ? 1 : 0)":
+        "of two that are alike in all three either may be named",
+    "EarlierIncrease.swift: (left.at, left.sku, left.isSigned ? 2 : 0) < (right.at, right.sku, right.isSigned ? 1 : 0)":
+        "of two that are alike in all three either may be named",
+    "EarlierIncrease.swift: (left.at, left.sku, left.isSigned ? 1 : 0) < (right.at, right.sku, right.isSigned ? 2 : 0)":
+        "of two that are alike in all three either may be named",
+    "EarlierIncrease.swift: (left.at, left.sku, left.isSigned ? 1 : 0) < (right.at, right.sku, right.isSigned ? 1 : 1)":
+        "of two that are alike in all three either may be named",
+    "RenewalSearch.swift: call = min(last.advanced(by: 1), turn ?? last.advanced(by: 2))":
+        "without a turn the first of the two decides",
+    "RenewalSearch.swift: let lead = max(lead(of: candidate) ?? 1, Instant.millisecondsPerDay)":
+        "a day is more than both",
+    "RenewalSearch.swift: for index in start..<(start + 100) {":
+        "a bound that no search comes near",
+    "RenewalSearch.swift: for index in start...(start + 101) {":
+        "a bound that no search comes near",
+    "RenewalSearch.swift: for index in start...(start + 99) {":
+        "a bound that no search comes near",
+    "RenewalSearch.swift: for _ in 0..<(200 + turns.count) {":
+        "a bound that no search comes near",
+    "RenewalSearch.swift: for _ in 0...(201 + turns.count) {":
+        "a bound that no search comes near",
+    "RenewalSearch.swift: for _ in 0...(199 + turns.count) {":
+        "a bound that no search comes near",
+    "Scenario/LargestWithoutConsent.swift: guard over <= Int64.max / 4 / currency.smallestStep else { return nil }":
+        "a bound that no search comes near",
+    "RenewalCalendar.swift: var index = max(0, estimate(bounded) - 2)":
+        "begins to search a renewal earlier",
+    "RenewalSearch.swift: for turn in turns.reversed() where turn > call && turn <= end {":
+        "a turn at the renewal itself is later than any call",
+    "RenewalSearch.swift: for turn in turns.reversed() where turn >= call && turn < end {":
+        "a turn at the call is judged as the call is",
+    "RowGroup.swift: rows.count < 8":
+        "both ways find the same lines",
+    "RowGroup.swift: rows.count <= 9":
+        "both ways find the same lines",
+    "RowGroup.swift: rows.count <= 7":
+        "both ways find the same lines",
+    "RowGroup.swift: guard rows.count >= 1 || !waiting.isEmpty, !areAllOfOneRenewal else {":
+        "the long way gives a single row the same plan",
+    'RowGroup.swift: return facts.period == Period.month.text && facts.storefront.map { $0 != "KOR" } != true':
+        "in South Korea, too, all that can go see the same conversions, and so one renewal; without a storefront none can go",
+    'RowGroup.swift: return facts.period == Period.month.text && facts.storefront.map { $0 == "KOR" } == true':
+        "in South Korea, too, all that can go see the same conversions, and so one renewal; without a storefront none can go",
+    'RowGroup.swift: return facts.period == Period.month.text && facts.storefront.map { $0 != "KOR" } == false':
+        "in South Korea, too, all that can go see the same conversions, and so one renewal; without a storefront none can go",
+    "RuleCourse.swift: guard one != other else { return false }":
+        "says less often that nothing changes; then the rules are looked up again",
+    "RuleCourse.swift: return start >= from && !later.contains { start <= $0.from && $0.from <= end }":
+        "says less often that nothing changes; then the rules are looked up again",
+    "RuleCourse.swift: return start > from && !later.contains { start < $0.from && $0.from <= end }":
+        "says less often that nothing changes; then the rules are looked up again",
+    "RuleCourse.swift: (from, first, later, earlier) = (.distantFuture, rules, [], nil)":
+        "says less often that nothing changes; then the rules are looked up again",
+    "RuleCourse.swift: earlier = EarlierRules(rules, starts: starts.filter { $0 < now })":
+        "it is asked about instants before that start alone",
+    "RuleCourse.swift: without known[start] = rules":
+        "only forgets what it has looked up",
+    "RulesInForce.swift: <= ($1.storefront, $1.currency, $1.kind.rawValue)":
+        "no two have the same key",
+    "RulesInForce.swift: alwaysConsent.values.sorted { $0.storefront <= $1.storefront }":
+        "no two have the same key",
+    "RulesInForce.swift: currencies.values.sorted { $0.currency.code <= $1.currency.code }":
+        "no two have the same key",
+    "RulesInForce.swift: .sorted { ($0.currency, $0.kind.rawValue) <= ($1.currency, $1.kind.rawValue) }":
+        "no two have the same key",
+    "RulesInForce.swift: exchangeRates.values.sorted { $0.currency <= $1.currency }":
+        "no two have the same key",
+    "RulesInForce.swift: .sorted { ($0.at, $0.order) <= ($1.at, $1.order) }":
+        "no two have the same key",
+    "Scenario/LargestWithoutConsent.swift: var over = min(2, current / currency.smallestStep)":
+        "other steps of the search, which ends at the same price",
+    "Scenario/LargestWithoutConsent.swift: var over = max(3, current / currency.smallestStep)":
+        "other steps of the search, which ends at the same price",
+    "Scenario/LargestWithoutConsent.swift: var over = max(1, current / currency.smallestStep)":
+        "other steps of the search, which ends at the same price",
+    "Scenario/LargestWithoutConsent.swift: without free = over":
+        "other steps of the search, which ends at the same price",
+    "Scenario/LargestWithoutConsent.swift: over *= 3":
+        "other steps of the search, which ends at the same price",
+    "Scenario/LargestWithoutConsent.swift: let middle = free + (over - free) / 3":
+        "other steps of the search, which ends at the same price",
+}
