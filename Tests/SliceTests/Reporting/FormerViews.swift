@@ -401,7 +401,8 @@ enum FormerViews {
     }
 
     private static let past = [
-        "batch_summary", "price_change", "consent_funnel", "revenue_impact", "charge_exception", "money", "reconciliation",
+        "batch_summary", "price_change", "consent_funnel", "revenue_impact", "charge_exception",
+        "money", "reconciliation",
         "revenue_bridge",
     ]
 
@@ -425,7 +426,8 @@ enum FormerViews {
             for name in past {
                 for at in instants {
                     let rows = try await owner.query(
-                        "SELECT v::text AS row FROM report.\(unsafe: name)_as_of('\(unsafe: at)') v")
+                        "SELECT v::text AS row FROM report.\(unsafe: name)_as_of('\(unsafe: at)') v"
+                    )
                     let lines = try rows.map { "\(name) \(at) \(try $0.text("row"))" }
                     if isKept { kept.formUnion(lines) } else { plain.formUnion(lines) }
                 }
@@ -436,6 +438,7 @@ enum FormerViews {
                 """)
         }
         _ = try await owner.execute("ROLLBACK")
-        return (kept.subtracting(plain).map { "kept \($0)" } + plain.subtracting(kept).map { "facts \($0)" }).sorted()
+        return kept.subtracting(plain).map { "kept \($0)" }.sorted()
+            + plain.subtracting(kept).map { "facts \($0)" }.sorted()
     }
 }
