@@ -11126,6 +11126,7 @@ REVOKE ALL ON FUNCTION repricer.put_back_refused(p_at timestamp with time zone, 
 GRANT ALL ON FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.rate_clock() FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.rate_clock() TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.rate_clock() TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.record_dependent_claims(p_batch_id uuid) FROM PUBLIC;
