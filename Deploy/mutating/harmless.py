@@ -21,11 +21,7 @@ HARMLESS = {
         "where the start is the renewal itself, both have the same day",
     "RuleCourse.swift: guard instant > from else { return earlier?.rules(at: instant) ?? first }":
         "at the very instant both are the same",
-    "EarlierIncrease.swift: (left.at, left.sku, left.isSigned ? 1 : 0) <= (right.at, right.sku, right.isSigned ? 1 : 0)":
-        "of two that are alike in all three either may be named",
     "EarlierIncrease.swift: (left.at, left.sku, left.isSigned ? 2 : 0) < (right.at, right.sku, right.isSigned ? 1 : 0)":
-        "of two that are alike in all three either may be named",
-    "EarlierIncrease.swift: (left.at, left.sku, left.isSigned ? 1 : 0) < (right.at, right.sku, right.isSigned ? 2 : 0)":
         "of two that are alike in all three either may be named",
     "EarlierIncrease.swift: (left.at, left.sku, left.isSigned ? 1 : 0) < (right.at, right.sku, right.isSigned ? 1 : 1)":
         "of two that are alike in all three either may be named",
@@ -103,4 +99,10 @@ HARMLESS = {
         "other steps of the search, which ends at the same price",
     "Scenario/LargestWithoutConsent.swift: let middle = free + (over - free) / 3":
         "other steps of the search, which ends at the same price",
+    "ConsentRules.swift: guard currentPrice >= 0, difference >= 0 else { return nil }":
+        "a price of 0 fails the next condition",
+    "IncreaseCase.swift: return turns.filter { $0 >= now }.sorted()":
+        "only turns after a call are asked for, and no call is before now",
+    "RenewalCalendar.swift: return distance > 0 && distance % months == 0 && reached == known ? start : nil":
+        "where the start is in the month of the renewal, both have the same day",
 }

@@ -33,6 +33,7 @@ let package = Package(
 PROGRAM = ".build/debug/repricerPackageTests.xctest"
 # What is slow, and asked only where the quick tests find nothing.
 SLOW = "FoldOrderTests|Lifecycle|PlanPropertyTests"
+FAILURE = re.compile(r"✘\S* Test .* recorded an issue .*?at (\w+)\.swift:")
 ERROR = re.compile(r"/Sources/Pricing/(\S+\.swift):(\d+):\d+: error: (.*)")
 
 
@@ -104,12 +105,13 @@ def build(folder, mutants):
 
 def program(number, seconds, *options):
     """The tests with a mutant, and so many seconds of a core: it may loop for ever, and the machine may be busy."""
+    # To print the stack of a crash takes longer than the tests.
     return ["prlimit", f"--cpu={seconds}", PROGRAM, "--testing-library", "swift-testing", *options], {
-        **os.environ, "REPRICER_MUTANT": str(number)}
+        **os.environ, "REPRICER_MUTANT": str(number), "SWIFT_BACKTRACE": "enable=no"}
 
 
-def passes(folder, number, seconds, *choice):
-    """Whether the chosen tests pass with a mutant; the first failure is enough."""
+def passes(folder, number, seconds, *choice, finders=None):
+    """Whether the chosen tests pass with a mutant; the first failure is enough. Its suite is counted in `finders`."""
     command, environment = program(number, seconds, *choice)
     # A session of its own, so that it can be ended whole.
     tests = subprocess.Popen(
@@ -124,17 +126,25 @@ def passes(folder, number, seconds, *choice):
                 break
             chunk = os.read(tests.stdout.fileno(), 65536)
             if not chunk:
-                return tests.wait() == 0 and b"Test run with 0 tests" not in said
+                if b"Test run with 0 tests" in said:
+                    raise RuntimeError(f"no test fits {' '.join(choice)}")
+                return tests.wait() == 0
             said = said[-16:] + chunk
     os.killpg(tests.pid, signal.SIGKILL)
     tests.wait()
     tests.stdout.close()
+    for suite in FAILURE.findall(said.decode(errors="replace"))[:1] if finders is not None else []:
+        finders[suite] += 1
     return False
 
 
-def survives(folder, number, seconds):
-    """Whether a mutant passes all tests, the quick ones first."""
-    return passes(folder, number, seconds, "--skip", SLOW) and passes(folder, number, seconds, "--filter", SLOW)
+def survives(folder, number, seconds, finders=None):
+    """Whether a mutant passes all tests: first those that found its neighbours, then the quick ones, then all."""
+    likely = "|".join(suite for suite, _ in finders.most_common(3)) if finders else ""
+    return (
+        (not likely or passes(folder, number, seconds, "--filter", likely, finders=finders))
+        and passes(folder, number, seconds, "--skip", SLOW, finders=finders)
+        and passes(folder, number, seconds, "--filter", SLOW))
 
 
 def answers(folder, number, cases, seconds):

@@ -49,6 +49,20 @@ struct KoreaTests {
         #expect(plan.effectiveAt == at("2026-04-30T15:00:00Z"))
     }
 
+    /// Two offers end together: the item that stands first is named, each time the same one.
+    @Test func conversion_ofTwoItems_namesTheFirst() {
+        var facts = Self.facts(
+            period: "P2M", renewalAt: "2026-04-30T15:00:00Z", startedAt: "2026-02-28T15:00:00Z")
+        var third = facts.items[1]
+        third.sku = "THIRD"
+        facts.items.append(third)
+
+        let rules = plan(facts, now: "2026-03-10T00:00:00Z").rules
+
+        let inputs = rules.first { $0.rule == .koreaOfferConversion }?.inputs ?? []
+        #expect(inputs.first { $0.name == "offer_sku" }?.value == .text("OTHER"))
+    }
+
     @Test(arguments: ["P1W", "P1M", "P2M", "P3M", "P6M", "P1Y"])
     func conversion_whateverThePeriod_isToldOf30DaysAhead(period: String) {
         let facts = Self.facts(

@@ -165,4 +165,40 @@ struct RuleBoundTests {
         // The first of the turns lies before its call, the second after it.
         #expect(held.turn?.at == at("2026-11-10T00:00:00Z"))
     }
+
+    /// A year gets known before a rule comes into force: what is told is what happens first.
+    @Test func turn_isTheEarliest_whateverBringsIt() {
+        var rules = RuleSet.shipped
+        rules.alwaysConsent = [
+            .init(
+                storefront: "USA", isRequired: true, validFrom: at("2026-11-25T00:00:00Z"),
+                source: .apple)
+        ]
+        let now = at("2026-11-01T00:00:00Z")
+        let judge = Judge(
+            rules: RuleCourse(rules, from: now), environment: .production, now: now)
+        let facts = SubscriptionFacts.make(
+            renewalAt: "2027-01-15T00:00:00Z", startedAt: "2024-01-15T00:00:00Z"
+        ) { $0.knownSince = at("2025-11-10T00:00:00Z") }
+
+        let plan = judge.one(.make(10_490), facts)
+
+        #expect(plan.consent == .notKnown)
+        #expect(plan.turn?.at == at("2026-11-10T00:00:00Z"))
+        #expect(plan.turn?.consent == .notRequired)
+    }
+
+    /// Of two that tell of one increase the one that came last is named.
+    @Test func increases_thatAreAlike_nameTheLast() {
+        let told = EarlierIncrease(
+            sku: "ITEM", at: at("2026-12-01T00:00:00Z"), origin: .past(.statement))
+        var ours = told
+        ours.origin = .change("c1")
+        var added = IncreaseHistory([told])
+        added.add(ours)
+
+        #expect(added.latest(before: .distantFuture) == ours)
+        #expect(IncreaseHistory([told, ours]).latest(before: .distantFuture) == ours)
+        #expect(IncreaseHistory([ours, told]).latest(before: .distantFuture) == told)
+    }
 }
