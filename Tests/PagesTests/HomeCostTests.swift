@@ -35,6 +35,9 @@ import Testing
             conninfo: TestDatabase.url, applicationName: "home", size: 1)
 
         let (deadlines, blocks) = try await pool.withTransaction { connection in
+            // So few rows are read as fast without an index.
+            try connection.script(
+                "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
             let deadlines = try HomeQueries.deadlines(
                 now: PagesFixture.now, until: PagesFixture.now + 7 * 86_400_000, on: connection)
             let blocks = try connection.query(
