@@ -269,7 +269,10 @@ CREATE TABLE repricer.price_changes (
         REFERENCES repricer.price_changes (original_transaction_id, change_id, bucket),
     CONSTRAINT price_changes_sku_size CHECK (length(sku) BETWEEN 1 AND 128),
     CONSTRAINT price_changes_current_sku_size CHECK (length(current_sku) BETWEEN 1 AND 128),
-    CONSTRAINT price_changes_price CHECK (new_price_milliunits > 0),
+    -- A thousand billion of any currency at most, as signed prices: no sum of a report leaves 64 bits for one odd row.
+    CONSTRAINT price_changes_price CHECK (new_price_milliunits > 0 AND new_price_milliunits <= 1000000000000000
+        AND current_price_milliunits BETWEEN 0 AND 1000000000000000
+        AND at_risk_milliunits BETWEEN 0 AND 100000000000000000),
     CONSTRAINT price_changes_direction CHECK (
         (direction = 'increase' AND new_price_milliunits > current_price_milliunits)
         OR (direction = 'decrease' AND new_price_milliunits < current_price_milliunits)),
@@ -283,7 +286,9 @@ CREATE TABLE repricer.price_changes (
     CONSTRAINT price_changes_acceptance
         CHECK (acceptance IS NULL OR acceptance IN ('consented', 'informed')),
     CONSTRAINT price_changes_forecast CHECK (
-        jsonb_typeof(forecast_rules) = 'array' AND jsonb_typeof(at_risk_elsewhere) = 'array'),
+        jsonb_typeof(forecast_rules) = 'array' AND jsonb_typeof(at_risk_elsewhere) = 'array'
+        AND NOT at_risk_elsewhere @? '$[*] ? (!(@.milliunits.type() == "number" && @.milliunits >= 0
+            && @.milliunits <= 100000000000000000 && @.milliunits.floor() == @.milliunits))'),
     -- No program reads an instant beyond its calendar, or infinity: one such row would hold up the claims of all.
     CONSTRAINT price_changes_instants CHECK (
         forecast_renewal_at BETWEEN '1970-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'
@@ -321,9 +326,12 @@ CREATE INDEX price_changes_held ON repricer.price_changes (batch_id, storefront)
 -- Rows that wait by themselves after a refusal. They are few, and every status names them.
 CREATE INDEX price_changes_refused ON repricer.price_changes (batch_id, parked_reason)
     WHERE stage IN ('queued', 'unknown') AND parked_reason IS NOT NULL;
--- Open changes of which something should have been heard.
-CREATE INDEX price_changes_heard_of ON repricer.price_changes (due_effective_at)
+-- Open changes of which something should have been heard. The home page counts what is due by the index alone.
+CREATE INDEX price_changes_heard_of ON repricer.price_changes (due_effective_at) INCLUDE (batch_id, stage, undoes_change_id)
     WHERE stage IN ('scheduled', 'pending_consent', 'accepted');
+-- Calls that must leave: what the home page counts, by the index alone. A claim moves neither column.
+CREATE INDEX price_changes_to_call ON repricer.price_changes (batch_id, send_by)
+    WHERE stage IN ('awaiting_approval', 'queued') AND NOT is_held_out;
 CREATE INDEX price_changes_announced ON repricer.price_changes (forecast_notice_at)
     WHERE stage = 'scheduled' AND forecast_notice_at IS NOT NULL;
 -- One open change an item, whatever its name today: what plan calls conflict_open_change, the database refuses. An
@@ -490,6 +498,7 @@ CREATE TABLE repricer.dependent_claims (
     CONSTRAINT dependent_claims_pkey PRIMARY KEY (original_transaction_id, sku, claimed_by, change_id, bucket),
     CONSTRAINT dependent_claims_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
+CREATE INDEX dependent_claims_by ON repricer.dependent_claims (claimed_by, change_id);
 COMMENT ON TABLE repricer.dependent_claims IS
     'Items that a change names as dependents and that another subscription of the customer carries. Counts while the '
     'change is open.';

@@ -183,12 +183,12 @@ END),
     CONSTRAINT price_changes_current_sku_size CHECK (((length(current_sku) >= 1) AND (length(current_sku) <= 128))),
     CONSTRAINT price_changes_direction CHECK ((((direction = 'increase'::text) AND (new_price_milliunits > current_price_milliunits)) OR ((direction = 'decrease'::text) AND (new_price_milliunits < current_price_milliunits)))),
     CONSTRAINT price_changes_effective CHECK (((state <> 'effective'::text) OR (effective_at IS NOT NULL))),
-    CONSTRAINT price_changes_forecast CHECK (((jsonb_typeof(forecast_rules) = 'array'::text) AND (jsonb_typeof(at_risk_elsewhere) = 'array'::text))),
+    CONSTRAINT price_changes_forecast CHECK (((jsonb_typeof(forecast_rules) = 'array'::text) AND (jsonb_typeof(at_risk_elsewhere) = 'array'::text) AND (NOT (at_risk_elsewhere @? '$[*]?(!(((@."milliunits".type() == "number" && @."milliunits" >= 0) && @."milliunits" <= 100000000000000000) && @."milliunits".floor() == @."milliunits"))'::jsonpath)))),
     CONSTRAINT price_changes_instants CHECK ((((forecast_renewal_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (forecast_renewal_at <= '9999-12-31 00:00:00+00'::timestamp with time zone)) AND ((forecast_notice_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (forecast_notice_at <= '9999-12-31 00:00:00+00'::timestamp with time zone)) AND ((forecast_effective_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (forecast_effective_at <= '9999-12-31 00:00:00+00'::timestamp with time zone)) AND ((send_after >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (send_after <= '9999-12-31 00:00:00+00'::timestamp with time zone)) AND ((send_by >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (send_by <= '9999-12-31 00:00:00+00'::timestamp with time zone)) AND ((due_effective_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_effective_at <= '9999-12-31 00:00:00+00'::timestamp with time zone)) AND ((effective_on_or_after >= '1970-01-01'::date) AND (effective_on_or_after <= '9999-12-31'::date)))),
     CONSTRAINT price_changes_moved_by CHECK (((moved_before_call = ANY (ARRAY['billing_failure'::text, 'late_call'::text, 'extension'::text, 'other'::text])) AND (moved_since_call = ANY (ARRAY['billing_failure'::text, 'late_call'::text, 'extension'::text, 'other'::text])))),
     CONSTRAINT price_changes_not_india CHECK (((direction = 'decrease'::text) OR (storefront <> 'IND'::text) OR (undoes_change_id IS NOT NULL))),
     CONSTRAINT price_changes_not_its_own_dependent CHECK ((sku <> ALL (dependent_skus))),
-    CONSTRAINT price_changes_price CHECK ((new_price_milliunits > 0)),
+    CONSTRAINT price_changes_price CHECK (((new_price_milliunits > 0) AND (new_price_milliunits <= '1000000000000000'::bigint) AND ((current_price_milliunits >= 0) AND (current_price_milliunits <= '1000000000000000'::bigint)) AND ((at_risk_milliunits >= 0) AND (at_risk_milliunits <= '100000000000000000'::bigint)))),
     CONSTRAINT price_changes_sent_with_an_id CHECK (((state <> ALL (ARRAY['sending'::text, 'unknown'::text])) OR (request_reference_id IS NOT NULL))),
     CONSTRAINT price_changes_sku_size CHECK (((length(sku) >= 1) AND (length(sku) <= 128))),
     CONSTRAINT price_changes_state CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text, 'effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))
@@ -500,19 +500,25 @@ CREATE FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, p_batc
 BEGIN
     PERFORM require_past(p_at);
     RETURN QUERY
-    WITH stages AS (
-        SELECT c.batch_id, count(*) AS stored, count(*) FILTER (WHERE c.state = 'awaiting_approval') AS awaiting_approval,
-            count(*) FILTER (WHERE c.state = 'queued') AS queued, count(*) FILTER (WHERE c.state = 'sending') AS sending,
-            count(*) FILTER (WHERE c.state = 'unknown') AS unknown, count(*) FILTER (WHERE c.state = 'scheduled') AS scheduled,
-            count(*) FILTER (WHERE c.state = 'pending_consent') AS pending_consent,
-            count(*) FILTER (WHERE c.state = 'accepted') AS accepted,
-            count(*) FILTER (WHERE c.state = 'effective') AS effective, count(*) FILTER (WHERE c.state = 'declined') AS declined,
-            count(*) FILTER (WHERE c.state = 'cancelled') AS cancelled, count(*) FILTER (WHERE c.state = 'lapsed') AS lapsed,
-            count(*) FILTER (WHERE c.state = 'invalidated') AS invalidated,
-            count(*) FILTER (WHERE c.state = 'rejected') AS rejected,
-            count(*) FILTER (WHERE c.state = 'ineligible') AS ineligible, count(*) FILTER (WHERE c.state = 'missed') AS missed,
-            count(*) FILTER (WHERE c.state = 'aborted') AS aborted
-        FROM price_changes_at(p_at) c WHERE p_batch IS NULL OR c.batch_id = p_batch GROUP BY c.batch_id
+    WITH changes AS (
+        SELECT f.batch_id, f.state, count(*) AS rows FROM frozen_figures_at(p_at) f
+        WHERE p_batch IS NULL OR f.batch_id = p_batch GROUP BY f.batch_id, f.state
+        UNION ALL
+        SELECT c.batch_id, c.state, count(*) FROM unfrozen_changes_at(p_at) c
+        WHERE p_batch IS NULL OR c.batch_id = p_batch GROUP BY c.batch_id, c.state
+    ), stages AS (
+        SELECT c.batch_id, sum(c.rows)::bigint AS stored, coalesce(sum(c.rows) FILTER (WHERE c.state = 'awaiting_approval'), 0)::bigint AS awaiting_approval,
+            coalesce(sum(c.rows) FILTER (WHERE c.state = 'queued'), 0)::bigint AS queued, coalesce(sum(c.rows) FILTER (WHERE c.state = 'sending'), 0)::bigint AS sending,
+            coalesce(sum(c.rows) FILTER (WHERE c.state = 'unknown'), 0)::bigint AS unknown, coalesce(sum(c.rows) FILTER (WHERE c.state = 'scheduled'), 0)::bigint AS scheduled,
+            coalesce(sum(c.rows) FILTER (WHERE c.state = 'pending_consent'), 0)::bigint AS pending_consent,
+            coalesce(sum(c.rows) FILTER (WHERE c.state = 'accepted'), 0)::bigint AS accepted,
+            coalesce(sum(c.rows) FILTER (WHERE c.state = 'effective'), 0)::bigint AS effective, coalesce(sum(c.rows) FILTER (WHERE c.state = 'declined'), 0)::bigint AS declined,
+            coalesce(sum(c.rows) FILTER (WHERE c.state = 'cancelled'), 0)::bigint AS cancelled, coalesce(sum(c.rows) FILTER (WHERE c.state = 'lapsed'), 0)::bigint AS lapsed,
+            coalesce(sum(c.rows) FILTER (WHERE c.state = 'invalidated'), 0)::bigint AS invalidated,
+            coalesce(sum(c.rows) FILTER (WHERE c.state = 'rejected'), 0)::bigint AS rejected,
+            coalesce(sum(c.rows) FILTER (WHERE c.state = 'ineligible'), 0)::bigint AS ineligible, coalesce(sum(c.rows) FILTER (WHERE c.state = 'missed'), 0)::bigint AS missed,
+            coalesce(sum(c.rows) FILTER (WHERE c.state = 'aborted'), 0)::bigint AS aborted
+        FROM changes c GROUP BY c.batch_id
     ), sums AS (
         SELECT t.*, t.awaiting_approval + t.queued + t.sending + t.unknown + t.scheduled + t.pending_consent + t.accepted AS open,
             t.effective + t.declined + t.cancelled + t.lapsed + t.invalidated + t.rejected + t.ineligible + t.missed
@@ -582,6 +588,7 @@ CREATE TABLE repricer.change_figures (
     word_due_at timestamp with time zone,
     paid_sku text,
     paid_quantity bigint,
+    counted_at timestamp with time zone NOT NULL,
     CONSTRAINT change_figures_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
@@ -600,6 +607,8 @@ COMMENT ON COLUMN repricer.change_figures.taxed_renewals IS 'Renewals of which t
 COMMENT ON COLUMN repricer.change_figures.paid_until IS 'Of an effective one whose item is set to renew: until when its last charge is paid. The newest change of the item has paid_sku and paid_quantity of it, too.';
 
 COMMENT ON COLUMN repricer.change_figures.word_due_at IS 'Likewise: paid_until, or when the longest billing retry or extension that was told ends. Who is silent after it, is missing.';
+
+COMMENT ON COLUMN repricer.change_figures.counted_at IS 'On the clock of recording. While its subscription bears no mark, nothing was recorded since: it is what was known then, too.';
 
 CREATE TABLE repricer.charges (
     original_transaction_id text NOT NULL,
@@ -2821,6 +2830,17 @@ UNION ALL
   WHERE (NOT (EXISTS ( SELECT
            FROM repricer.explained_charges_at(p_at) x
           WHERE ((x.original_transaction_id = e.original_transaction_id) AND (x.transaction_id = e.transaction_id) AND (x.sku = e.sku)))))
+    AND NOT EXISTS (
+        SELECT FROM repricer.frozen_figures_at(p_at) f
+        WHERE f.original_transaction_id = e.original_transaction_id AND f.change_id = e.change_id)
+UNION ALL
+SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
+    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, f.batch_id, b.name,
+    CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END, e.correction > 0
+FROM repricer.frozen_figures_at(p_at) f
+JOIN repricer.money_entries_at(p_at) e ON e.original_transaction_id = f.original_transaction_id AND e.change_id = f.change_id
+    AND e.batch_id = f.batch_id
+JOIN repricer.batches_at(p_at) b ON b.batch_id = f.batch_id
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
 $$;
@@ -2966,7 +2986,7 @@ SELECT v.*, h.evidence_kind, h.evidence_id FROM ( SELECT c.batch_id,
     c.undoes_change_id
    FROM (((repricer.price_changes_at(p_at) c
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = c.batch_id)))
-     LEFT JOIN repricer.change_figures_at(p_at) f ON (((f.original_transaction_id = c.original_transaction_id) AND (f.change_id = c.change_id) AND (f.batch_id = c.batch_id) AND (NOT (EXISTS ( SELECT
+     LEFT JOIN repricer.frozen_figures_at(p_at) f ON (((f.original_transaction_id = c.original_transaction_id) AND (f.change_id = c.change_id) AND (f.batch_id = c.batch_id) AND (NOT (EXISTS ( SELECT
            FROM repricer.stale_figures s
           WHERE (s.original_transaction_id = f.original_transaction_id)))))))
      LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
@@ -3162,11 +3182,14 @@ CREATE FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_bat
 BEGIN
     PERFORM require_past(p_at);
     RETURN QUERY
-    WITH problems AS MATERIALIZED (
+    WITH found AS MATERIALIZED (
         SELECT s.batch_id, 'rows_add_up' AS check_name, count(*) AS problems
         FROM report.batch_summary_as_of(p_at, p_batch) s WHERE NOT s.rows_add_up GROUP BY s.batch_id
         UNION ALL
-        SELECT c.batch_id, 'effective_without_charge', count(*) FROM price_changes_at(p_at) c
+        SELECT f.batch_id, 'effective_without_charge', count(*) FROM frozen_figures_at(p_at) f
+        WHERE f.is_uncharged AND (p_batch IS NULL OR f.batch_id = p_batch) GROUP BY f.batch_id
+        UNION ALL
+        SELECT c.batch_id, 'effective_without_charge', count(*) FROM unfrozen_changes_at(p_at) c
         WHERE c.state = 'effective' AND (p_batch IS NULL OR c.batch_id = p_batch)
             AND NOT EXISTS (
                 SELECT FROM charges_at(p_at) h
@@ -3178,6 +3201,8 @@ BEGIN
         SELECT x.batch_id, CASE x.exception WHEN 'declined_yet_charged' THEN 'charges_declined'
             ELSE 'charges_' || x.exception END, count(*)
         FROM report.charge_exception_as_of(p_at, p_batch) x GROUP BY 1, 2
+    ), problems AS (
+        SELECT f.batch_id, f.check_name, sum(f.problems)::bigint AS problems FROM found f GROUP BY f.batch_id, f.check_name
     )
     SELECT b.batch_id, b.name, k.check_name, coalesce(p.problems, 0),
         coalesce(p.problems, 0) = 0 OR k.check_name = 'charges_refunded', k.meaning
@@ -3320,137 +3345,49 @@ $$;
 
 COMMENT ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.revenue_at_risk as it was known at the instant: by what was recorded until then, late news left out.';
 
-CREATE FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS TABLE(batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
-    LANGUAGE sql STABLE SECURITY DEFINER
+CREATE FUNCTION repricer.bridge_moves(p_at timestamp with time zone, p_batch uuid) RETURNS TABLE(batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
-    AS $_$
-WITH subjects AS (
-    SELECT DISTINCT c.original_transaction_id AS id FROM repricer.price_changes c
-    WHERE p_batch IS NULL OR c.batch_id = p_batch
-), called AS (
-    SELECT c.*, k.at AS called_at, lead(k.at) OVER item AS next_called_at,
-        array_remove(ARRAY[c.sku, c.current_sku] || c.former_skus, NULL) AS names
-    FROM repricer.price_changes c
-    JOIN subjects s ON s.id = c.original_transaction_id
-    CROSS JOIN LATERAL (SELECT coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AS at) k
-    WHERE c.undoes_change_id IS NULL AND k.at <= p_at
-    WINDOW item AS (PARTITION BY c.original_transaction_id, coalesce(c.current_sku, c.sku) ORDER BY k.at, c.change_id)
-), named AS (
-    SELECT c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
-        c.storefront, twelfths(c.period) AS twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at,
-        c.effective_at, c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price,
-        c.forecast_renewal_at
-    FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_ids text[] := ARRAY(
+        SELECT c.original_transaction_id FROM price_changes c
+        WHERE c.batch_id = p_batch AND c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+            AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
+        UNION
+        SELECT c.original_transaction_id FROM (SELECT DISTINCT s.original_transaction_id AS id FROM stale_figures s) s
+        JOIN price_changes c ON c.original_transaction_id = s.id AND c.batch_id = p_batch
+        UNION
+        SELECT k.original_transaction_id FROM kept_moves k WHERE k.batch_id = p_batch AND k.known_after >= p_at);
+BEGIN
+    RETURN QUERY
+    SELECT t.batch_id, t.month, t.currency, t.storefront, t.opening, t.closing, t.cause, t.price_effect
+    FROM move_tallies t WHERE t.batch_id = p_batch AND t.month::timestamp < p_at AT TIME ZONE 'UTC'
     UNION ALL
-    SELECT c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
-        ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
-        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN twelfths(c.period)
-            ELSE twelfths(t.period) END,
-        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
-    FROM called c
-    CROSS JOIN LATERAL unnest(coalesce(c.current_dependent_skus, c.dependent_skus)) AS u (name)
-    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
-    LEFT JOIN repricer.dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
-        AND d.sku = coalesce(n.place[2], u.name)
-    LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
-    -- An item that has a called change itself counts with that change.
-    WHERE (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
-        SELECT FROM repricer.price_changes o
-        WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
-            AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
-            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= p_at)
-), items AS MATERIALIZED (
-    -- The instants are in UTC without a zone, so that months can be added and cut off.
-    SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
-        CASE WHEN i.next_called_at < p_at THEN date_trunc('month', i.next_called_at AT TIME ZONE 'UTC')
-            ELSE p_at AT TIME ZONE 'UTC' END AS ends
-    FROM named i
-), runs AS (
-    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
-    SELECT h.original_transaction_id AS id, h.sku, h.currency, h.price_milliunits * h.quantity AS milliunits,
-        h.purchased_at AT TIME ZONE 'UTC' AS begins,
-        least(h.expires_at, r.at, CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
-            PARTITION BY h.original_transaction_id, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
-            END) AT TIME ZONE 'UTC' AS ends
-    FROM repricer.charges h
-    JOIN (SELECT DISTINCT i.id FROM items i) s ON s.id = h.original_transaction_id
-    LEFT JOIN LATERAL (
-        SELECT max(e.occurred_at) AS at FROM repricer.money_entries e
-        WHERE h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity
-            AND e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-            AND e.sku = h.sku AND e.kind = 'refund') r ON true
-    WHERE h.purchased_at <= p_at
-), points AS (
-    -- What was paid for at the call, at the start of each month since, and at the end.
-    SELECT i.item, p.at, sum(r.milliunits) AS milliunits
-    FROM items i
-    JOIN runs r ON r.id = i.id AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
-        AND r.ends >= i.begins
-    CROSS JOIN LATERAL (
-        SELECT i.begins AS at WHERE r.begins < i.begins
-        UNION ALL
-        SELECT m.at FROM generate_series(date_trunc('month', greatest(r.begins, i.begins)) + interval '1 month',
-            least(r.ends, i.ends), interval '1 month') AS m (at)
-        UNION ALL
-        SELECT i.ends WHERE i.ends <= r.ends AND i.ends <> date_trunc('month', i.ends) AND i.begins < i.ends) p
-    GROUP BY i.item, p.at
-), known AS (
-    SELECT p.item, p.at, p.milliunits FROM points p
+    SELECT r.batch_id, r.month, r.currency, r.storefront, sum(r.opening), sum(r.closing), r.cause, sum(r.price_effect)
+    FROM running_moves r
+    WHERE r.batch_id = p_batch AND r.until_at >= p_at AND r.from_at < p_at AND r.original_transaction_id <> ALL (v_ids)
+    GROUP BY r.batch_id, r.month, r.currency, r.storefront, r.cause;
+    IF cardinality(v_ids) = 0 THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    SELECT k.batch_id, u.month, k.currency, k.storefront, -u.opening, -u.closing, u.cause, -u.price_effect
+    FROM unnest(v_ids) AS s (id)
+    JOIN kept_moves k ON k.original_transaction_id = s.id AND k.batch_id = p_batch
+    CROSS JOIN LATERAL unnest(k.months, k.causes, k.openings, k.closings, k.price_effects)
+        AS u (month, cause, opening, closing, price_effect)
+    WHERE u.month::timestamp < p_at AT TIME ZONE 'UTC'
     UNION ALL
-    -- Before the first known charge, it is what the plan knew.
-    SELECT i.item, p.at, i.old_price
-    FROM items i
-    CROSS JOIN LATERAL (
-        SELECT i.begins AS at
-        UNION ALL
-        SELECT m.at FROM generate_series(date_trunc('month', i.begins) + interval '1 month',
-            least(i.forecast_renewal_at AT TIME ZONE 'UTC', i.ends), interval '1 month') AS m (at)
-        UNION ALL
-        SELECT i.ends WHERE i.ends <> date_trunc('month', i.ends) AND i.begins < i.ends) p
-    WHERE p.at <= i.forecast_renewal_at AT TIME ZONE 'UTC' AND i.old_price IS NOT NULL
-        AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
-        AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = p.at)
-), months AS (
-    SELECT e.item, e.month, sum(e.opens) AS opens, sum(e.closes) AS closes
-    FROM (
-        SELECT k.item, date_trunc('month', k.at) AS month, k.milliunits AS opens, 0 AS closes
-        FROM known k JOIN items i ON i.item = k.item WHERE k.at < i.ends
-        UNION ALL
-        SELECT k.item, date_trunc('month', k.at - interval '1 microsecond'), 0, k.milliunits
-        FROM known k JOIN items i ON i.item = k.item WHERE k.at > i.begins) e
-    GROUP BY e.item, e.month
-), moves AS (
-    SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
-        least((m.month + interval '1 month') AT TIME ZONE 'UTC', p_at) AS to_at,
-        i.twelfths * m.opens::numeric AS opens, i.twelfths * m.closes::numeric AS closes
-    FROM months m JOIN items i ON i.item = m.item
-    WHERE m.opens > 0 OR m.closes > 0
-)
-SELECT m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
-    CASE
-        WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
-        WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
-            THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
-        WHEN m.state = 'cancelled' AND m.ended_at < m.to_at + interval '1 day'
-            THEN CASE WHEN m.reason = 'refunded_or_revoked' THEN 'refunds' ELSE 'left' END
-        WHEN m.state = 'lapsed' AND m.ended_at < m.to_at + interval '1 day' THEN 'lapsed'
-        ELSE coalesce((
-            SELECT CASE
-                    WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'
-                    WHEN e.subtype = 'VOLUNTARY' THEN 'left'
-                    WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
-                    ELSE 'lapsed' END
-            FROM repricer.told_statements e
-            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
-                AND e.signed_at < m.to_at + interval '1 day'
-                AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
-            ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
-    END,
-    CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
-        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
-FROM moves m
-$_$;
+    SELECT m.batch_id, m.month, m.currency, m.storefront, m.opening, m.closing, m.cause, m.price_effect
+    FROM moves_of(v_ids, array_fill(p_at, ARRAY[cardinality(v_ids)]), p_batch) m;
+END
+$$;
+
+COMMENT ON FUNCTION repricer.bridge_moves(p_at timestamp with time zone, p_batch uuid) IS 'revenue_moves of a batch, from what is kept as far as it is.';
 
 CREATE VIEW report.revenue_bridge AS
  WITH sums AS (
@@ -3467,7 +3404,7 @@ CREATE VIEW report.revenue_bridge AS
             (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'refunds'::text)) / (12)::numeric)))::bigint AS refunds,
             (round((sum(m.closing) / (12)::numeric)))::bigint AS closing
            FROM (repricer.batches b_1
-             CROSS JOIN LATERAL repricer.revenue_moves(report.as_of(), b_1.batch_id) m(batch_id, month, currency, storefront, opening, closing, cause, price_effect))
+             CROSS JOIN LATERAL repricer.bridge_moves(report.as_of(), b_1.batch_id) m(batch_id, month, currency, storefront, opening, closing, cause, price_effect))
           GROUP BY b_1.batch_id, m.month, m.currency, m.storefront
         )
  SELECT s.batch_id,
@@ -3541,7 +3478,7 @@ BEGIN
             (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'refunds'::text)) / (12)::numeric)))::bigint AS refunds,
             (round((sum(m.closing) / (12)::numeric)))::bigint AS closing
            FROM (repricer.batches_at(p_at) b_1
-             CROSS JOIN LATERAL repricer.revenue_moves_at(p_at, b_1.batch_id) m(batch_id, month, currency, storefront, opening, closing, cause, price_effect))
+             CROSS JOIN LATERAL repricer.bridge_moves_at(p_at, b_1.batch_id) m(batch_id, month, currency, storefront, opening, closing, cause, price_effect))
           GROUP BY b_1.batch_id, m.month, m.currency, m.storefront
         )
  SELECT s.batch_id,
@@ -4699,6 +4636,40 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.bridge_moves_at(p_at timestamp with time zone, p_batch uuid) RETURNS TABLE(batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_ids text[] := ARRAY(
+        SELECT DISTINCT c.original_transaction_id FROM price_changes c
+        WHERE c.batch_id = p_batch AND NOT EXISTS (
+            SELECT FROM kept_moves k
+            WHERE k.original_transaction_id = c.original_transaction_id AND k.batch_id = p_batch AND k.counted_at <= p_at
+                AND k.known_after < p_at AND NOT EXISTS (
+                    SELECT FROM stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)));
+BEGIN
+    RETURN QUERY
+    SELECT k.batch_id, u.month, k.currency, k.storefront, sum(u.opening), sum(u.closing), u.cause, sum(u.price_effect)
+    FROM kept_moves k
+    CROSS JOIN LATERAL unnest(k.months, k.causes, k.openings, k.closings, k.price_effects)
+        AS u (month, cause, opening, closing, price_effect)
+    WHERE k.batch_id = p_batch AND k.original_transaction_id <> ALL (v_ids) AND u.month::timestamp < p_at AT TIME ZONE 'UTC'
+    GROUP BY k.batch_id, u.month, k.currency, k.storefront, u.cause
+    UNION ALL
+    SELECT r.batch_id, r.month, r.currency, r.storefront, sum(r.opening), sum(r.closing), r.cause, sum(r.price_effect)
+    FROM running_moves r
+    WHERE r.batch_id = p_batch AND r.until_at >= p_at AND r.from_at < p_at AND r.original_transaction_id <> ALL (v_ids)
+    GROUP BY r.batch_id, r.month, r.currency, r.storefront, r.cause;
+    RETURN QUERY
+    SELECT m.batch_id, m.month, m.currency, m.storefront, m.opening, m.closing, m.cause, m.price_effect
+    FROM moves_of_at(p_at, v_ids, array_fill(p_at, ARRAY[cardinality(v_ids)]), p_batch) m;
+END
+$$;
+
 CREATE FUNCTION repricer.change_figures_at(p_at timestamp with time zone) RETURNS SETOF repricer.change_figures
     LANGUAGE sql STABLE
     AS $$
@@ -5080,7 +5051,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             ELSE NULL::text
         END AS explained_as,
     w.exception
-   FROM ((((repricer.price_changes_at(p_at) c
+   FROM ((((repricer.unfrozen_changes_at(p_at) c
      CROSS JOIN LATERAL ( SELECT (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes_at(p_at) o
                   WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id))))) AS is_alone
@@ -5253,6 +5224,14 @@ FROM (
     SELECT jsonb_array_elements(a.answers) FROM batch_rule_answers a
         WHERE a.batch_id = p_change.batch_id AND a.answers_id = p_change.forecast_answers_id
 ) AS said (answer)
+$$;
+
+CREATE FUNCTION repricer.frozen_figures_at(p_at timestamp with time zone) RETURNS SETOF repricer.change_figures
+    LANGUAGE sql STABLE
+    AS $$
+SELECT f.* FROM repricer.change_figures f
+WHERE f.counted_at <= p_at AND NOT EXISTS (
+    SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = f.original_transaction_id)
 $$;
 
 CREATE FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) RETURNS void
@@ -5496,6 +5475,81 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.keep_moves(p_ids text[], p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+BEGIN
+    DELETE FROM running_moves r WHERE r.original_transaction_id = ANY (p_ids);
+    WITH instants AS MATERIALIZED (
+        SELECT * FROM moving_instants(p_ids)
+    ), asked AS MATERIALIZED (
+        SELECT array_agg(i.id) AS ids, array_agg(i.at) AS ats FROM instants i WHERE i.known_after < 'infinity'
+    ), moves AS MATERIALIZED (
+        SELECT m.id, m.at, m.batch_id, m.month, m.currency, m.storefront, m.cause, sum(m.opening) AS opening,
+            sum(m.closing) AS closing, sum(m.price_effect) AS price_effect
+        FROM asked a CROSS JOIN LATERAL moves_of(a.ids, a.ats, NULL) m
+        GROUP BY 1, 2, 3, 4, 5, 6, 7
+    ), whole AS MATERIALIZED (
+        SELECT m.* FROM moves m JOIN instants i ON i.id = m.id AND i.at = m.at AND i.is_whole
+    ), former AS (
+        DELETE FROM kept_moves k WHERE k.original_transaction_id = ANY (p_ids)
+        RETURNING k.batch_id, k.currency, k.storefront, k.months, k.causes, k.openings, k.closings, k.price_effects
+    ), tallied AS (
+        INSERT INTO move_tallies AS t
+        SELECT d.batch_id, d.month, d.currency, d.storefront, d.cause, sum(d.opening), sum(d.closing), sum(d.price_effect)
+        FROM (
+            SELECT w.batch_id, w.month, w.currency, w.storefront, w.cause, w.opening, w.closing, w.price_effect FROM whole w
+            UNION ALL
+            SELECT f.batch_id, u.month, f.currency, f.storefront, u.cause, -u.opening, -u.closing, -u.price_effect
+            FROM former f CROSS JOIN LATERAL unnest(f.months, f.causes, f.openings, f.closings, f.price_effects)
+                AS u (month, cause, opening, closing, price_effect)) d
+        GROUP BY 1, 2, 3, 4, 5
+        HAVING sum(d.opening) <> 0 OR sum(d.closing) <> 0 OR sum(d.price_effect) <> 0
+        ON CONFLICT ON CONSTRAINT move_tallies_pkey DO UPDATE SET opening = t.opening + EXCLUDED.opening,
+            closing = t.closing + EXCLUDED.closing, price_effect = t.price_effect + EXCLUDED.price_effect
+    ), running AS (
+        INSERT INTO running_moves
+        SELECT d.id, bucket_of(d.id), d.batch_id, d.month, d.currency, d.storefront, d.cause, d.from_at, d.at, sum(d.opening),
+            sum(d.closing), sum(d.price_effect)
+        FROM (
+            SELECT i.id, i.from_at, i.at, m.batch_id, m.month, m.currency, m.storefront, m.cause, m.opening, m.closing,
+                m.price_effect
+            FROM instants i
+            JOIN moves m ON m.id = i.id AND m.at = i.at
+                AND m.month = date_trunc('month', i.at AT TIME ZONE 'UTC')::date
+            WHERE NOT i.is_whole
+            UNION ALL
+            SELECT i.id, i.from_at, i.at, w.batch_id, w.month, w.currency, w.storefront, w.cause, -w.opening, -w.closing,
+                -w.price_effect
+            FROM instants i
+            JOIN whole w ON w.id = i.id AND w.month = date_trunc('month', i.at AT TIME ZONE 'UTC')::date
+            WHERE NOT i.is_whole) d
+        WHERE d.from_at < d.at
+        GROUP BY d.id, d.batch_id, d.month, d.currency, d.storefront, d.cause, d.from_at, d.at
+        HAVING sum(d.opening) <> 0 OR sum(d.closing) <> 0 OR sum(d.price_effect) <> 0
+    ), called AS (
+        SELECT DISTINCT i.id, c.batch_id, i.known_after, c.currency, c.storefront
+        FROM instants i
+        JOIN price_changes c ON c.original_transaction_id = i.id AND c.bucket = bucket_of(i.id)
+        WHERE i.is_whole AND c.undoes_change_id IS NULL
+            AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
+    ), lists AS (
+        SELECT w.id, w.batch_id, w.currency, w.storefront, array_agg(w.month) AS months, array_agg(w.cause) AS causes,
+            array_agg(w.opening) AS openings, array_agg(w.closing) AS closings, array_agg(w.price_effect) AS price_effects
+        FROM whole w GROUP BY w.id, w.batch_id, w.currency, w.storefront
+    )
+    INSERT INTO kept_moves
+        SELECT c.id, bucket_of(c.id), c.batch_id, c.known_after, p_at, c.currency, c.storefront, coalesce(l.months, '{}'),
+            coalesce(l.causes, '{}'), coalesce(l.openings, '{}'), coalesce(l.closings, '{}'), coalesce(l.price_effects, '{}')
+        FROM called c
+        LEFT JOIN lists l ON l.id = c.id AND l.batch_id = c.batch_id AND l.currency = c.currency
+            AND l.storefront = c.storefront;
+END
+$$;
+
 CREATE FUNCTION repricer.lease_permits(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) RETURNS TABLE(now_micros bigint, permits bigint[], next_micros bigint, blocked_until timestamp with time zone)
     LANGUAGE plpgsql
     AS $$
@@ -5612,7 +5666,7 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
     p.word_due_at,
     p.sku AS paid_sku,
     p.quantity AS paid_quantity
-   FROM (((repricer.price_changes_at(p_at) c
+   FROM (((repricer.unfrozen_changes_at(p_at) c
      LEFT JOIN LATERAL ( SELECT max(k.paid_until) AS paid_until,
             max(k.word_due_at) AS word_due_at,
             max(k.sku) FILTER (WHERE k.is_newest) AS sku,
@@ -5696,6 +5750,21 @@ UNION ALL
            FROM repricer.heard_charges_at(p_at) d)) AND (NOT (EXISTS ( SELECT
            FROM repricer.missing_renewals_at(p_at) r
           WHERE ((r.original_transaction_id = p.original_transaction_id) AND (r.change_id = p.change_id) AND (r.sku = p.sku) AND (r.occurred_at = p.paid_until))))))
+UNION ALL
+SELECT k.batch_id, k.original_transaction_id, k.change_id, k.transaction_id, k.sku, k.exception, k.occurred_at,
+    k.amount_milliunits, k.expected_milliunits, k.refunded_milliunits, k.currency, k.storefront, k.bucket
+FROM repricer.frozen_figures_at(p_at) f
+JOIN repricer.kept_exceptions k ON k.original_transaction_id = f.original_transaction_id AND k.change_id = f.change_id
+    AND k.batch_id = f.batch_id
+UNION ALL
+SELECT f.batch_id, f.original_transaction_id, f.change_id, NULL, f.paid_sku, 'missing', f.paid_until, 0,
+    f.new_price_milliunits * f.paid_quantity, 0, f.currency, f.storefront, f.bucket
+FROM repricer.frozen_figures_at(p_at) f
+WHERE f.word_due_at < (SELECT d.until FROM repricer.heard_charges_at(p_at) d) AND f.paid_sku IS NOT NULL
+    AND NOT EXISTS (
+        SELECT FROM repricer.kept_exceptions x
+        WHERE x.original_transaction_id = f.original_transaction_id AND x.change_id = f.change_id
+            AND x.exception = 'missing' AND x.occurred_at = f.paid_until)
 $$;
 
 CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) RETURNS boolean
@@ -5720,7 +5789,7 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
     h.currency,
     h.storefront,
     c.bucket
-   FROM (((repricer.price_changes_at(p_at) c
+   FROM (((repricer.unfrozen_changes_at(p_at) c
      JOIN repricer.subscriptions_at(p_at) s ON ((s.original_transaction_id = c.original_transaction_id)))
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
@@ -5770,6 +5839,353 @@ CREATE FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time 
  UPDATE repricer.batches SET probe_at = move_probe.p_next
    WHERE ((batches.batch_id = move_probe.p_batch_id) AND (batches.probe_at IS NOT NULL));
 END;
+
+CREATE FUNCTION repricer.moves_of(p_ids text[], p_ats timestamp with time zone[], p_batch uuid) RETURNS TABLE(id text, at timestamp with time zone, batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $_$
+#variable_conflict use_column
+BEGIN
+RETURN QUERY
+WITH subjects AS (
+    SELECT u.id, u.at FROM unnest(p_ids, p_ats) AS u (id, at)
+), called AS (
+    SELECT s.id AS subject, s.at, c.original_transaction_id, c.change_id, c.batch_id, c.currency, c.storefront,
+        c.dependents, twelfths(c.period) AS twelfths, c.called_at, c.state, c.reason, c.ended_at, c.effective_at,
+        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.names,
+        lead(c.called_at) OVER (PARTITION BY s.id, s.at, c.item_sku ORDER BY c.called_at, c.change_id) AS next_called_at
+    FROM subjects s
+    -- OFFSET 0 makes PostgreSQL go subscription by subscription.
+    CROSS JOIN LATERAL (
+        SELECT h.original_transaction_id, h.change_id, h.batch_id, h.currency, h.storefront, h.period, h.state, h.reason,
+            h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at,
+            coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents,
+            coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
+            array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
+        FROM repricer.price_changes h
+        WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
+        OFFSET 0) c
+    WHERE c.called_at <= s.at
+), named AS (
+    SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
+        c.storefront, c.twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
+        c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at
+    FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
+    UNION ALL
+    SELECT c.subject, c.at, c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
+        ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
+        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths ELSE twelfths(t.period) END,
+        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
+    FROM called c
+    CROSS JOIN LATERAL unnest(c.dependents) AS u (name)
+    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
+    LEFT JOIN repricer.dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
+        AND d.sku = coalesce(n.place[2], u.name)
+    LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
+    -- An item that has a called change itself counts with that change.
+    WHERE c.dependents <> '{}' AND (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
+        SELECT FROM repricer.price_changes o
+        WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
+            AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
+            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= c.at)
+), items AS MATERIALIZED (
+    -- The instants are in UTC without a zone, so that months can be added and cut off.
+    SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
+        CASE WHEN i.next_called_at < i.at THEN date_trunc('month', i.next_called_at AT TIME ZONE 'UTC')
+            ELSE i.at AT TIME ZONE 'UTC' END AS ends
+    FROM named i
+), runs AS (
+    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
+    SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
+        h.purchased_at AT TIME ZONE 'UTC' AS begins,
+        least(h.expires_at, r.at, CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
+            PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
+            END) AT TIME ZONE 'UTC' AS ends
+    FROM (SELECT DISTINCT i.id, i.at FROM items i) s
+    CROSS JOIN LATERAL (
+        SELECT k.* FROM repricer.charges k WHERE k.original_transaction_id = s.id AND k.purchased_at <= s.at OFFSET 0) h
+    LEFT JOIN LATERAL (
+        SELECT max(e.occurred_at) AS at FROM repricer.money_entries e
+        WHERE h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity
+            AND e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
+            AND e.sku = h.sku AND e.kind = 'refund') r ON true
+), paid AS MATERIALIZED (
+    SELECT i.item, i.begins, i.ends, r.milliunits, r.begins AS run_begins, r.ends AS run_ends
+    FROM items i
+    JOIN runs r ON r.id = i.id AND r.at = i.at AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
+        AND r.ends >= i.begins
+), points AS MATERIALIZED (
+    -- What was paid for at the call, at the start of each month since, and at the end.
+    SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
+    FROM (
+        SELECT item, begins AS at, begins, ends, milliunits FROM paid WHERE run_begins < begins
+        UNION ALL
+        SELECT item, generate_series(date_trunc('month', greatest(run_begins, begins)) + interval '1 month',
+            least(run_ends, ends), interval '1 month'), begins, ends, milliunits FROM paid
+        UNION ALL
+        SELECT item, ends, begins, ends, milliunits FROM paid
+        WHERE ends <= run_ends AND ends <> date_trunc('month', ends) AND begins < ends) p
+    GROUP BY p.item, p.at, p.begins, p.ends
+), unpaid AS MATERIALIZED (
+    -- Before the first known charge, it is what the plan knew.
+    SELECT i.item, i.begins, i.ends, i.old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
+    FROM items i
+    WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
+), known AS (
+    SELECT p.item, p.at, p.begins, p.ends, p.milliunits FROM points p
+    UNION ALL
+    SELECT u.item, u.at, u.begins, u.ends, u.old_price
+    FROM (
+        SELECT item, begins AS at, begins, ends, old_price, renews FROM unpaid
+        UNION ALL
+        SELECT item, generate_series(date_trunc('month', begins) + interval '1 month', least(renews, ends),
+            interval '1 month'), begins, ends, old_price, renews FROM unpaid
+        UNION ALL
+        SELECT item, ends, begins, ends, old_price, renews FROM unpaid
+        WHERE ends <> date_trunc('month', ends) AND begins < ends) u
+    WHERE u.at <= u.renews AND NOT EXISTS (SELECT FROM points k WHERE k.item = u.item AND k.at = u.at)
+), months AS (
+    SELECT e.item, e.month, sum(e.opens) AS opens, sum(e.closes) AS closes
+    FROM (
+        SELECT k.item, date_trunc('month', k.at) AS month, k.milliunits AS opens, 0 AS closes FROM known k WHERE k.at < k.ends
+        UNION ALL
+        SELECT k.item, date_trunc('month', k.at - interval '1 microsecond'), 0, k.milliunits FROM known k WHERE k.at > k.begins
+    ) e
+    GROUP BY e.item, e.month
+), moves AS (
+    SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
+        least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
+        i.twelfths * m.opens AS opens, i.twelfths * m.closes AS closes
+    FROM months m JOIN items i ON i.item = m.item
+    WHERE m.opens > 0 OR m.closes > 0
+)
+SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
+    CASE
+        WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
+        WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
+            THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
+        WHEN m.state = 'cancelled' AND m.ended_at < m.to_at + interval '1 day'
+            THEN CASE WHEN m.reason = 'refunded_or_revoked' THEN 'refunds' ELSE 'left' END
+        WHEN m.state = 'lapsed' AND m.ended_at < m.to_at + interval '1 day' THEN 'lapsed'
+        ELSE coalesce((
+            SELECT CASE
+                    WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'
+                    WHEN e.subtype = 'VOLUNTARY' THEN 'left'
+                    WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
+                    ELSE 'lapsed' END
+            FROM repricer.told_statements e
+            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
+                AND e.signed_at < m.to_at + interval '1 day'
+                AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
+            ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
+    END,
+    CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
+        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
+FROM moves m;
+END
+$_$;
+
+CREATE FUNCTION repricer.moves_of_at(p_at timestamp with time zone, p_ids text[], p_ats timestamp with time zone[], p_batch uuid) RETURNS TABLE(id text, at timestamp with time zone, batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $_$
+#variable_conflict use_column
+BEGIN
+RETURN QUERY
+WITH subjects AS (
+    SELECT u.id, u.at FROM unnest(p_ids, p_ats) AS u (id, at)
+), called AS (
+    SELECT s.id AS subject, s.at, c.original_transaction_id, c.change_id, c.batch_id, c.currency, c.storefront,
+        c.dependents, twelfths(c.period) AS twelfths, c.called_at, c.state, c.reason, c.ended_at, c.effective_at,
+        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.names,
+        lead(c.called_at) OVER (PARTITION BY s.id, s.at, c.item_sku ORDER BY c.called_at, c.change_id) AS next_called_at
+    FROM subjects s
+    -- OFFSET 0 makes PostgreSQL go subscription by subscription.
+    CROSS JOIN LATERAL (
+        SELECT h.original_transaction_id, h.change_id, h.batch_id, h.currency, h.storefront, h.period, h.state, h.reason,
+            h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at,
+            coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents,
+            coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
+            array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
+        FROM repricer.price_changes_at(p_at) h
+        WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
+        OFFSET 0) c
+    WHERE c.called_at <= s.at
+), named AS (
+    SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
+        c.storefront, c.twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
+        c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at
+    FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
+    UNION ALL
+    SELECT c.subject, c.at, c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
+        ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
+        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths ELSE twelfths(t.period) END,
+        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
+    FROM called c
+    CROSS JOIN LATERAL unnest(c.dependents) AS u (name)
+    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
+    LEFT JOIN repricer.dependent_claims_at(p_at) d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
+        AND d.sku = coalesce(n.place[2], u.name)
+    LEFT JOIN repricer.subscriptions_at(p_at) t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
+    -- An item that has a called change itself counts with that change.
+    WHERE c.dependents <> '{}' AND (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
+        SELECT FROM repricer.price_changes_at(p_at) o
+        WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
+            AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
+            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= c.at)
+), items AS MATERIALIZED (
+    -- The instants are in UTC without a zone, so that months can be added and cut off.
+    SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
+        CASE WHEN i.next_called_at < i.at THEN date_trunc('month', i.next_called_at AT TIME ZONE 'UTC')
+            ELSE i.at AT TIME ZONE 'UTC' END AS ends
+    FROM named i
+), runs AS (
+    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
+    SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
+        h.purchased_at AT TIME ZONE 'UTC' AS begins,
+        least(h.expires_at, r.at, CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
+            PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
+            END) AT TIME ZONE 'UTC' AS ends
+    FROM (SELECT DISTINCT i.id, i.at FROM items i) s
+    CROSS JOIN LATERAL (
+        SELECT k.* FROM repricer.charges_at(p_at) k WHERE k.original_transaction_id = s.id AND k.purchased_at <= s.at OFFSET 0) h
+    LEFT JOIN LATERAL (
+        SELECT max(e.occurred_at) AS at FROM repricer.money_entries_at(p_at) e
+        WHERE h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity
+            AND e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
+            AND e.sku = h.sku AND e.kind = 'refund') r ON true
+), paid AS MATERIALIZED (
+    SELECT i.item, i.begins, i.ends, r.milliunits, r.begins AS run_begins, r.ends AS run_ends
+    FROM items i
+    JOIN runs r ON r.id = i.id AND r.at = i.at AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
+        AND r.ends >= i.begins
+), points AS MATERIALIZED (
+    -- What was paid for at the call, at the start of each month since, and at the end.
+    SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
+    FROM (
+        SELECT item, begins AS at, begins, ends, milliunits FROM paid WHERE run_begins < begins
+        UNION ALL
+        SELECT item, generate_series(date_trunc('month', greatest(run_begins, begins)) + interval '1 month',
+            least(run_ends, ends), interval '1 month'), begins, ends, milliunits FROM paid
+        UNION ALL
+        SELECT item, ends, begins, ends, milliunits FROM paid
+        WHERE ends <= run_ends AND ends <> date_trunc('month', ends) AND begins < ends) p
+    GROUP BY p.item, p.at, p.begins, p.ends
+), unpaid AS MATERIALIZED (
+    -- Before the first known charge, it is what the plan knew.
+    SELECT i.item, i.begins, i.ends, i.old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
+    FROM items i
+    WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
+), known AS (
+    SELECT p.item, p.at, p.begins, p.ends, p.milliunits FROM points p
+    UNION ALL
+    SELECT u.item, u.at, u.begins, u.ends, u.old_price
+    FROM (
+        SELECT item, begins AS at, begins, ends, old_price, renews FROM unpaid
+        UNION ALL
+        SELECT item, generate_series(date_trunc('month', begins) + interval '1 month', least(renews, ends),
+            interval '1 month'), begins, ends, old_price, renews FROM unpaid
+        UNION ALL
+        SELECT item, ends, begins, ends, old_price, renews FROM unpaid
+        WHERE ends <> date_trunc('month', ends) AND begins < ends) u
+    WHERE u.at <= u.renews AND NOT EXISTS (SELECT FROM points k WHERE k.item = u.item AND k.at = u.at)
+), months AS (
+    SELECT e.item, e.month, sum(e.opens) AS opens, sum(e.closes) AS closes
+    FROM (
+        SELECT k.item, date_trunc('month', k.at) AS month, k.milliunits AS opens, 0 AS closes FROM known k WHERE k.at < k.ends
+        UNION ALL
+        SELECT k.item, date_trunc('month', k.at - interval '1 microsecond'), 0, k.milliunits FROM known k WHERE k.at > k.begins
+    ) e
+    GROUP BY e.item, e.month
+), moves AS (
+    SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
+        least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
+        i.twelfths * m.opens AS opens, i.twelfths * m.closes AS closes
+    FROM months m JOIN items i ON i.item = m.item
+    WHERE m.opens > 0 OR m.closes > 0
+)
+SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
+    CASE
+        WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
+        WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
+            THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
+        WHEN m.state = 'cancelled' AND m.ended_at < m.to_at + interval '1 day'
+            THEN CASE WHEN m.reason = 'refunded_or_revoked' THEN 'refunds' ELSE 'left' END
+        WHEN m.state = 'lapsed' AND m.ended_at < m.to_at + interval '1 day' THEN 'lapsed'
+        ELSE coalesce((
+            SELECT CASE
+                    WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'
+                    WHEN e.subtype = 'VOLUNTARY' THEN 'left'
+                    WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
+                    ELSE 'lapsed' END
+            FROM repricer.told_statements_at(p_at) e
+            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
+                AND e.signed_at < m.to_at + interval '1 day'
+                AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
+            ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
+    END,
+    CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
+        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
+FROM moves m;
+END
+$_$;
+
+CREATE FUNCTION repricer.moving_instants(p_ids text[]) RETURNS TABLE(id text, known_after timestamp with time zone, from_at timestamp with time zone, at timestamp with time zone, is_whole boolean)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+RETURN QUERY
+WITH changes AS (
+    SELECT c.original_transaction_id AS id,
+        max(greatest(c.sent_at, c.doubtful_since, c.scheduled_at, c.effective_at, c.ended_at)) AS latest_at,
+        max(c.forecast_renewal_at) AS renewal_at,
+        bool_or(c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+            OR array_to_string(coalesce(c.current_dependent_skus, c.dependent_skus), ' ') ~ '(^| )[0-9]+/'
+            OR EXISTS (SELECT FROM repricer.dependent_claims d WHERE d.claimed_by = c.original_transaction_id
+                AND d.change_id = c.change_id)) AS is_unkept
+    FROM unnest(p_ids) AS u (id)
+    JOIN repricer.price_changes c ON c.original_transaction_id = u.id
+    WHERE c.undoes_change_id IS NULL AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
+    GROUP BY 1
+), known AS MATERIALIZED (
+    SELECT c.id, c.renewal_at, c.is_unkept, greatest(m.latest_at, (
+        SELECT max(e.signed_at) FROM repricer.told_statements e
+        WHERE e.original_transaction_id = c.id AND e.signed_at > m.latest_at
+            AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED'))) AS latest_at
+    FROM changes c
+    CROSS JOIN LATERAL (
+        SELECT greatest(c.latest_at, (SELECT max(e.occurred_at) FROM repricer.money_entries e
+                WHERE e.original_transaction_id = c.id),
+            (SELECT max(h.purchased_at) FROM repricer.charges h WHERE h.original_transaction_id = c.id)) AS latest_at
+        OFFSET 0) m
+), ends AS MATERIALIZED (
+    SELECT k.id, k.latest_at, k.renewal_at AS at FROM known k WHERE k.renewal_at > k.latest_at
+    UNION
+    SELECT k.id, k.latest_at, h.expires_at FROM known k
+    JOIN repricer.charges h ON h.original_transaction_id = k.id AND h.expires_at > k.latest_at
+), horizons AS (
+    -- What is paid for longer than anybody can pay ahead would have months without end.
+    SELECT k.id, k.latest_at, k.is_unkept OR coalesce(max(e.at) > k.latest_at + interval '3 years', false) AS is_unkept,
+        (date_trunc('month', least(greatest(k.latest_at, max(e.at)), k.latest_at + interval '3 years') AT TIME ZONE 'UTC')
+            + interval '2 months') AT TIME ZONE 'UTC' AS at
+    FROM known k LEFT JOIN ends e ON e.id = k.id GROUP BY k.id, k.latest_at, k.is_unkept
+)
+SELECT h.id, CASE WHEN h.is_unkept THEN 'infinity' ELSE h.latest_at END, NULL::timestamptz, h.at, true FROM horizons h
+UNION ALL
+SELECT e.id, h.latest_at, greatest(
+        lag(e.at, 1, e.latest_at) OVER (PARTITION BY e.id ORDER BY e.at),
+        date_trunc('month', e.at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'), e.at, false
+FROM ends e JOIN horizons h ON h.id = e.id AND NOT h.is_unkept;
+END
+$$;
 
 CREATE FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
@@ -5933,7 +6349,7 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
     GREATEST(h.expires_at, e.until) AS word_due_at,
     (h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
     (n.prices IS NULL) AS is_newest
-   FROM (((repricer.price_changes_at(p_at) c
+   FROM (((repricer.unfrozen_changes_at(p_at) c
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -5995,6 +6411,19 @@ BEGIN
     END IF;
     RETURN v_rows;
 END
+$$;
+
+CREATE FUNCTION repricer.past_change_figures_at(p_at timestamp with time zone) RETURNS SETOF repricer.live_change_figures
+    LANGUAGE sql STABLE
+    AS $$
+SELECT f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent, f.currency,
+    f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged, f.current_price_milliunits,
+    f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits, f.new_total_milliunits, f.state AS stage,
+    true AS is_final, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits, f.taxed_renewals,
+    f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity
+FROM repricer.frozen_figures_at(p_at) f
+UNION ALL
+SELECT l.* FROM repricer.live_change_figures_at(p_at) l
 $$;
 
 CREATE FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) RETURNS integer
@@ -6804,137 +7233,20 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.revenue_moves_at(p_at timestamp with time zone, p_batch uuid) RETURNS TABLE(batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
-    LANGUAGE sql STABLE
+CREATE FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS TABLE(batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
+    LANGUAGE plpgsql STABLE
     SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
-    AS $_$
-WITH subjects AS (
-    SELECT DISTINCT c.original_transaction_id AS id FROM repricer.price_changes_at(p_at) c
-    WHERE p_batch IS NULL OR c.batch_id = p_batch
-), called AS (
-    SELECT c.*, k.at AS called_at, lead(k.at) OVER item AS next_called_at,
-        array_remove(ARRAY[c.sku, c.current_sku] || c.former_skus, NULL) AS names
-    FROM repricer.price_changes_at(p_at) c
-    JOIN subjects s ON s.id = c.original_transaction_id
-    CROSS JOIN LATERAL (SELECT coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AS at) k
-    WHERE c.undoes_change_id IS NULL AND k.at <= p_at
-    WINDOW item AS (PARTITION BY c.original_transaction_id, coalesce(c.current_sku, c.sku) ORDER BY k.at, c.change_id)
-), named AS (
-    SELECT c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
-        c.storefront, twelfths(c.period) AS twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at,
-        c.effective_at, c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price,
-        c.forecast_renewal_at
-    FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
-    UNION ALL
-    SELECT c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
-        ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
-        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN twelfths(c.period)
-            ELSE twelfths(t.period) END,
-        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
-    FROM called c
-    CROSS JOIN LATERAL unnest(coalesce(c.current_dependent_skus, c.dependent_skus)) AS u (name)
-    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
-    LEFT JOIN repricer.dependent_claims_at(p_at) d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
-        AND d.sku = coalesce(n.place[2], u.name)
-    LEFT JOIN repricer.subscriptions_at(p_at) t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
-    -- An item that has a called change itself counts with that change.
-    WHERE (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
-        SELECT FROM repricer.price_changes_at(p_at) o
-        WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
-            AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
-            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= p_at)
-), items AS MATERIALIZED (
-    -- The instants are in UTC without a zone, so that months can be added and cut off.
-    SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
-        CASE WHEN i.next_called_at < p_at THEN date_trunc('month', i.next_called_at AT TIME ZONE 'UTC')
-            ELSE p_at AT TIME ZONE 'UTC' END AS ends
-    FROM named i
-), runs AS (
-    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
-    SELECT h.original_transaction_id AS id, h.sku, h.currency, h.price_milliunits * h.quantity AS milliunits,
-        h.purchased_at AT TIME ZONE 'UTC' AS begins,
-        least(h.expires_at, r.at, CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
-            PARTITION BY h.original_transaction_id, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
-            END) AT TIME ZONE 'UTC' AS ends
-    FROM repricer.charges_at(p_at) h
-    JOIN (SELECT DISTINCT i.id FROM items i) s ON s.id = h.original_transaction_id
-    LEFT JOIN LATERAL (
-        SELECT max(e.occurred_at) AS at FROM repricer.money_entries_at(p_at) e
-        WHERE h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity
-            AND e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-            AND e.sku = h.sku AND e.kind = 'refund') r ON true
-    WHERE h.purchased_at <= p_at
-), points AS (
-    -- What was paid for at the call, at the start of each month since, and at the end.
-    SELECT i.item, p.at, sum(r.milliunits) AS milliunits
-    FROM items i
-    JOIN runs r ON r.id = i.id AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
-        AND r.ends >= i.begins
-    CROSS JOIN LATERAL (
-        SELECT i.begins AS at WHERE r.begins < i.begins
-        UNION ALL
-        SELECT m.at FROM generate_series(date_trunc('month', greatest(r.begins, i.begins)) + interval '1 month',
-            least(r.ends, i.ends), interval '1 month') AS m (at)
-        UNION ALL
-        SELECT i.ends WHERE i.ends <= r.ends AND i.ends <> date_trunc('month', i.ends) AND i.begins < i.ends) p
-    GROUP BY i.item, p.at
-), known AS (
-    SELECT p.item, p.at, p.milliunits FROM points p
-    UNION ALL
-    -- Before the first known charge, it is what the plan knew.
-    SELECT i.item, p.at, i.old_price
-    FROM items i
-    CROSS JOIN LATERAL (
-        SELECT i.begins AS at
-        UNION ALL
-        SELECT m.at FROM generate_series(date_trunc('month', i.begins) + interval '1 month',
-            least(i.forecast_renewal_at AT TIME ZONE 'UTC', i.ends), interval '1 month') AS m (at)
-        UNION ALL
-        SELECT i.ends WHERE i.ends <> date_trunc('month', i.ends) AND i.begins < i.ends) p
-    WHERE p.at <= i.forecast_renewal_at AT TIME ZONE 'UTC' AND i.old_price IS NOT NULL
-        AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
-        AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = p.at)
-), months AS (
-    SELECT e.item, e.month, sum(e.opens) AS opens, sum(e.closes) AS closes
-    FROM (
-        SELECT k.item, date_trunc('month', k.at) AS month, k.milliunits AS opens, 0 AS closes
-        FROM known k JOIN items i ON i.item = k.item WHERE k.at < i.ends
-        UNION ALL
-        SELECT k.item, date_trunc('month', k.at - interval '1 microsecond'), 0, k.milliunits
-        FROM known k JOIN items i ON i.item = k.item WHERE k.at > i.begins) e
-    GROUP BY e.item, e.month
-), moves AS (
-    SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
-        least((m.month + interval '1 month') AT TIME ZONE 'UTC', p_at) AS to_at,
-        i.twelfths * m.opens::numeric AS opens, i.twelfths * m.closes::numeric AS closes
-    FROM months m JOIN items i ON i.item = m.item
-    WHERE m.opens > 0 OR m.closes > 0
-)
-SELECT m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
-    CASE
-        WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
-        WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
-            THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
-        WHEN m.state = 'cancelled' AND m.ended_at < m.to_at + interval '1 day'
-            THEN CASE WHEN m.reason = 'refunded_or_revoked' THEN 'refunds' ELSE 'left' END
-        WHEN m.state = 'lapsed' AND m.ended_at < m.to_at + interval '1 day' THEN 'lapsed'
-        ELSE coalesce((
-            SELECT CASE
-                    WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'
-                    WHEN e.subtype = 'VOLUNTARY' THEN 'left'
-                    WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
-                    ELSE 'lapsed' END
-            FROM repricer.told_statements_at(p_at) e
-            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
-                AND e.signed_at < m.to_at + interval '1 day'
-                AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
-            ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
-    END,
-    CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
-        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
-FROM moves m
-$_$;
+    AS $$
+DECLARE
+    v_ids text[] := ARRAY(SELECT DISTINCT c.original_transaction_id FROM repricer.price_changes c
+        WHERE p_batch IS NULL OR c.batch_id = p_batch);
+BEGIN
+    RETURN QUERY SELECT m.batch_id, m.month, m.currency, m.storefront, m.opening, m.closing, m.cause, m.price_effect
+        FROM moves_of(v_ids, array_fill(p_at, ARRAY[cardinality(v_ids)]), p_batch) m;
+END
+$$;
 
 CREATE FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
@@ -7134,11 +7446,14 @@ CREATE FUNCTION repricer.summarise_figures(p_limit integer) RETURNS integer
     AS $$
 DECLARE
     v_ids text[];
+    v_at timestamptz;
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('repeatable read', 'serializable') THEN
         RAISE EXCEPTION 'figures are summarised in one snapshot: the transaction must be REPEATABLE READ'
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
+    -- The snapshot is older, and who records after it leaves a mark that stays.
+    v_at := recording_instant();
     v_ids := ARRAY(SELECT DISTINCT m.id FROM (
         SELECT s.original_transaction_id AS id FROM stale_figures s LIMIT p_limit) m);
     -- One session at a time does this. Whoever went before us and has committed since our snapshot makes the first
@@ -7182,7 +7497,7 @@ BEGIN
             f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
             f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
             f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits,
-            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity
+            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, v_at
         FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
     WITH charged AS MATERIALIZED (
         SELECT x.* FROM explained_charges x WHERE x.original_transaction_id = ANY (v_ids)
@@ -7208,6 +7523,7 @@ BEGIN
         SELECT r.original_transaction_id, r.bucket, r.change_id, r.batch_id, NULL, r.sku, 'missing', r.occurred_at, 0,
             r.expected_milliunits, 0, r.currency, r.storefront
         FROM missing_renewals r WHERE r.original_transaction_id = ANY (v_ids);
+    PERFORM keep_moves(v_ids, v_at);
     DELETE FROM stale_figures s WHERE s.original_transaction_id = ANY (v_ids);
     RETURN cardinality(v_ids);
 END
@@ -7305,6 +7621,15 @@ SELECT CASE
     WHEN p_was_told OR p_told_at <= p_at THEN 'already_communicated'
     WHEN p_has_undo THEN 'undo_under_way'
 END
+$$;
+
+CREATE FUNCTION repricer.unfrozen_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.price_changes
+    LANGUAGE sql STABLE
+    AS $$
+SELECT c.* FROM repricer.price_changes_at(p_at) c
+WHERE NOT EXISTS (
+    SELECT FROM repricer.frozen_figures_at(p_at) f
+    WHERE f.original_transaction_id = c.original_transaction_id AND f.change_id = c.change_id AND f.batch_id = c.batch_id)
 $$;
 
 CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.untallied_changes
@@ -7477,7 +7802,7 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
                    FROM repricer.heard_charges_at(p_at) d))), false) AS "coalesce",
             1,
             l.is_final
-           FROM repricer.live_change_figures_at(p_at) l) f
+           FROM repricer.past_change_figures_at(p_at) l) f
 $$;
 
 CREATE FUNCTION repricer.was_just_now(p_at timestamp with time zone) RETURNS boolean
@@ -8768,6 +9093,26 @@ CREATE TABLE repricer.imported_increases (
 
 COMMENT ON TABLE repricer.imported_increases IS 'Append-only. Increases from before the time that statements cover; a day counts from 00:00 UTC on. The subscription need not be known.';
 
+CREATE TABLE repricer.kept_moves (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    batch_id uuid NOT NULL,
+    known_after timestamp with time zone NOT NULL,
+    counted_at timestamp with time zone NOT NULL,
+    currency text NOT NULL,
+    storefront text NOT NULL,
+    months date[] NOT NULL,
+    causes text[] NOT NULL,
+    openings numeric[] NOT NULL,
+    closings numeric[] NOT NULL,
+    price_effects numeric[] NOT NULL,
+    CONSTRAINT kept_moves_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.kept_moves IS 'What the revenue bridge counts of a subscription, in twelfths of milliunits. Only summarise_figures writes it.';
+
+COMMENT ON COLUMN repricer.kept_moves.known_after IS 'It holds for instants after this one, the latest that a fact bears; infinity: it is counted from the facts, as of a subscription with open changes, or with dependents on another one.';
+
 CREATE TABLE repricer.mass_extension_approvals (
     extension_id uuid NOT NULL,
     approver text NOT NULL,
@@ -8868,6 +9213,19 @@ CREATE VIEW repricer.month_partitions AS
   WHERE (i.inhparent = ANY (ARRAY[('repricer.notifications'::regclass)::oid, ('repricer.price_change_history'::regclass)::oid, ('repricer.subscription_events'::regclass)::oid, ('repricer.subscription_event_versions'::regclass)::oid, ('repricer.charge_versions'::regclass)::oid, ('repricer.price_change_versions'::regclass)::oid, ('repricer.dependent_cancellation_versions'::regclass)::oid]));
 
 COMMENT ON VIEW repricer.month_partitions IS 'The partitions of the tables that have one for each month. The default partition has no bounds.';
+
+CREATE TABLE repricer.move_tallies (
+    batch_id uuid NOT NULL,
+    month date NOT NULL,
+    currency text NOT NULL,
+    storefront text NOT NULL,
+    cause text NOT NULL,
+    opening numeric NOT NULL,
+    closing numeric NOT NULL,
+    price_effect numeric NOT NULL
+);
+
+COMMENT ON TABLE repricer.move_tallies IS 'Sums of kept_moves, each month to its end. Only summarise_figures writes it, one at a time.';
 
 CREATE TABLE repricer.moved_renewals (
     original_transaction_id text NOT NULL,
@@ -9173,6 +9531,24 @@ CREATE TABLE repricer.rule_imports (
 );
 
 COMMENT ON TABLE repricer.rule_imports IS 'Who changed the rules, when and from which file. The highest revision is the version of the rules.';
+
+CREATE TABLE repricer.running_moves (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    batch_id uuid NOT NULL,
+    month date NOT NULL,
+    currency text NOT NULL,
+    storefront text NOT NULL,
+    cause text NOT NULL,
+    from_at timestamp with time zone NOT NULL,
+    until_at timestamp with time zone NOT NULL,
+    opening numeric NOT NULL,
+    closing numeric NOT NULL,
+    price_effect numeric NOT NULL,
+    CONSTRAINT running_moves_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.running_moves IS 'What is to be added to the whole month of kept_moves as of an instant within it, after from_at and not after until_at. Only summarise_figures writes it.';
 
 CREATE TABLE repricer.schema_migrations (
     version integer NOT NULL,
@@ -9740,6 +10116,9 @@ ALTER TABLE ONLY repricer.migration_steps
 ALTER TABLE ONLY repricer.money_entries
     ADD CONSTRAINT money_entries_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, kind, occurred_at, number, currency, correction, bucket);
 
+ALTER TABLE ONLY repricer.move_tallies
+    ADD CONSTRAINT move_tallies_pkey PRIMARY KEY (batch_id, month, currency, storefront, cause);
+
 ALTER TABLE ONLY repricer.moved_renewals
     ADD CONSTRAINT moved_renewals_pkey PRIMARY KEY (original_transaction_id, bucket);
 
@@ -9899,6 +10278,8 @@ CREATE INDEX batches_next_release ON repricer.batches USING btree (next_release_
 
 CREATE UNIQUE INDEX batches_same_content ON repricer.batches USING btree (content_sha256) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'approved'::text]));
 
+CREATE INDEX change_figures_batch ON repricer.change_figures USING btree (batch_id);
+
 CREATE INDEX change_figures_word_due ON repricer.change_figures USING btree (batch_id, word_due_at) WHERE (word_due_at IS NOT NULL);
 
 CREATE INDEX dependency_roles_change ON repricer.dependency_roles USING btree (original_transaction_id, change_id);
@@ -9906,6 +10287,8 @@ CREATE INDEX dependency_roles_change ON repricer.dependency_roles USING btree (o
 CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations USING btree (target_transaction_id) WHERE ((state = 'requested'::text) AND is_cross_subscription);
 
 CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations USING btree (bucket, requested_at) WHERE ((state = 'requested'::text) AND (requested_at > '-infinity'::timestamp with time zone));
+
+CREATE INDEX dependent_claims_by ON repricer.dependent_claims USING btree (claimed_by, change_id);
 
 CREATE INDEX extension_requests_due ON repricer.extension_requests USING btree (bucket, next_attempt_at NULLS FIRST) WHERE ((state = 'queued'::text) AND (requested_at > '-infinity'::timestamp with time zone));
 
@@ -9924,6 +10307,10 @@ CREATE INDEX inbox_waiting ON repricer.inbox USING btree (bucket, received_at) W
 CREATE INDEX kept_exceptions_batch ON repricer.kept_exceptions USING btree (batch_id, exception);
 
 CREATE INDEX kept_exceptions_subscription ON repricer.kept_exceptions USING btree (original_transaction_id);
+
+CREATE INDEX kept_moves_later ON repricer.kept_moves USING btree (batch_id, known_after);
+
+CREATE INDEX kept_moves_subscription ON repricer.kept_moves USING btree (original_transaction_id);
 
 CREATE INDEX kept_statements_whole ON repricer.kept_statements USING btree (original_transaction_id) WHERE (statement IS NOT NULL);
 
@@ -9957,7 +10344,7 @@ CREATE INDEX price_changes_batch ON repricer.price_changes USING btree (batch_id
 
 CREATE INDEX price_changes_due ON repricer.price_changes USING btree (bucket, batch_id, wave, send_by) WHERE ((stage = 'queued'::text) AND is_ready AND (NOT is_held));
 
-CREATE INDEX price_changes_heard_of ON repricer.price_changes USING btree (due_effective_at) WHERE (stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
+CREATE INDEX price_changes_heard_of ON repricer.price_changes USING btree (due_effective_at) INCLUDE (batch_id, stage, undoes_change_id) WHERE (stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text]));
 
 CREATE INDEX price_changes_held ON repricer.price_changes USING btree (batch_id, storefront) WHERE ((stage = 'queued'::text) AND is_held);
 
@@ -9969,7 +10356,13 @@ CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_af
 
 CREATE INDEX price_changes_refused ON repricer.price_changes USING btree (batch_id, parked_reason) WHERE ((stage = ANY (ARRAY['queued'::text, 'unknown'::text])) AND (parked_reason IS NOT NULL));
 
+CREATE INDEX price_changes_to_call ON repricer.price_changes USING btree (batch_id, send_by) WHERE ((stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text])) AND (NOT is_held_out));
+
 CREATE INDEX renewal_extensions_of_product ON repricer.renewal_extensions USING btree (product_id, told_at);
+
+CREATE INDEX running_moves_subscription ON repricer.running_moves USING btree (original_transaction_id);
+
+CREATE INDEX running_moves_until ON repricer.running_moves USING btree (batch_id, until_at);
 
 CREATE INDEX stale_figures_subscription ON repricer.stale_figures USING btree (original_transaction_id);
 
@@ -10448,10 +10841,10 @@ GRANT ALL ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone
 GRANT ALL ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.bridge_moves(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.bridge_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.bridge_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.bridge_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
 GRANT SELECT ON TABLE report.revenue_bridge TO repricer_finance;
 GRANT SELECT ON TABLE report.revenue_bridge TO repricer_pricing;
@@ -10528,6 +10921,8 @@ GRANT ALL ON FUNCTION repricer.begin_rehearsal(p_at timestamp with time zone) TO
 REVOKE ALL ON FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone, p_holdout integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb, p_planned_as_of timestamp with time zone, p_holdout integer) TO repricer_pricing;
 
+REVOKE ALL ON FUNCTION repricer.bridge_moves_at(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.change_figures_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.change_tallies_at(p_at timestamp with time zone) FROM PUBLIC;
@@ -10582,6 +10977,8 @@ GRANT ALL ON FUNCTION repricer.follow_clock(p_start timestamp with time zone, p_
 REVOKE ALL ON FUNCTION repricer.forecast_rules(p_change repricer.price_changes) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.forecast_rules(p_change repricer.price_changes) TO repricer_pricing;
 
+REVOKE ALL ON FUNCTION repricer.frozen_figures_at(p_at timestamp with time zone) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) TO repricer_pricing;
 
@@ -10611,6 +11008,8 @@ REVOKE ALL ON FUNCTION repricer.keep_batch(p_batch_id uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.keep_changes(p_ids text[], p_change_ids uuid[]) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.keep_moves(p_ids text[], p_at timestamp with time zone) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.lease_permits(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.lease_permits(p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint, p_missed bigint[]) TO repricer_service;
 
@@ -10632,6 +11031,12 @@ REVOKE ALL ON FUNCTION repricer.money_entries_at(p_at timestamp with time zone) 
 
 REVOKE ALL ON FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.move_probe(p_batch_id uuid, p_next timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.moves_of(p_ids text[], p_ats timestamp with time zone[], p_batch uuid) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.moves_of_at(p_at timestamp with time zone, p_ids text[], p_ats timestamp with time zone[], p_batch uuid) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.moving_instants(p_ids text[]) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) TO repricer_service;
@@ -10659,6 +11064,8 @@ REVOKE ALL ON FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) F
 
 REVOKE ALL ON FUNCTION repricer.park_halted(p_limit integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.park_halted(p_limit integer) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.past_change_figures_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) TO repricer_service;
@@ -10722,7 +11129,7 @@ REVOKE ALL ON FUNCTION repricer.require_past(p_at timestamp with time zone) FROM
 REVOKE ALL ON FUNCTION repricer.require_pricing() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.require_pricing() TO repricer_pricing;
 
-REVOKE ALL ON FUNCTION repricer.revenue_moves_at(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) FROM PUBLIC;
 
@@ -10757,6 +11164,8 @@ GRANT ALL ON FUNCTION repricer.undo_candidates(p_batch_id uuid, p_subscription t
 
 REVOKE ALL ON FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean, p_told_at timestamp with time zone, p_has_undo boolean, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_was_told boolean, p_told_at timestamp with time zone, p_has_undo boolean, p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.unfrozen_changes_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) FROM PUBLIC;
 
@@ -10918,6 +11327,8 @@ GRANT SELECT,UPDATE ON TABLE repricer.history_reading TO repricer_service;
 GRANT SELECT ON TABLE repricer.imported_increases TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.imported_increases TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.kept_moves TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.mass_extension_approvals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.mass_extension_approvals TO repricer_service;
 
@@ -10932,6 +11343,8 @@ GRANT SELECT,INSERT ON TABLE repricer.price_change_versions TO repricer_service;
 GRANT SELECT,INSERT ON TABLE repricer.subscription_event_versions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.month_partitions TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.move_tallies TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.moved_renewals TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.moved_renewals TO repricer_service;
@@ -10961,6 +11374,8 @@ GRANT SELECT ON TABLE repricer.retention_progress TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.rule_imports TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.rule_imports TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.running_moves TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.schema_migrations TO PUBLIC;
 GRANT SELECT ON TABLE repricer.schema_migrations TO repricer_service;

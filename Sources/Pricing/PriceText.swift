@@ -10,6 +10,9 @@ package enum PriceText {
         case tooManyDecimals
     }
 
+    /// The largest price: a thousand billion of any currency, so that sums of many stay within 64 bits.
+    package static let milliunitsMax: Int64 = 1_000_000_000_000_000
+
     /// The milliunits of a decimal price: `12.990` is 12990.
     ///
     /// It takes no sign, exponent, blank or thousands separator.

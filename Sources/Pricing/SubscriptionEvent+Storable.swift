@@ -56,8 +56,6 @@ extension SubscriptionEvent {
 private struct Sieve {
     var ignored: [String] = []
 
-    /// The largest price: a thousand billion of any currency, so that sums of many stay within 64 bits.
-    private static let pricesMax: Int64 = 1_000_000_000_000_000
     private static let textBytesMax = 256
     private static let skuLengthMax = 128
 
@@ -183,10 +181,10 @@ private struct Sieve {
 
     /// Whether the amount can be added up and the day can be stored.
     private func isMeant(_ refund: StatementRefund) -> Bool {
-        (0...Self.pricesMax).contains(refund.amount) && refund.at.isOnCalendar
+        (0...PriceText.milliunitsMax).contains(refund.amount) && refund.at.isOnCalendar
     }
 
     private mutating func checkPrice(_ price: inout Int64?, _ name: @autoclosure () -> String) {
-        drop(&price, name) { (0...Self.pricesMax).contains($0) }
+        drop(&price, name) { (0...PriceText.milliunitsMax).contains($0) }
     }
 }

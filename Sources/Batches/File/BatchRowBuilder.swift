@@ -243,10 +243,13 @@ struct BatchRowBuilder {
                 notAPrice("\(unit.column.rawValue) is empty", "give the full new price"))
         }
         do throws(PriceText.Fault) {
-            switch unit {
-            case .decimal: return .success(try PriceText.milliunits(decimal: text))
-            case .milliunits: return .success(try PriceText.milliunits(integer: text))
-            }
+            let milliunits =
+                switch unit {
+                case .decimal: try PriceText.milliunits(decimal: text)
+                case .milliunits: try PriceText.milliunits(integer: text)
+                }
+            guard milliunits <= PriceText.milliunitsMax else { throw .tooLarge }
+            return .success(milliunits)
         } catch {
             return .failure(fault(error, text))
         }

@@ -92,6 +92,7 @@ struct BatchCSVTests {
         ("1,A,,USD", .badPrice), ("1,A,-1,USD", .badPrice), ("1,A,0,USD", .badPrice),
         ("1,A,1e2,USD", .badPrice), ("1,A,\"1,299.00\",USD", .badPrice),
         ("1,A,99999999999999999999,USD", .badPrice), ("1,A,$5,USD", .badPrice),
+        ("1,A,1000000000000.01,USD", .badPrice),
         ("1,A,12.995,USD", .priceDecimals), ("1,A,310.95,JPY", .priceDecimals),
         ("1,A,12.9955,XXX", .priceDecimals), ("1,A,12.99,XXX", .unknownCurrency),
         ("1,A,12.99,usd", .unknownCurrency), ("1,A,12.99,", .unknownCurrency),

@@ -235,6 +235,18 @@ import Testing
         #expect(try kept.int("marks") == 0)
         #expect(try kept.int("exceptions") > 0)
         #expect(try kept.int("renewals") > 0)
+        for fault in Self.keptFaults {
+            _ = try await owner.execute("BEGIN")
+            #expect(try await owner.query(fault).count > 0, "\(fault)")
+            #expect(try await FormerViews.moveDifferences(on: owner) != [], "nobody saw: \(fault)")
+            _ = try await owner.execute("ROLLBACK")
+        }
+        #expect(try await FormerViews.pastDifferences(on: owner) == [])
+        for fault in Self.frozenFaults {
+            #expect(
+                try await FormerViews.pastDifferences(after: fault, on: owner) != [],
+                "nobody saw: \(fault)")
+        }
         for fact in Self.facts {
             try await owner.script(fact)
             #expect(try await FormerViews.differences(on: owner) == [], "\(fact)")
@@ -244,6 +256,31 @@ import Testing
         await owner.close()
         await pool.close()
     }
+
+    /// Errors in the moves that are kept for the revenue bridge.
+    private static let keptFaults: [SQL] = [
+        """
+        UPDATE repricer.move_tallies SET closing = closing + 12
+        WHERE (batch_id, month) IN (SELECT batch_id, min(month) FROM repricer.move_tallies GROUP BY 1 LIMIT 1) RETURNING 1
+        """,
+        "DELETE FROM repricer.running_moves RETURNING 1",
+        "UPDATE repricer.running_moves SET until_at = until_at + interval '40 days' RETURNING 1",
+        "UPDATE repricer.running_moves SET from_at = from_at - interval '40 days' RETURNING 1",
+        "UPDATE repricer.running_moves SET cause = 'left' WHERE cause <> 'left' RETURNING 1",
+        """
+        UPDATE repricer.kept_moves SET known_after = '-infinity' WHERE known_after < 'infinity' AND months <> '{}' RETURNING 1
+        """,
+    ]
+
+    /// Errors in what reports of the past take from what is kept.
+    private static let frozenFaults: [SQL] = [
+        "UPDATE repricer.change_figures SET counted_at = '-infinity'",
+        "UPDATE repricer.change_figures SET new_total_milliunits = new_total_milliunits + 1 WHERE renewals > 0",
+        "UPDATE repricer.change_figures SET is_uncharged = NOT is_uncharged WHERE state = 'effective'",
+        "UPDATE repricer.kept_exceptions SET amount_milliunits = amount_milliunits + 1",
+        "UPDATE repricer.money_entries SET explained_as = 'undone' WHERE explained_as = 'new_price'",
+        "UPDATE repricer.kept_moves SET openings[1] = openings[1] + 12 WHERE openings <> '{}'",
+    ]
 
     /// One fact each, by whoever and however, that alters what is counted.
     private static let facts = [

@@ -33,7 +33,8 @@ extension LivesEvidence {
     private static func bridge(_ now: Int64) -> SQL {
         """
         SELECT concat_ws(' ', to_char(month, 'YYYY-MM'), round(sum(opening) / 12), round(sum(closing) / 12)) AS line
-        FROM repricer.revenue_moves(\(timestamp: now)::timestamptz) GROUP BY month
+        FROM repricer.batches b CROSS JOIN LATERAL repricer.bridge_moves(\(timestamp: now)::timestamptz, b.batch_id)
+        GROUP BY month
         """
     }
 
@@ -121,6 +122,7 @@ extension LivesEvidence {
         UPDATE repricer.price_changes SET state = 'lapsed', ended_at = state_since WHERE change_id IN \(itsChange)
         """,
         "UPDATE repricer.change_figures SET renewals = renewals + 1 WHERE change_id IN \(itsChange)",
+        "UPDATE repricer.move_tallies SET closing = closing + 12",
         // Of an increase: the charge of a decrease is not above the old price.
         """
         UPDATE repricer.money_entries SET explained_as = 'old_price' WHERE (transaction_id, sku) IN (
@@ -137,6 +139,7 @@ extension LivesEvidence {
                 CREATE TABLE test_support.kept_charges AS TABLE repricer.charges;
                 CREATE TABLE test_support.kept_figures AS TABLE repricer.change_figures;
                 CREATE TABLE test_support.kept_entries AS TABLE repricer.money_entries;
+                CREATE TABLE test_support.kept_tallies AS TABLE repricer.move_tallies;
                 CREATE TABLE test_support.kept_changes AS SELECT original_transaction_id, change_id, state, ended_at
                     FROM repricer.price_changes;
                 """ + fault)
@@ -149,13 +152,15 @@ extension LivesEvidence {
                 INSERT INTO repricer.change_figures TABLE test_support.kept_figures;
                 DELETE FROM repricer.money_entries;
                 INSERT INTO repricer.money_entries TABLE test_support.kept_entries;
+                DELETE FROM repricer.move_tallies;
+                INSERT INTO repricer.move_tallies TABLE test_support.kept_tallies;
                 UPDATE repricer.price_changes c SET state = k.state, ended_at = k.ended_at
                     FROM test_support.kept_changes k
                     WHERE k.original_transaction_id = c.original_transaction_id AND k.change_id = c.change_id
                         AND k.state <> c.state;
                 DELETE FROM repricer.stale_figures;
                 DROP TABLE test_support.kept_charges, test_support.kept_figures, test_support.kept_entries,
-                    test_support.kept_changes;
+                    test_support.kept_tallies, test_support.kept_changes;
                 """)
             #expect(found != [], "nobody saw: \(fault)")
         }

@@ -359,6 +359,86 @@ enum FormerViews {
                 """
             ).map { "\(name): \(try $0.text("row"))" }
         }
-        return found
+        return found + (try await moveDifferences(on: owner))
+    }
+
+    /// What the revenue bridge counts otherwise from kept moves than from the facts: as of instants at which something that
+    /// was paid for ends, and others, before and after what is known.
+    static func moveDifferences(on owner: PostgresConnection) async throws -> [String] {
+        try await owner.query(
+            """
+            WITH instants AS MATERIALIZED (
+                SELECT at FROM (
+                    (SELECT at FROM (
+                        SELECT expires_at AS at FROM repricer.charges UNION SELECT purchased_at FROM repricer.charges
+                        UNION SELECT expires_at + interval '1 microsecond' FROM repricer.charges
+                        UNION SELECT purchased_at + interval '40 days' FROM repricer.charges
+                        UNION SELECT ended_at + interval '1 hour' FROM repricer.price_changes
+                        UNION SELECT date_trunc('month', purchased_at, 'UTC') FROM repricer.charges) t
+                    WHERE at IS NOT NULL ORDER BY md5(at::text) LIMIT 3)
+                    UNION (SELECT at FROM (SELECT until_at AS at FROM repricer.running_moves
+                        UNION SELECT from_at + interval '1 microsecond' FROM repricer.running_moves) r
+                        ORDER BY md5(at::text) LIMIT 2)
+                    UNION SELECT now() UNION SELECT timestamptz '2100-01-01 12:00Z') t
+            ), kept AS (
+                SELECT i.at, m.batch_id, m.month, m.currency, m.storefront, m.cause, sum(m.opening) AS opening,
+                    sum(m.closing) AS closing, sum(m.price_effect) AS effect
+                FROM instants i, repricer.batches b, repricer.bridge_moves(i.at, b.batch_id) m GROUP BY 1, 2, 3, 4, 5, 6
+            ), plain AS (
+                SELECT i.at, m.batch_id, m.month, m.currency, m.storefront, m.cause, sum(m.opening) AS opening,
+                    sum(m.closing) AS closing, sum(m.price_effect) AS effect
+                FROM instants i, repricer.revenue_moves(i.at) m GROUP BY 1, 2, 3, 4, 5, 6
+            )
+            SELECT concat_ws(' ', coalesce(k.at, p.at), coalesce(k.batch_id, p.batch_id), coalesce(k.month, p.month),
+                coalesce(k.cause, p.cause), 'kept', k.opening, k.closing, k.effect, 'facts', p.opening, p.closing, p.effect) AS row
+            FROM kept k FULL JOIN plain p ON p.at = k.at AND p.batch_id = k.batch_id AND p.month = k.month
+                AND p.currency = k.currency AND p.storefront = k.storefront AND p.cause = k.cause
+            WHERE (coalesce(k.opening, 0), coalesce(k.closing, 0), coalesce(k.effect, 0))
+                <> (coalesce(p.opening, 0), coalesce(p.closing, 0), coalesce(p.effect, 0))
+            ORDER BY 1 LIMIT 3
+            """
+        ).map { "moves: \(try $0.text("row"))" }
+    }
+
+    private static let past = [
+        "batch_summary", "price_change", "consent_funnel", "revenue_impact", "charge_exception",
+        "money", "reconciliation",
+        "revenue_bridge",
+    ]
+
+    /// What reports of the past say otherwise from kept figures, where nothing was recorded since, than from the facts:
+    /// before the later half of the charges was recorded, and now.
+    static func pastDifferences(
+        after plant: SQL? = nil, on owner: PostgresConnection
+    ) async throws -> [String] {
+        let instants = try await owner.query(
+            """
+            SELECT at::text AS at FROM (
+                SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY recorded_at) AS at FROM repricer.charges
+                UNION ALL SELECT clock_timestamp()) t
+            """
+        ).map { try $0.text("at") }
+        _ = try await owner.execute("BEGIN")
+        if let plant { _ = try await owner.execute(plant) }
+        var kept: Set<String> = []
+        var plain: Set<String> = []
+        for isKept in [true, false] {
+            for name in past {
+                for at in instants {
+                    let rows = try await owner.query(
+                        "SELECT v::text AS row FROM report.\(unsafe: name)_as_of('\(unsafe: at)') v"
+                    )
+                    let lines = try rows.map { "\(name) \(at) \(try $0.text("row"))" }
+                    if isKept { kept.formUnion(lines) } else { plain.formUnion(lines) }
+                }
+            }
+            _ = try await owner.execute(
+                """
+                INSERT INTO repricer.stale_figures SELECT original_transaction_id, bucket FROM repricer.subscriptions
+                """)
+        }
+        _ = try await owner.execute("ROLLBACK")
+        return kept.subtracting(plain).map { "kept \($0)" }.sorted()
+            + plain.subtracting(kept).map { "facts \($0)" }.sorted()
     }
 }

@@ -1,0 +1,105 @@
+import Postgres
+import TestSupport
+import Testing
+
+/// What ended costs a report next to nothing: it comes from what is kept beside the facts. Counted in pages that the server
+/// reads, which no other load on the machine alters.
+@Suite(.database) struct ReportCostTests {
+    private static let changes = 4000
+    private static let past = [
+        "batch_summary", "revenue_impact", "charge_exception", "reconciliation", "revenue_bridge",
+    ]
+    private static let sums = [
+        "batch_summary", "consent_funnel", "revenue_impact", "charge_exception", "revenue_bridge",
+        "revenue_bridge_total", "revenue_at_risk", "pending_consent", "upcoming_effective",
+        "holdout",
+    ]
+
+    /// A batch whose changes took effect and were charged twice since, and what is kept of it.
+    private static func fill(_ owner: PostgresConnection) async throws {
+        try await owner.script(
+            ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: changes)
+                + """
+                SET session_replication_role = replica;
+                INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku, direction,
+                    currency, storefront, period, current_price_milliunits, new_price_milliunits, forecast_consent,
+                    forecast_renewal_at, forecast_effective_at, send_by, due_effective_at, state, state_since, sent_at,
+                    scheduled_at, accepted_at, acceptance, effective_at, ended_at, submitted_by)
+                SELECT n::text, repricer.bucket_of(n::text), gen_random_uuid(), '\(ReportFixture.batch)', n, 'PLAN', 'increase',
+                    'USD', 'USA', 'P1M', 9990, 12990, 'not_required', '2026-02-01Z', '2026-03-01Z', '2026-02-01Z', '2026-03-01Z',
+                    'effective', '2026-03-01Z', '2026-01-03Z', '2026-01-03Z', '2026-01-20Z', 'informed', '2026-03-01Z',
+                    '2026-03-01Z', 'alice'
+                FROM generate_series(1, \(changes)) AS n;
+                INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, purchased_at)
+                SELECT n::text, repricer.bucket_of(n::text), 1, '2026-04-01Z' FROM generate_series(1, \(changes)) AS n;
+                INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at,
+                    price_milliunits, currency, storefront)
+                SELECT n::text, repricer.bucket_of(n::text), n || '-' || k, 'PLAN', '2026-01-01Z'::timestamptz + k * interval '1 month',
+                    '2026-02-01Z'::timestamptz + k * interval '1 month', CASE WHEN k < 2 THEN 9990 ELSE 12990 END, 'USD', 'USA'
+                FROM generate_series(1, \(changes)) AS n, generate_series(1, 3) AS k;
+                INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at, number,
+                    correction, amount_milliunits, currency, storefront, evidence_id)
+                SELECT original_transaction_id, bucket, transaction_id, sku, 'charge', purchased_at, 0, 0, price_milliunits, currency,
+                    storefront, transaction_id
+                FROM repricer.charges;
+                INSERT INTO repricer.stale_figures SELECT original_transaction_id, bucket FROM repricer.subscriptions;
+                SET repricer.as_of = '2026-04-20Z';
+                """)
+        try await owner.script("VACUUM ANALYZE")
+        try await owner.script(
+            """
+            BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT repricer.summarise_figures(\(changes)); COMMIT
+            """)
+        try await owner.script("VACUUM ANALYZE")
+    }
+
+    /// How many pages the server reads for all rows.
+    private static func pages(_ source: String, on owner: PostgresConnection) async throws -> Int {
+        let rows = try await owner.query(
+            "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) SELECT * FROM \(unsafe: source)"
+        ).map { try $0.text("QUERY PLAN") }
+        let line = try #require(rows.first { $0.contains("Buffers: shared") })
+        return line.matches(of: /(?:hit|read)=(\d+)/).compactMap { Int($0.1) }.reduce(0, +)
+    }
+
+    @Test func report_ofABatchThatEnded_readsNoFactsOfIt() async throws {
+        let owner = try await TestDatabase.connect()
+        try await Self.fill(owner)
+
+        for name in Self.sums {
+            let batch = "WHERE batch_id = '\(ReportFixture.batch)'"
+            let read = try await Self.pages("report.\(name) \(batch)", on: owner)
+            #expect(read < Self.changes / 2, "\(name) reads \(read) pages")
+            let all = try await Self.pages("report.\(name)", on: owner)
+            #expect(all < Self.changes / 2, "\(name) of everything reads \(all) pages")
+        }
+        let closing = try await owner.query(
+            "SELECT sum(closing_milliunits)::bigint AS sum FROM report.revenue_bridge"
+        ).one().int64("sum")
+        #expect(closing == Int64(Self.changes) * (9990 + 9990 + 12990 + 12990))
+        await owner.close()
+    }
+
+    /// Nothing was recorded since: what is kept is what was known. Before it was, all is counted from the facts, which
+    /// shows that the bound means something.
+    @Test func reportOfThePast_sinceWhichNothingWasRecorded_readsWhatIsKept() async throws {
+        let owner = try await TestDatabase.connect()
+        let before = try await Self.clock(owner)
+        try await Self.fill(owner)
+        let since = try await Self.clock(owner)
+
+        for name in Self.past {
+            let now = try await Self.pages(
+                "report.\(name)_as_of('\(since)', '\(ReportFixture.batch)')", on: owner)
+            #expect(now < Self.changes * 12, "\(name) reads \(now) pages")
+        }
+        let facts = try await Self.pages(
+            "report.revenue_impact_as_of('\(before)', '\(ReportFixture.batch)')", on: owner)
+        #expect(facts > Self.changes * 20)
+        await owner.close()
+    }
+
+    private static func clock(_ owner: PostgresConnection) async throws -> String {
+        try await owner.query("SELECT clock_timestamp()::text AS at").one().text("at")
+    }
+}
