@@ -125,7 +125,7 @@ import Testing
         #expect(try object(String(summary))["refused"] as? Int == 1)
     }
 
-    /// A price beyond any is a typing error. Below it, no number of rows that fit a file brings a sum beyond any number.
+    /// A price beyond any is a typing error.
     @Test func price_beyondAny_isRefusedWithItsText() async throws {
         let batch = try file(
             """
@@ -138,8 +138,48 @@ import Testing
         let submitted = await run("submit", batch, "--name", "absurd", environment: ana)
 
         #expect(text.code == .inputRejected && submitted.code == .inputRejected)
-        for price in ["1000000000000.01 is too large", "9000000000000000.00 is too large"] {
-            #expect((text.output + text.messages).contains(price), "\(text.output)")
+        for price in ["1000000000000.01", "9000000000000000.00"] {
+            #expect(text.output.contains("\"\(price)\" is too large"), "\(text.output)")
+        }
+    }
+
+    /// The highest price of many rows sums to more than a number of 64 bits, and must not look like a sum.
+    @Test func sums_beyondAnyNumber_areSaidToBeSo() async throws {
+        let count = 9_300
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            CREATE TEMPORARY TABLE many AS SELECT * FROM repricer.subscriptions
+                WHERE original_transaction_id = '1000000000000001';
+            INSERT INTO repricer.subscriptions SELECT (jsonb_populate_record(s, jsonb_build_object(
+                    'original_transaction_id', id, 'bucket', repricer.bucket_of(id)))).*
+                FROM many s, (SELECT '2' || lpad(i::text, 15, '0') AS id FROM generate_series(1, \(count)) i) ids
+            """)
+        await connection.close()
+        let rows = (1...count).map { number in
+            "2\(String(repeating: "0", count: 15 - "\(number)".count))\(number),PLAN,1000000000000.00,USD,,"
+        }
+        let batch = try file(rows.joined(separator: "\n") + "\n")
+        let text = await run("plan", batch, environment: ana)
+        let json = await run("plan", batch, "--json", environment: ana)
+        let submitted = await run("submit", batch, "--name", "absurd", environment: ana)
+        let shown = await run("show", "absurd", environment: ana)
+        let shownJSON = await run("show", "absurd", "--json", environment: ana)
+
+        #expect(submitted.code == .done, "\(submitted.messages)")
+        for outcome in [text, shown] {
+            #expect(outcome.output.contains("too large"))
+            #expect(
+                outcome.output.contains(
+                    "too large: a sum of more than 9,223,372,036,854,775, which is not shown"))
+        }
+        for outcome in [json, shownJSON] {
+            let money = try #require(try object(outcome.output)["money_a_month"] as? [String: Any])
+            let sum = try #require(money["in_reporting_currency"] as? [String: Any])
+            #expect(sum["then_per_month_milliunits"] is NSNull)
+            #expect(sum["now_per_month_milliunits"] as? Int == count * 9990)
+            #expect(sum["too_large"] as? Bool == true)
+            #expect(outcome.output.contains(#""then_per_period_milliunits":null"#))
         }
     }
 
