@@ -104,8 +104,6 @@ CREATE TABLE repricer.service_controls (
     catch_up_from timestamptz,
     catch_up_by text,
     is_restored boolean NOT NULL DEFAULT false,
-    -- Who holds rows that calls wait for, as a delivering process has noted it.
-    unclaimed jsonb,
     is_rehearsal boolean NOT NULL DEFAULT false,
     clock_start timestamptz,
     clock_rate double precision,
@@ -133,10 +131,25 @@ COMMENT ON COLUMN repricer.service_controls.lowest_program IS
 COMMENT ON COLUMN repricer.service_controls.clock_rate IS
     'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. '
     'What is recorded is dated by it. Null: by the server''s clock.';
-COMMENT ON COLUMN repricer.service_controls.unclaimed IS
-    'since, sessions (who holds rows), is_all (nothing that is due can be claimed), seen_at: real time. A sight of more than three minutes ago says nothing of today.';
 COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS
     'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
+
+-- Who holds rows that calls wait for, as a delivering process saw it last. It has a row of its own: a halt that waits for such a
+-- session holds the row of controls, and would keep it from being told.
+CREATE TABLE repricer.blocking_sessions (
+    one_row boolean NOT NULL DEFAULT true,
+    since timestamptz,
+    sessions text,
+    is_all boolean NOT NULL DEFAULT false,
+    seen_at timestamptz,
+    CONSTRAINT blocking_sessions_pkey PRIMARY KEY (one_row),
+    CONSTRAINT blocking_sessions_one_row CHECK (one_row)
+);
+INSERT INTO repricer.blocking_sessions DEFAULT VALUES;
+COMMENT ON COLUMN repricer.blocking_sessions.since IS 'Since when rows are held, in real time; null: none are.';
+COMMENT ON COLUMN repricer.blocking_sessions.is_all IS 'Nothing that is due can be claimed.';
+COMMENT ON COLUMN repricer.blocking_sessions.seen_at IS
+    'Real time. A sight of more than three minutes ago says nothing of today.';
 
 -- One row for each halt: what ended by the same refusals is put back, because these say nothing of the customer. It
 -- takes as long as checks of refused calls go on, and so outlives the transaction that halts. Refusals of the minute

@@ -908,6 +908,8 @@ CREATE FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamptz, p_new
     RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
+    -- Citus refuses a CASE with session_user in an UPDATE.
+    v_by text := session_user;
     v_state text;
     v_rows bigint;
     v_recorded_at timestamptz;
@@ -957,7 +959,7 @@ BEGIN
     SELECT count(*) INTO v_rows FROM withdrawn;
     PERFORM keep_batch(p_batch_id);
     UPDATE batches SET state = p_new_state,
-            decided_by = CASE WHEN p_new_state = 'rejected' THEN session_user ELSE decided_by END,
+            decided_by = CASE WHEN p_new_state = 'rejected' THEN v_by ELSE decided_by END,
             decided_at = CASE WHEN p_new_state = 'rejected' THEN p_at ELSE decided_at END,
             decision_reason = p_reason
         WHERE batch_id = p_batch_id;
@@ -1028,12 +1030,14 @@ CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamptz, p_is_pause
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     v_batch batches;
+    -- Citus refuses a CASE with session_user in an UPDATE.
+    v_by text := CASE WHEN p_is_paused THEN session_user END;
 BEGIN
     PERFORM require_pricing();
     p_at := decision_instant(p_at);
     IF p_batch_id IS NULL THEN
         UPDATE service_controls SET is_paused = p_is_paused,
-            paused_by = CASE WHEN p_is_paused THEN session_user END,
+            paused_by = v_by,
             paused_at = CASE WHEN p_is_paused THEN p_at END,
             paused_reason = CASE WHEN p_is_paused THEN p_reason END;
     ELSE
@@ -1047,7 +1051,7 @@ BEGIN
         END IF;
         PERFORM keep_batch(p_batch_id);
         UPDATE batches SET is_paused = p_is_paused,
-                paused_by = CASE WHEN p_is_paused THEN session_user END,
+                paused_by = v_by,
                 paused_at = CASE WHEN p_is_paused THEN p_at END,
                 paused_reason = CASE WHEN p_is_paused THEN p_reason END,
                 halted_by = CASE WHEN p_is_paused THEN halted_by END,
@@ -1326,6 +1330,7 @@ CREATE FUNCTION repricer.put_back_refused(p_at timestamptz, p_now timestamptz, p
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     v_halt repricer.put_backs;
+    v_batch uuid;
 BEGIN
     FOR v_halt IN SELECT * FROM put_backs h WHERE h.next_check_at <= p_now OR h.ended_until IS NOT NULL
         ORDER BY h.put_back_id FOR UPDATE SKIP LOCKED
@@ -1350,9 +1355,14 @@ BEGIN
                 next_check_at = p_now + CASE WHEN rows > 0 OR checks < 20 THEN interval '0' ELSE interval '5 seconds' END
             WHERE h.put_back_id = v_halt.put_back_id;
     END LOOP;
-    -- A batch with nothing left to call needs no streak any more.
-    DELETE FROM refusal_streaks r WHERE r.batch_id IS NOT NULL AND NOT EXISTS (
-        SELECT FROM price_changes c WHERE c.batch_id = r.batch_id AND c.stage IN ('queued', 'unknown'));
+    -- A batch with nothing left to call needs no streak any more. Each is asked by itself: Citus joins no local table.
+    FOR v_batch IN SELECT DISTINCT r.batch_id FROM refusal_streaks r WHERE r.batch_id IS NOT NULL LOOP
+        IF NOT EXISTS (SELECT 1 FROM price_changes c
+            WHERE c.batch_id = v_batch AND c.stage IN ('queued', 'unknown'))
+        THEN
+            DELETE FROM refusal_streaks r WHERE r.batch_id = v_batch;
+        END IF;
+    END LOOP;
 END
 $$;
 
@@ -1630,9 +1640,11 @@ DECLARE
     v_ids text[];
     v_change_ids uuid[];
     v_recorded_at timestamptz;
+    -- Citus refuses a CASE with session_user in an UPDATE.
+    v_by text := session_user;
 BEGIN
     UPDATE service_controls SET catch_up_since = least(catch_up_since, p_since),
-        catch_up_from = greatest(catch_up_from, p_from), catch_up_by = CASE WHEN p_by_person THEN session_user ELSE catch_up_by END,
+        catch_up_from = greatest(catch_up_from, p_from), catch_up_by = CASE WHEN p_by_person THEN v_by ELSE catch_up_by END,
         database_identity = database_identity();
     -- Every writer of a subscription's changes and calls locks the subscription first, in this order.
     PERFORM 1 FROM subscriptions s
@@ -1794,21 +1806,24 @@ CREATE FUNCTION repricer.note_unclaimed(p_since timestamptz, p_sessions text, p_
     RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
 BEGIN ATOMIC
-    UPDATE repricer.service_controls SET unclaimed = CASE WHEN p_since IS NOT NULL THEN
-            jsonb_build_object('since', p_since, 'sessions', p_sessions, 'is_all', p_is_all,
-                'seen_at', clock_timestamp()) END
-        WHERE one_row = (SELECT one_row FROM repricer.service_controls FOR UPDATE SKIP LOCKED);
+    UPDATE repricer.blocking_sessions SET since = p_since, sessions = CASE WHEN p_since IS NOT NULL THEN p_sessions END,
+            is_all = p_is_all AND p_since IS NOT NULL, seen_at = clock_timestamp()
+        WHERE one_row = (SELECT one_row FROM repricer.blocking_sessions FOR UPDATE SKIP LOCKED);
 END;
 
 -- Throttles a kind of call, because the App Store gives no answers: its next call leaves at p_until. An earlier begin
 -- stays.
 CREATE FUNCTION repricer.throttle_kind(p_kind text, p_at timestamptz, p_until timestamptz, p_answer text) RETURNS void
-    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
-BEGIN ATOMIC
-    UPDATE repricer.service_controls SET throttled_kinds = throttled_kinds || jsonb_build_object(p_kind,
-        jsonb_build_object('since', coalesce(throttled_kinds #> ARRAY[p_kind, 'since'], to_jsonb(p_at)),
-            'until', p_until, 'answer', p_answer));
-END;
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_since jsonb;
+BEGIN
+    SELECT coalesce(throttled_kinds #> ARRAY[p_kind, 'since'], to_jsonb(p_at)) INTO v_since
+        FROM service_controls FOR UPDATE;
+    UPDATE service_controls SET throttled_kinds = throttled_kinds || jsonb_build_object(p_kind,
+        jsonb_build_object('since', v_since, 'until', p_until, 'answer', p_answer));
+END
+$$;
 
 -- Ends the throttle, because the App Store answers again. Returns false where calls of the kind were not throttled.
 CREATE FUNCTION repricer.end_throttle(p_kind text) RETURNS boolean

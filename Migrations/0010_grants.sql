@@ -57,7 +57,8 @@ GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.k
     repricer.mass_extension_approvals, repricer.extension_requests, repricer.attributed_extensions,
     repricer.rule_imports, repricer.consent_thresholds, repricer.always_consent_storefronts,
     repricer.currency_decimals, repricer.exchange_rates, repricer.history_imports, repricer.imported_increases,
-    repricer.rate_limits, repricer.refusal_streaks, repricer.service_controls, repricer.service_leases,
+    repricer.rate_limits, repricer.refusal_streaks, repricer.service_controls, repricer.blocking_sessions,
+    repricer.service_leases,
     repricer.history_reading,
     repricer.status_checks,
     repricer.audit_trail, repricer.audit_head, repricer.approval_limits, repricer.default_limits,
@@ -65,7 +66,7 @@ GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.k
     repricer.charged_renewals, repricer.charged_changes TO repricer_pricing;
 -- It submits, imports rules and decides, all through functions: it may write no table. The approval limits are the
 -- owner's.
-GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.database_identity(), repricer.was_just_now(timestamptz),
+GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.rate_clock(), repricer.database_identity(), repricer.was_just_now(timestamptz),
     repricer.require_pricing(),
     repricer.begin_submission(uuid, text, text, text, jsonb, jsonb, timestamptz, integer),
     repricer.store_changes(uuid, text[], uuid[], bigint[], bigint[], text[], text[], text[], text[], text[], text[],

@@ -4548,9 +4548,11 @@ DECLARE
     v_ids text[];
     v_change_ids uuid[];
     v_recorded_at timestamptz;
+    -- Citus refuses a CASE with session_user in an UPDATE.
+    v_by text := session_user;
 BEGIN
     UPDATE service_controls SET catch_up_since = least(catch_up_since, p_since),
-        catch_up_from = greatest(catch_up_from, p_from), catch_up_by = CASE WHEN p_by_person THEN session_user ELSE catch_up_by END,
+        catch_up_from = greatest(catch_up_from, p_from), catch_up_by = CASE WHEN p_by_person THEN v_by ELSE catch_up_by END,
         database_identity = database_identity();
     -- Every writer of a subscription's changes and calls locks the subscription first, in this order.
     PERFORM 1 FROM subscriptions s
@@ -6233,7 +6235,6 @@ CREATE TABLE repricer.service_controls (
     catch_up_from timestamp with time zone,
     catch_up_by text,
     is_restored boolean DEFAULT false NOT NULL,
-    unclaimed jsonb,
     is_rehearsal boolean DEFAULT false NOT NULL,
     clock_start timestamp with time zone,
     clock_rate double precision,
@@ -6252,8 +6253,6 @@ COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
 
 COMMENT ON COLUMN repricer.service_controls.is_restored IS 'A database was lost once, and this one took its place: claims ask whether a status of the list recover/restored is still to be read, of subscriptions that the lost one may have called.';
-
-COMMENT ON COLUMN repricer.service_controls.unclaimed IS 'since, sessions (who holds rows), is_all (nothing that is due can be claimed), seen_at: real time. A sight of more than three minutes ago says nothing of today.';
 
 COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
 
@@ -6319,18 +6318,33 @@ BEGIN
 END
 $$;
 
+CREATE TABLE repricer.blocking_sessions (
+    one_row boolean DEFAULT true NOT NULL,
+    since timestamp with time zone,
+    sessions text,
+    is_all boolean DEFAULT false NOT NULL,
+    seen_at timestamp with time zone,
+    CONSTRAINT blocking_sessions_one_row CHECK (one_row)
+);
+
+COMMENT ON COLUMN repricer.blocking_sessions.since IS 'Since when rows are held, in real time; null: none are.';
+
+COMMENT ON COLUMN repricer.blocking_sessions.is_all IS 'Nothing that is due can be claimed.';
+
+COMMENT ON COLUMN repricer.blocking_sessions.seen_at IS 'Real time. A sight of more than three minutes ago says nothing of today.';
+
 CREATE FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text, p_is_all boolean DEFAULT true) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     BEGIN ATOMIC
- UPDATE repricer.service_controls SET unclaimed =
+ UPDATE repricer.blocking_sessions SET since = note_unclaimed.p_since, sessions =
          CASE
-             WHEN (note_unclaimed.p_since IS NOT NULL) THEN jsonb_build_object('since', note_unclaimed.p_since, 'sessions', note_unclaimed.p_sessions, 'is_all', note_unclaimed.p_is_all, 'seen_at', clock_timestamp())
-             ELSE NULL::jsonb
-         END
-   WHERE (service_controls.one_row = ( SELECT service_controls_1.one_row
-            FROM repricer.service_controls service_controls_1
-          FOR UPDATE OF service_controls_1 SKIP LOCKED));
+             WHEN (note_unclaimed.p_since IS NOT NULL) THEN note_unclaimed.p_sessions
+             ELSE NULL::text
+         END, is_all = (note_unclaimed.p_is_all AND (note_unclaimed.p_since IS NOT NULL)), seen_at = clock_timestamp()
+   WHERE (blocking_sessions.one_row = ( SELECT blocking_sessions_1.one_row
+            FROM repricer.blocking_sessions blocking_sessions_1
+          FOR UPDATE OF blocking_sessions_1 SKIP LOCKED));
 END;
 
 CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.paid_changes
@@ -6820,6 +6834,7 @@ CREATE FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p_now t
     AS $$
 DECLARE
     v_halt repricer.put_backs;
+    v_batch uuid;
 BEGIN
     FOR v_halt IN SELECT * FROM put_backs h WHERE h.next_check_at <= p_now OR h.ended_until IS NOT NULL
         ORDER BY h.put_back_id FOR UPDATE SKIP LOCKED
@@ -6844,9 +6859,14 @@ BEGIN
                 next_check_at = p_now + CASE WHEN rows > 0 OR checks < 20 THEN interval '0' ELSE interval '5 seconds' END
             WHERE h.put_back_id = v_halt.put_back_id;
     END LOOP;
-    -- A batch with nothing left to call needs no streak any more.
-    DELETE FROM refusal_streaks r WHERE r.batch_id IS NOT NULL AND NOT EXISTS (
-        SELECT FROM price_changes c WHERE c.batch_id = r.batch_id AND c.stage IN ('queued', 'unknown'));
+    -- A batch with nothing left to call needs no streak any more. Each is asked by itself: Citus joins no local table.
+    FOR v_batch IN SELECT DISTINCT r.batch_id FROM refusal_streaks r WHERE r.batch_id IS NOT NULL LOOP
+        IF NOT EXISTS (SELECT 1 FROM price_changes c
+            WHERE c.batch_id = v_batch AND c.stage IN ('queued', 'unknown'))
+        THEN
+            DELETE FROM refusal_streaks r WHERE r.batch_id = v_batch;
+        END IF;
+    END LOOP;
 END
 $$;
 
@@ -7299,12 +7319,14 @@ CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zon
     AS $$
 DECLARE
     v_batch batches;
+    -- Citus refuses a CASE with session_user in an UPDATE.
+    v_by text := CASE WHEN p_is_paused THEN session_user END;
 BEGIN
     PERFORM require_pricing();
     p_at := decision_instant(p_at);
     IF p_batch_id IS NULL THEN
         UPDATE service_controls SET is_paused = p_is_paused,
-            paused_by = CASE WHEN p_is_paused THEN session_user END,
+            paused_by = v_by,
             paused_at = CASE WHEN p_is_paused THEN p_at END,
             paused_reason = CASE WHEN p_is_paused THEN p_reason END;
     ELSE
@@ -7318,7 +7340,7 @@ BEGIN
         END IF;
         PERFORM keep_batch(p_batch_id);
         UPDATE batches SET is_paused = p_is_paused,
-                paused_by = CASE WHEN p_is_paused THEN session_user END,
+                paused_by = v_by,
                 paused_at = CASE WHEN p_is_paused THEN p_at END,
                 paused_reason = CASE WHEN p_is_paused THEN p_reason END,
                 halted_by = CASE WHEN p_is_paused THEN halted_by END,
@@ -7530,11 +7552,18 @@ END
 $$;
 
 CREATE FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zone, p_until timestamp with time zone, p_answer text) RETURNS void
-    LANGUAGE sql SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
-    BEGIN ATOMIC
- UPDATE repricer.service_controls SET throttled_kinds = (service_controls.throttled_kinds || jsonb_build_object(throttle_kind.p_kind, jsonb_build_object('since', COALESCE((service_controls.throttled_kinds #> ARRAY[throttle_kind.p_kind, 'since'::text]), to_jsonb(throttle_kind.p_at)), 'until', throttle_kind.p_until, 'answer', throttle_kind.p_answer)));
-END;
+    AS $$
+DECLARE
+    v_since jsonb;
+BEGIN
+    SELECT coalesce(throttled_kinds #> ARRAY[p_kind, 'since'], to_jsonb(p_at)) INTO v_since
+        FROM service_controls FOR UPDATE;
+    UPDATE service_controls SET throttled_kinds = throttled_kinds || jsonb_build_object(p_kind,
+        jsonb_build_object('since', v_since, 'until', p_until, 'answer', p_answer));
+END
+$$;
 
 CREATE FUNCTION repricer.told_statements_at(p_at timestamp with time zone) RETURNS SETOF repricer.told_statements
     LANGUAGE sql STABLE
@@ -7825,6 +7854,8 @@ CREATE FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with tim
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
+    -- Citus refuses a CASE with session_user in an UPDATE.
+    v_by text := session_user;
     v_state text;
     v_rows bigint;
     v_recorded_at timestamptz;
@@ -7874,7 +7905,7 @@ BEGIN
     SELECT count(*) INTO v_rows FROM withdrawn;
     PERFORM keep_batch(p_batch_id);
     UPDATE batches SET state = p_new_state,
-            decided_by = CASE WHEN p_new_state = 'rejected' THEN session_user ELSE decided_by END,
+            decided_by = CASE WHEN p_new_state = 'rejected' THEN v_by ELSE decided_by END,
             decided_at = CASE WHEN p_new_state = 'rejected' THEN p_at ELSE decided_at END,
             decision_reason = p_reason
         WHERE batch_id = p_batch_id;
@@ -10002,6 +10033,9 @@ ALTER TABLE ONLY repricer.batches
 ALTER TABLE ONLY repricer.batches
     ADD CONSTRAINT batches_submitter UNIQUE (batch_id, submitted_by);
 
+ALTER TABLE ONLY repricer.blocking_sessions
+    ADD CONSTRAINT blocking_sessions_pkey PRIMARY KEY (one_row);
+
 ALTER TABLE ONLY repricer.bucket_turns
     ADD CONSTRAINT bucket_turns_pkey PRIMARY KEY (bucket);
 
@@ -10287,6 +10321,8 @@ CREATE INDEX dependency_roles_change ON repricer.dependency_roles USING btree (o
 CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations USING btree (target_transaction_id) WHERE ((state = 'requested'::text) AND is_cross_subscription);
 
 CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations USING btree (bucket, requested_at) WHERE ((state = 'requested'::text) AND (requested_at > '-infinity'::timestamp with time zone));
+
+CREATE INDEX dependent_cancellations_sent ON repricer.dependent_cancellations USING btree (cancel_reference_id) WHERE (state = 'cancel_sent'::text);
 
 CREATE INDEX dependent_claims_by ON repricer.dependent_claims USING btree (claimed_by, change_id);
 
@@ -11057,6 +11093,9 @@ REVOKE ALL ON FUNCTION repricer.note_put_back(p_kind text, p_batch_id uuid, p_co
 REVOKE ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.blocking_sessions TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.blocking_sessions TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text, p_is_all boolean) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text, p_is_all boolean) TO repricer_service;
 
@@ -11087,6 +11126,7 @@ REVOKE ALL ON FUNCTION repricer.put_back_refused(p_at timestamp with time zone, 
 GRANT ALL ON FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.rate_clock() FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.rate_clock() TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.rate_clock() TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.record_dependent_claims(p_batch_id uuid) FROM PUBLIC;

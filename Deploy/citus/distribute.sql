@@ -23,7 +23,7 @@ UNION ALL
 SELECT t::regclass, 'reference' FROM unnest(ARRAY[
     'repricer.service_controls', 'repricer.batches', 'repricer.batch_versions', 'repricer.batch_rule_answers',
     'repricer.batch_rejects', 'repricer.first_approvals', 'repricer.mass_extensions',
-    'repricer.mass_extension_approvals', 'repricer.retention_floors']) AS t;
+    'repricer.mass_extension_approvals', 'repricer.retention_floors', 'repricer.extension_summaries']) AS t;
 DELETE FROM to_spread WHERE name IN (SELECT logicalrelid FROM pg_dist_partition);
 
 -- Foreign keys between these are made again at the end: both tables must be spread first.
@@ -39,5 +39,15 @@ FROM to_spread WHERE name = 'repricer.subscriptions'::regclass;
 SELECT format('SELECT create_distributed_table(%L, %L, colocate_with => %L)', name, 'bucket', 'repricer.subscriptions')
 FROM to_spread WHERE kind = 'bucket' AND name <> 'repricer.subscriptions'::regclass ORDER BY name \gexec
 SELECT format('ALTER TABLE %s ADD CONSTRAINT %I %s', on_table, conname, definition) FROM keys \gexec
+\o
+-- Whether the database is the one of before is asked on the coordinator, each second and before each search. A worker is
+-- another database, and takes the coordinator's word.
+\o /dev/null
+SELECT 1 / min(success::integer) FROM run_command_on_workers($cmd$
+    SET citus.enable_ddl_propagation TO off;
+    CREATE OR REPLACE FUNCTION repricer.database_identity() RETURNS text
+        LANGUAGE sql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp
+        AS 'SELECT database_identity FROM repricer.service_controls'
+$cmd$);
 \o
 SELECT kind, count(*) FROM to_spread GROUP BY kind ORDER BY kind;

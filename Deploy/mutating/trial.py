@@ -138,13 +138,14 @@ def passes(folder, number, seconds, *choice, finders=None):
     return False
 
 
-def survives(folder, number, seconds, finders=None):
-    """Whether a mutant passes all tests: first those that found its neighbours, then the quick ones, then all."""
+def survives(folder, number, quick, slow, finders=None):
+    """Whether a mutant passes all tests: first those that found its neighbours, then the quick ones, then the slow ones.
+    Each gets so many seconds of a core."""
     likely = "|".join(suite for suite, _ in finders.most_common(3)) if finders else ""
     return (
-        (not likely or passes(folder, number, seconds, "--filter", likely, finders=finders))
-        and passes(folder, number, seconds, "--skip", SLOW, finders=finders)
-        and passes(folder, number, seconds, "--filter", SLOW))
+        (not likely or passes(folder, number, quick, "--filter", likely, finders=finders))
+        and passes(folder, number, quick, "--skip", SLOW, finders=finders)
+        and passes(folder, number, slow, "--filter", SLOW))
 
 
 def answers(folder, number, cases, seconds):

@@ -51,6 +51,7 @@ package struct CallEngine: Sendable {
     let outOfReach: Outage
     let recent = RecentAnswers()
     let packer = PayloadPacker()
+    private let spread = SpreadMemory()
     /// What the last statuses got that were read outside a round. They say nothing of calls.
     private let recentStatuses = RecentAnswers()
     /// The database's clock; nil where a test moves the clock by hand.
@@ -159,11 +160,16 @@ package struct CallEngine: Sendable {
 
     /// What open calls of the kind wait for. `floor` is that of `StoreCallQueries.waiting`.
     package func waiting(
-        _ kind: some CallKind, from floor: Int64? = nil
+        _ kind: some CallKind, from floor: Int64? = nil, isSpread: Bool
     ) -> Question<StoreCallQueries.Waiting> {
         StoreCallQueries.waiting(
             kind.gate(now: clock.nowMilliseconds()), from: floor,
-            realNow: realClock.nowMilliseconds())
+            realNow: realClock.nowMilliseconds(), isSpread: isSpread)
+    }
+
+    /// Whether the database is spread over several machines. It is asked once.
+    package func isSpread(_ connection: isolated DatabaseConnection) throws -> Bool {
+        try spread.isSpread(connection)
     }
 
     /// Goes on with calls that this process, or one that died, left open. A pause holds back what is sent once more,

@@ -89,11 +89,7 @@ package enum ServiceControlQueries {
                     WHERE r.refused <> '{}') AS refused_kinds, k.kind, k.is_halt, k.kind_at, k.kind_until, k.kind_reason,
                 k.kind_answer
             FROM repricer.service_controls s
-            LEFT JOIN LATERAL (
-                SELECT (s.unclaimed ->> 'since')::timestamptz AS since, s.unclaimed ->> 'sessions' AS sessions,
-                    (s.unclaimed ->> 'is_all')::boolean AS is_all
-                WHERE repricer.was_just_now((s.unclaimed ->> 'seen_at')::timestamptz)
-            ) u ON true
+            LEFT JOIN repricer.blocking_sessions u ON u.since IS NOT NULL AND repricer.was_just_now(u.seen_at)
             LEFT JOIN LATERAL (
                 SELECT key AS kind, true AS is_halt, (value ->> 'at')::timestamptz AS kind_at,
                     NULL::timestamptz AS kind_until, value ->> 'reason' AS kind_reason,

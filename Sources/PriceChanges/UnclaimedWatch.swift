@@ -56,7 +56,8 @@ final class UnclaimedWatch: Sendable {
     /// session that is to be named.
     func run() async {
         let outage = Outage(
-            log: log, level: .warning, failure: "nobody could ask which sessions hold rows")
+            log: log, level: .warning,
+            failure: "sessions that hold rows are not asked for; trying again")
         while !Task.isCancelled {
             do {
                 try await Alarm.shared.wait(for: Self.checkEvery)

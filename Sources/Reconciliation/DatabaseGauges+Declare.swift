@@ -34,6 +34,9 @@ extension DatabaseGauges {
             "repricer_changes_late_at_rate",
             "Unsent changes that will miss their planned renewal at the allowed rate.")
         metrics.declareGauge(
+            "repricer_changes_due_undelivered",
+            "1: changes are due, calls are allowed, and no process asks for any.")
+        metrics.declareGauge(
             "repricer_calls_open", "Calls to the App Store without an end, by kind and state.")
         metrics.declareGauge(
             "repricer_calls_oldest_age_seconds",

@@ -88,16 +88,18 @@ package struct DatabaseGauges: Service {
     package func refresh(now: ContinuousClock.Instant = .now) async throws {
         let instant = clock.nowMilliseconds()
         do {
-            let (backlogs, calls, rates) = try await pool.read { connection in
+            let (backlogs, calls, rates, undelivered) = try await pool.read { connection in
                 (
                     try GaugeQueries.backlogs(on: connection),
                     try GaugeQueries.openCalls(on: connection),
-                    try GaugeQueries.rates(now: instant, on: connection)
+                    try GaugeQueries.rates(now: instant, on: connection),
+                    try UndeliveredQueries.find(now: instant, on: connection)
                 )
             }
             tell(backlogs)
             tell(calls, instant)
             tell(rates, instant)
+            metrics.set("repricer_changes_due_undelivered", to: undelivered == nil ? 0 : 1)
         } catch let error as DatabaseServerError where !error.isConnectionLoss {
             // It answers, though with an error: the schema is another one, or a right is missing.
             if error.sqlState != nil { memory.state.withLock { $0.answeredAt = now } }

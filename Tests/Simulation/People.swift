@@ -36,6 +36,7 @@ actor People {
     private let productID: String
     private var count = 0
     private var batches: [String] = []
+    private var isPaused = false
 
     init(
         _ database: SimulationDatabase, _ clock: WorldClock, _ world: World.Shape, productID: String
@@ -68,10 +69,12 @@ actor People {
         if dice.chance(60), let batch = batches.randomElement(using: &dice) {
             await undo(batch, as: identifier(&dice))
         }
-        let isPaused = dice.chance(60)
-        let reason: String? = isPaused ? "simulated" : nil
-        await decide(isPaused ? "pause" : "resume", "all", by: approver) {
-            try ControlQueries.setPause(nil, isPaused: isPaused, reason: reason, at: $1, on: $0)
+        let pauses = dice.chance(60)
+        guard pauses || isPaused else { return }
+        isPaused = pauses
+        let reason: String? = pauses ? "simulated" : nil
+        await decide(pauses ? "pause" : "resume", "all", by: approver) {
+            try ControlQueries.setPause(nil, isPaused: pauses, reason: reason, at: $1, on: $0)
         }
     }
 

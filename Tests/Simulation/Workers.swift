@@ -99,6 +99,23 @@ struct Workers: Sendable {
 
     enum Part: String, CaseIterable, Sendable {
         case projector, scheduler, canceller, extender, watch, keeper
+
+        /// Whether what others do gives it work at once. The rest looks at what there is, now and then.
+        var isDriven: Bool {
+            switch self {
+            case .projector, .scheduler, .canceller, .extender: true
+            case .watch, .keeper: false
+            }
+        }
+
+        /// In how many of a thousand steps it has its turn. The keeper's costs as much as those of all others.
+        var turnsPerMille: Int64 {
+            switch self {
+            case .projector, .scheduler, .canceller, .extender: 1000
+            case .watch: 500
+            case .keeper: 100
+            }
+        }
     }
 
     /// A part's turn; returns whether it found something to do.

@@ -92,7 +92,7 @@ package actor World {
         beginOutage()
         try await store.tick()
         try await post.deliver(store, at: clock.nowMilliseconds()) { [self] in try await take($0) }
-        if steps % 10 == 0 { _ = try await replicas[0].months.prepareOnce() }
+        if steps % 25 == 0 { _ = try await replicas[0].months.prepareOnce() }
         try await people.act()
         try await workFor(dice)
         if dice.chance(500) { try await reconcile(Int(dice.pick(0...1))) }
@@ -108,10 +108,13 @@ package actor World {
     /// Every part has its turns, in an order of chance, with seconds between them in which waits and leases end.
     private func workFor(_ given: Dice) async throws {
         var dice = given
-        for _ in 0..<Self.roundsMax {
+        for round in 0..<Self.roundsMax {
             var isBusy = false
             for part in Workers.Part.allCases.shuffled(using: &dice) {
-                isBusy = try await turn(of: part, dice.pick(0...3)) || isBusy
+                let who = dice.pick(0...5)
+                let isTurn = dice.chance(part.turnsPerMille)
+                guard isCalm || isTurn && (round == 0 || part.isDriven) else { continue }
+                isBusy = try await turn(of: part, who) || isBusy
                 clock.advance(by: dice.pick(1...40) * 1000)
             }
             guard isBusy else { return }
@@ -120,7 +123,7 @@ package actor World {
 
     /// Either process, or both at once.
     private func turn(of part: Workers.Part, _ who: Int64) async throws -> Bool {
-        let places = who > 1 ? [0, 1] : [Int(who)]
+        let places = who > 3 ? [0, 1] : [Int(who) % 2]
         return try await withThrowingTaskGroup(of: Bool.self) { group in
             for place in places {
                 group.addTask {

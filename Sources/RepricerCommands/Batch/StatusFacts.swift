@@ -30,6 +30,8 @@ struct StatusFacts: Sendable, Equatable {
     /// The waiting waves of the batch that was asked for, or else of all.
     let waitingWaves: [TroubleQueries.WaitingWave]
     let outlook: StatusQueries.Outlook
+    /// Changes are due, and nobody delivers them.
+    let undelivered: UndeliveredQueries.Undelivered?
     let quotas: [StatusQueries.Quota]
     /// nil where one batch was asked for, because notifications belong to no batch.
     let notifications: StatusQueries.Notifications?
@@ -74,6 +76,7 @@ struct StatusFacts: Sendable, Equatable {
                 },
                 waitingWaves: try TroubleQueries.waitingWaves(
                     of: batchID, now: now, on: connection), outlook: outlook,
+                undelivered: try UndeliveredQueries.find(now: now, on: connection),
                 quotas: try StatusQueries.quotas(on: connection),
                 notifications: batchID == nil
                     ? try StatusQueries.notifications(on: connection) : nil,
@@ -163,9 +166,21 @@ struct StatusText {
             facts.batch == nil
             ? facts.batches.filter { $0.state == "approved" && $0.haltedBy != nil }
                 .map { ("HALTED", "batch \(harmless($0.name))\(whoAndWhy($0))") } : []
-        return batches
+        return nobodyDelivers + batches
             + facts.haltedStorefronts.map { ("HALTED", $0.text(isOfAll: facts.batch == nil)) }
             + TroubleText.headlines(facts)
+    }
+
+    private var nobodyDelivers: [(String, String)] {
+        facts.undelivered.map { found in
+            let since = found.askedAt.map { "since \($0.instantText)" } ?? "so far"
+            return [
+                (
+                    "NOBODY DELIVERS",
+                    "changes are due, and no process has asked for a call \(since); `repricer serve` delivers"
+                )
+            ]
+        } ?? []
     }
 
     /// What `--watch` draws: how far delivery, answers and ends are, the states, and what needs a person.
@@ -299,6 +314,7 @@ struct StatusText {
         ]
         json =
             json + TroubleText.json(facts) + [
+                "nobody_delivers": facts.undelivered != nil,
                 "refused_by_apple": facts.refused.json(Self.refusedColumns),
                 "halted_storefronts": facts.haltedStorefronts.json(storefrontColumns),
             ]

@@ -69,6 +69,43 @@ import Testing
         await harness.close()
     }
 
+    /// What nobody delivers is said, but not where it was just decided, is held back, or was asked for a moment ago.
+    @Test func dueChanges_withoutAnyProcess_areSaid() async throws {
+        let harness = try await Harness.make()
+        for id in ["1", "2"] { try await harness.subscribe(id) }
+        let owner = try await TestDatabase.connect()
+        func found(after wait: Int64 = 0) async throws -> UndeliveredQueries.Undelivered? {
+            let now = harness.clock.nowMilliseconds() + wait
+            return try await harness.service.read { try UndeliveredQueries.find(now: now, on: $0) }
+        }
+        func passTwoMinutes() async throws {
+            try await owner.script(
+                """
+                ALTER TABLE repricer.audit_trail DISABLE TRIGGER ALL;
+                UPDATE repricer.audit_trail SET recorded_at = recorded_at - interval '2 minutes';
+                ALTER TABLE repricer.audit_trail ENABLE TRIGGER ALL;
+                """)
+        }
+
+        #expect(try await found() == nil)
+        try await harness.submitAndApprove([Harness.row("1")])
+        #expect(try await found() == nil)
+        try await passTwoMinutes()
+        let never = try await found()
+        #expect(never != nil)
+        #expect(never?.askedAt == nil)
+        try await harness.deliver(harness.scheduler())
+        #expect(try await found(after: 200_000) == nil)
+        try await harness.approve(try await harness.submit([Harness.row("2")], content: "2"))
+        try await passTwoMinutes()
+        #expect(try await found(after: 60_000) == nil)
+        #expect(try await found(after: 200_000)?.askedAt != nil)
+        try await owner.script("UPDATE repricer.service_controls SET is_paused = true")
+        #expect(try await found(after: 200_000) == nil)
+        await owner.close()
+        await harness.close()
+    }
+
     /// Every decision, in a transaction that stays open: what it is about waits, and nobody else does. `BATCH` is the held
     /// one, of subscription 1.
     private static let decisions = [
@@ -206,6 +243,41 @@ import Testing
         #expect(ContinuousClock.now - start < .seconds(10))
         #expect(lines.all.count == 1)
         try await holder.script("ROLLBACK")
+        await holder.close()
+        await harness.close()
+    }
+
+    /// The halt holds the row of controls while it waits for the head of the audit trail.
+    @Test func session_thatAHaltWaitsFor_isNamedInStatus() async throws {
+        let harness = try await Harness.make()
+        let watch = UnclaimedWatch(
+            pool: harness.service, realClock: harness.realClock,
+            log: Log(component: "test", sink: { _ in }), metrics: Metrics())
+        let holder = try await TestDatabase.connect()
+        try await holder.script("BEGIN; SELECT 1 FROM repricer.audit_head FOR UPDATE")
+        let pid = try await holder.query("SELECT pg_backend_pid() AS pid").one().int("pid")
+        let halt = Task {
+            try await harness.service.withTransaction { connection in
+                try ServiceControlQueries.haltService(
+                    reason: "4030010", at: harness.now.milliseconds, by: .priceChange, since: nil,
+                    on: connection)
+            }
+        }
+        // A transaction sees one state of all sessions until it ends.
+        let observer = try await TestDatabase.connect()
+        while try await observer.query(
+            "SELECT count(*) AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%halt_service%'"
+        ).one().int("n") == 0 { await Task.yield() }
+
+        let start = ContinuousClock.now
+        for second in [0, 15] { try await watch.check(now: start + .seconds(second)) }
+
+        let found = try await harness.service.read { try ServiceControlQueries.everything(on: $0) }
+        #expect(found.heldBy?.contains("pid \(pid) of ") == true)
+        try await holder.script("ROLLBACK")
+        // It took the row, or its wait was over before.
+        _ = try? await halt.value
+        await observer.close()
         await holder.close()
         await harness.close()
     }

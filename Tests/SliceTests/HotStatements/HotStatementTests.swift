@@ -159,7 +159,8 @@ import Testing
     ]
 
     private static let small: Set = [
-        "service_controls", "rate_limits", "batches", "bucket_turns", "refusal_streaks",
+        "service_controls", "blocking_sessions", "rate_limits", "batches", "bucket_turns",
+        "refusal_streaks",
     ]
 
     /// The keys of notifications and their ids hold the id of the notification, for which no subscription need be known;

@@ -1,0 +1,46 @@
+import Facts
+package import Postgres
+
+/// Whether anybody delivers. Who delivers asks for permits as soon as a change is due, so where changes are due and
+/// nobody has asked for a while, no such process runs.
+package enum UndeliveredQueries {
+    /// Changes are due, calls are allowed, and no process asks for permits.
+    package struct Undelivered: Sendable, Equatable {
+        /// The last permit for a price change, in UTC milliseconds; nil where none was ever asked for.
+        package var askedAt: Int64?
+    }
+
+    /// A halted or throttled kind asks once a minute or less; that is said where the halt is.
+    private static let silenceMicros: Int64 = 180_000_000
+
+    /// nil where nothing is due, calls are held back, or somebody asks. After a decision a minute is given.
+    package static func find(
+        now: Int64, on connection: isolated PostgresConnection
+    ) throws -> Undelivered? {
+        try connection.query(
+            """
+            -- name: undeliveredChanges
+            WITH clock AS (SELECT to_timestamp(repricer.rate_clock() / 1000000.0) AS at)
+            SELECT to_timestamp(nullif(l.next_permit_micros, 0) / 1000000.0) AS asked_at
+            FROM repricer.service_controls s
+            LEFT JOIN repricer.rate_limits l ON l.endpoint = 'change_price'
+            WHERE NOT \(fragment: ServiceControlQueries.isHeld)
+                AND s.halted_at IS NULL AND NOT s.halted_kinds ? 'price_change' AND NOT s.throttled_kinds ? 'price_change'
+                AND coalesce(l.blocked_until <= \(timestamp: now), true)
+                AND coalesce(l.next_permit_micros, 0)
+                    < \(now)::bigint * 1000 - \(silenceMicros)::bigint * coalesce(s.clock_rate, 1)
+                AND NOT EXISTS (
+                    SELECT 1 FROM (SELECT recorded_at FROM repricer.audit_trail ORDER BY sequence DESC LIMIT 1) a
+                    WHERE a.recorded_at > (SELECT at FROM clock) - interval '1 minute')
+                AND EXISTS (
+                    SELECT 1 FROM repricer.batches b
+                    WHERE b.state = 'approved' AND NOT b.is_paused AND EXISTS (
+                        SELECT 1 FROM repricer.price_changes c
+                        WHERE c.batch_id = b.batch_id AND c.stage = 'queued' AND c.state = 'queued' AND NOT c.is_held
+                            AND c.wave <= b.released_wave AND NOT b.halted_storefronts ? c.storefront
+                            AND (c.is_ready OR c.send_after <= \(timestamp: now))
+                            AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= (SELECT at FROM clock))))
+            """
+        ).oneOrNil().map { Undelivered(askedAt: try $0.millisecondsOrNil("asked_at")) }
+    }
+}
