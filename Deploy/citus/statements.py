@@ -16,6 +16,8 @@ import sys
 BEGIN = re.compile(r"^~(?P<state>\w*)~(?P<pid>\d+)~ (?P<level>[A-Z]+):  (?P<text>.*)$")
 EXECUTE = re.compile(r"^execute [^:]*: (?P<sql>.*)$", re.DOTALL)
 VALUE = re.compile(r"\$(\d+) = (NULL|'(?:[^']|'')*')", re.DOTALL)
+# The migrator runs before the tables are spread.
+MIGRATOR = re.compile(r"repricer\.(schema_migrations|migration_steps)")
 # Postgres says so of what Citus does not do: feature not supported, and its own internal errors.
 REFUSED = re.compile(r"ERROR:  (0A000|XX000|42883|42P01|42P17|42601): (.*)")
 
@@ -41,7 +43,7 @@ def recorded(lines, samples):
     last = {}
     for pid, level, text in entries(lines):
         executed = EXECUTE.match(text) if level == "LOG" else None
-        if executed and "-- name: " in executed["sql"][:40]:
+        if executed and "-- name: " in executed["sql"][:40] and not MIGRATOR.search(executed["sql"]):
             last[pid] = executed["sql"]
             found[executed["sql"]].setdefault("", [])
         elif level == "DETAIL" and pid in last and text.startswith("parameters: "):
