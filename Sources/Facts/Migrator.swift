@@ -81,7 +81,7 @@ package struct Migrator: Sendable {
     ) async throws(MigrationError) -> [Migration] {
         do {
             // An edited file is found before anything is applied.
-            let pending = try await inspect(connection).pending
+            let pending = try await inspectAsOwner(connection).pending
             guard !pending.isEmpty else { return [] }
             try await checkRights(connection, makingRoles: pending.count == migrations.count)
             try await prepare(connection)
@@ -101,6 +101,16 @@ package struct Migrator: Sendable {
     private static func wrap(_ error: any Error) -> MigrationError {
         let unexpected = PostgresError(.wrongCall, "unexpected error: \(error)")
         return .database(error as? PostgresError ?? unexpected)
+    }
+
+    /// Who may not even read the record lacks more than that, and is told all of it.
+    private func inspectAsOwner(_ connection: PostgresConnection) async throws -> Status {
+        do {
+            return try await inspect(connection)
+        } catch let error as PostgresError where error.sqlState == .insufficientPrivilege {
+            try await checkRights(connection, makingRoles: false)
+            throw error
+        }
     }
 
     private func inspect(_ connection: isolated PostgresConnection) throws -> Status {

@@ -82,7 +82,7 @@ private struct SubscriptionView {
             ],
             items.map { item in
                 [
-                    HTML(item.sku), price(item.currentPrice), price(item.renewalPrice),
+                    whole(item.sku), price(item.currentPrice), price(item.renewalPrice),
                     HTML(item.renews.map { $0 ? "yes" : "no" } ?? "not known"),
                 ]
             })
@@ -97,7 +97,7 @@ private struct SubscriptionView {
 
     private func price(_ milliunits: Int64?) -> HTML {
         guard let milliunits, let currency = facts?.currency else { return "not known" }
-        return HTML(amount(milliunits, currency))
+        return whole(amount(milliunits, currency))
     }
 
     private var changesTable: HTMLTable {
@@ -122,8 +122,8 @@ private struct SubscriptionView {
             case nil: "not known yet"
             }
         let name: HTML =
-            change.currentSKU.map { "\(change.sku)<span class=\"sub\">now \($0)</span>" }
-            ?? HTML(change.sku)
+            change.currentSKU.map { "\(whole(change.sku))<span class=\"sub\">now \($0)</span>" }
+            ?? whole(change.sku)
         let reason: HTML = change.reason.map { "<span class=\"sub\">\(spaced($0))</span>" } ?? .none
         let undo: HTML = change.isUndo ? "<span class=\"sub\">takes back a change</span>" : .none
         let isOver = ChangeState(rawValue: change.state)?.isFinal ?? false
@@ -132,8 +132,8 @@ private struct SubscriptionView {
             ?? (isOver ? "–" : "\(.time(change.dueEffectiveAt)) <span class=\"sub\">due</span>")
         return [
             .link(batchAddress(change.batchID), change.batchName), name,
-            HTML(amount(change.oldPrice, change.currency)),
-            HTML(amount(change.newPrice, change.currency)),
+            whole(amount(change.oldPrice, change.currency)),
+            whole(amount(change.newPrice, change.currency)),
             "\(spaced(change.state))\(reason)\(undo)", HTML(forecast ?? change.forecastConsent),
             HTML(came), .time(change.forecastEffectiveAt),
             isLater && !(isOver && change.effectiveAt == nil)
@@ -158,7 +158,7 @@ private struct SubscriptionView {
                 [
                     .time(entry.at),
                     HTML(entry.kind + (entry.isCorrection ? ", a correction" : "")),
-                    HTML(entry.sku), HTML(amount(entry.milliunits, entry.currency)),
+                    whole(entry.sku), whole(amount(entry.milliunits, entry.currency)),
                     HTML(spaced(entry.explainedAs ?? "")), evidence(entry.evidenceID),
                 ]
             }, totals: isCut ? [] : sums)
@@ -188,7 +188,7 @@ private struct SubscriptionView {
                 let detail: HTML =
                     one.detail.map { "<span class=\"sub\">\($0)</span>" } ?? .none
                 return [
-                    "\(one.sku)\(target)", "\(one.parentSKU)\(parent)",
+                    "\(whole(one.sku))\(target)", "\(whole(one.parentSKU))\(parent)",
                     "\(spaced(one.state))\(detail)", HTML(spaced(one.cause)),
                     .time(one.requestedAt), .time(one.settledAt),
                     one.evidenceID.map(evidence) ?? .none,
@@ -206,7 +206,7 @@ private struct SubscriptionView {
             timeline.suffix(most).map { line in
                 [
                     .time(line.at), "\(line.words)<span class=\"sub\">\(spaced(line.kind))</span>",
-                    HTML(line.sku ?? ""), HTML(line.detailWords),
+                    whole(line.sku ?? ""), HTML(line.detailWords),
                     evidence(line.evidenceID),
                 ]
             })
@@ -228,6 +228,11 @@ private struct SubscriptionView {
     private func evidence(_ id: String) -> HTML {
         id.isEmpty ? .none : "<code class=\"long\">\(id)</code>"
     }
+}
+
+/// A short word or amount, which is read more easily where no line breaks in it. A longer one may be anything.
+private func whole(_ text: String) -> HTML {
+    text.isEmpty || text.count > 18 ? HTML(text) : "<span class=\"id\">\(text)</span>"
 }
 
 /// The meaning of Apple's number for a subscription's status.

@@ -58,10 +58,14 @@ extension MoneyAMonth {
             ? "That part lacks \(rows) in \(currencies)"
             : "No sum in \(reportingCurrency) of \(rows) in \(currencies)"
         // Rates are against the euro, so that of the reporting currency itself may be what is missing.
+        let own = missingRates.filter { $0 != reportingCurrency }
         let rates =
-            missingRates.count == 1
-            ? "the rate of \(missingRates[0]) against the euro is"
-            : "the rates of \(missingRates.joined(separator: ", ")) against the euro are"
+            switch (own.count, own.count < missingRates.count) {
+            case (0, _): "the rate of \(reportingCurrency) against the euro is"
+            case (1, false): "the rate of \(own[0]) against the euro is"
+            case (_, true): "their rates against the euro and that of \(reportingCurrency) are"
+            default: "their rates against the euro are"
+            }
         return
             "\(what): to convert \(lacking == 1 ? "it" : "them"), \(rates) missing (repricer rules import FILE)."
     }

@@ -228,7 +228,7 @@ import Testing
             ])
         for part in [
             "20 rows submitted by ana on 30 Mar 2026, 00:00 UTC, 7 refused",
-            "That part lacks 12 rows in EUR, JPY, MXN: to convert them, the rates of JPY, MXN, USD against the euro are",
+            "That part lacks 12 rows in EUR, JPY, MXN: to convert them, their rates against the euro and that of USD are missing",
             "20 of 20 rows may go at once. The first must go by 3 Apr 2026, 00:00 UTC.",
         ] {
             #expect(paragraphs.contains { $0.contains(part) }, "\(part): \(paragraphs)")

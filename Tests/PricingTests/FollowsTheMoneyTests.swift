@@ -160,6 +160,8 @@ private typealias Story = LifecycleStory
             // Charged lower elsewhere, at the old price once its renewal came, or in the money of another country.
             (12990, "USD", "invalidated another_price"), (9990, "USD", "invalidated another_price"),
             (8990, "GBP", "invalidated another_price"), (15990, "USD", "effective -"),
+            // The same number of another currency is another price.
+            (15990, "GBP", "invalidated another_price"),
         ] as [(Int64, String, String)])
     func renewalThatWasToChargeIt_decides(price: Int64, currency: String, end: String) {
         let charged = renewed(31, price) {
@@ -168,6 +170,18 @@ private typealias Story = LifecycleStory
         }
 
         #expect(last(asked + [charged]) == end)
+    }
+
+    @Test(arguments: [("USD", "effective -"), ("GBP", "invalidated another_price")])
+    func decrease_chargedWithItsNumber_isEffectiveInItsCurrencyOnly(currency: String, end: String) {
+        let told = Story.event(
+            5, "PRICE_CHANGE", charged: [Story.charged()], renewing: [Story.renewing(price: 7990)])
+        let charged = renewed(31, 7990) {
+            $0.currency = currency
+            $0.storefront = currency == "GBP" ? "GBR" : "USA"
+        }
+
+        #expect(last([Story.bought, told, charged], Story.change(to: 7990)) == end)
     }
 
     @Test func stillAnnounced_waitsThoughARenewalChargedAnother() {

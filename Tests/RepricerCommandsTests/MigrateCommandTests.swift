@@ -79,6 +79,47 @@ import Testing
         #expect(second.code == .done, "\(second.messages)")
     }
 
+    /// Who owns the database alone may not read what another owner has made in it.
+    @Test func migrate_ofAnothersSchema_namesItsOwnerAndNotARoleOfAnalysts() async throws {
+        let url = try await TestDatabase.makeEmptyDatabase()
+        let folder = RepositoryFiles.path("Migrations")
+        _ = await run(
+            "migrate", "--migrations", folder, environment: ["REPRICER_DATABASE_URL": url])
+        _ = try await TestDatabase.login("ana", memberOf: [])
+        let name = TestDatabase.loginName("ana")
+        let database = try #require(url.firstMatch(of: /postgresql:\/\/\/(?<name>[^?]+)/)).name
+        let admin = try await TestDatabase.connect()
+        try await admin.script("ALTER DATABASE \(database) OWNER TO \(name)")
+        await admin.close()
+
+        let outcome = await run(
+            "migrate", "--migrations", folder,
+            environment: [
+                "REPRICER_DATABASE_URL": url.replacing("user=postgres", with: "user=\(name)")
+            ])
+
+        #expect(outcome.code == .approvalNeededOrRefused)
+        #expect(
+            outcome.messages.contains("ownership of the schema repricer, which postgres made"),
+            "\(outcome.messages)")
+        #expect(outcome.messages.contains("GRANT postgres TO \(name);"))
+        #expect(!outcome.messages.contains("repricer_pricing"))
+    }
+
+    @Test(arguments: ["dbname=no_such", "user=no_such"])
+    func command_ofWhatIsNotThere_saysHowItIsMade(_ other: String) async throws {
+        let parts = other.split(separator: "=")
+        let url = TestDatabase.url.replacing(
+            parts[0] == "user" ? /user=[a-z]+/ : /\/\/\/[^?]+/,
+            with: parts[0] == "user" ? other : "///\(parts[1])")
+        let outcome = await run("migrate", environment: ["REPRICER_DATABASE_URL": url])
+
+        #expect(outcome.code == .unavailable)
+        #expect(
+            outcome.messages.contains("does not exist; correct REPRICER_DATABASE_URL"),
+            "\(outcome.messages)")
+    }
+
     @Test func command_onAnEmptyDatabase_asksForMigrate() async throws {
         let environment = ["REPRICER_DATABASE_URL": try await TestDatabase.makeEmptyDatabase()]
 

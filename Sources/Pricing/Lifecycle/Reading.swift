@@ -27,11 +27,14 @@ struct Reading {
 
     /// Whether its transaction was charged in another currency or storefront than the known ones.
     var isMove: Bool {
-        func differs(_ old: String?, _ new: String?) -> Bool {
-            old != nil && new != nil && old != new
-        }
-        return differs(before.currency, event.transaction?.currency)
-            || differs(before.storefront, event.transaction?.storefront)
+        isInAnotherCurrency || Self.differs(before.storefront, event.transaction?.storefront)
+    }
+
+    /// Whether its transaction was charged in another currency than the known one. The same number is another price then.
+    var isInAnotherCurrency: Bool { Self.differs(before.currency, event.transaction?.currency) }
+
+    private static func differs(_ old: String?, _ new: String?) -> Bool {
+        old != nil && new != nil && old != new
     }
 
     /// Whether the customer acted, and no renewal brought what is new: a modification, a reactivation or an offer.

@@ -38,6 +38,9 @@ extension TrackedChange {
         guard progress.state.isWithApple, undoes == nil,
             let scheduledAt = progress.scheduledAt, reading.at > scheduledAt
         else { return }
+        if newCharge(reading) != nil, reading.isInAnotherCurrency {
+            return move(to: .invalidated, reason: anotherPrice, reading, &lines)
+        }
         let item = renewalItem(reading)
         if isIncrease, item?.increaseStatus != nil, let announced = item?.increasePrice {
             if announced != newPrice {

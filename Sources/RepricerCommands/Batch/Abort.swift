@@ -55,8 +55,9 @@ extension Commands {
             let undo =
                 recall.rows == 0
                 ? ""
-                : "can be taken back: \(recall.rows) scheduled, with `repricer undo "
-                    + "\(batch.batchID)` \(recall.untilText)\n"
+                : sentence(
+                    "can be taken back: \(recall.rows) scheduled, with `repricer undo "
+                        + "\(batch.batchID)` \(recall.untilText)")
             try invocation.print(
                 json: ["batch_id": batch.batchID, "state": newState, "withdrawn": count]
                     + recall.json,

@@ -182,6 +182,17 @@ func wrapped(_ text: String) -> String {
     return (lines + [line]).map { $0 + "\n" }.joined()
 }
 
+/// A sentence: on a terminal broken between its words, elsewhere one line.
+func sentence(_ text: String) -> String {
+    guard let columns = Screen.columns else { return text + "\n" }
+    return broken(text, columns: columns) + "\n"
+}
+
+/// The text on lines of at most so many columns.
+func broken(_ text: String, columns: Int) -> String {
+    brokenText(text, width: max(1, columns - 2)).joined(separator: "\n  ")
+}
+
 /// A sum, or that it is too large to be one.
 func shownSum(_ sum: MoneySum, currency: String) -> String {
     sum.milliunits.map { money($0, currency: currency) } ?? "too large"

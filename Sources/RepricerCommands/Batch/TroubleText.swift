@@ -6,8 +6,14 @@ enum TroubleText {
     static let movedColumns: [Column<TroubleQueries.Moved>] = [
         .text("MOVED", "original_transaction_id") { $0.originalTransactionID },
         .text("ITEM", "sku") { $0.sku }, .text("STATE", "state") { $0.state },
-        .instant("FROM THE RENEWAL OF", "from") { $0.from }, .instant("TO", "to") { $0.to },
+        .shown(.left("FROM RENEWAL")) { renewal($0.from) }, .shown(.left("TO")) { renewal($0.to) },
+        .key("from") { $0.from.instantText }, .key("to") { $0.to.instantText },
     ]
+
+    /// A screen has room for the day, and a renewal moves by a period.
+    private static func renewal(_ at: Int64) -> String {
+        String(at.instantText.prefix(Screen.columns == nil ? .max : 10))
+    }
 
     private static let waveColumns: [Column<TroubleQueries.WaitingWave>] = [
         .key("batch_id") { $0.batchID }, .key("wave") { $0.number }, .key("label") { $0.label },

@@ -92,8 +92,9 @@ extension Commands {
                 "dry_run": true, "undoes_batch_id": scope.batchID, "rows": recall.rows,
                 "refused": byName(counts),
             ] + recall.json,
-            "\(recall.rows) of \(counted(all, "change")) of \(harmless(batchName)) can be taken back, "
-                + "\(recall.untilText)\n" + recall.takeable.table(Recall.itemColumns)
+            sentence(
+                "\(recall.rows) of \(counted(all, "change")) of \(harmless(batchName)) can be taken back, "
+                    + recall.untilText) + recall.takeable.table(Recall.itemColumns)
                 + recall.beyondText
                 + countTable("CAN'T BE TAKEN BACK", byName(counts).sorted { $0.key < $1.key }))
         return .done

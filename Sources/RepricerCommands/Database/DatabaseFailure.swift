@@ -9,7 +9,12 @@ extension CommandFailure {
             self.init(
                 .approvalNeededOrRefused,
                 "\(error.saidByLibpq); the database user needs GRANT repricer_pricing, repricer_service or "
-                    + "repricer_finance")
+                    + "repricer_finance; `migrate` is for the database's owner")
+        case .cannotConnect where error.saidByLibpq.hasSuffix(" does not exist"):
+            self.init(
+                .unavailable,
+                "the database cannot be reached: \(error.saidByLibpq); correct REPRICER_DATABASE_URL, or make it: "
+                    + "`repricer init DIR` writes the SQL")
         case .cannotConnect:
             self.init(
                 .unavailable,

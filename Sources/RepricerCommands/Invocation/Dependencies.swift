@@ -25,9 +25,12 @@ package struct Dependencies: Sendable {
     /// SIGTERM and SIGINT. From the first call on they no longer end the process by themselves.
     package var terminations: @Sendable () -> AsyncStream<Int32> = { AsyncStream { _ in } }
 
-    /// Writes one line `repricer: …` for a person. A failure is ignored, because nobody is left to be told.
+    /// Writes one line `repricer: …` for a person, broken between words on a terminal. A failure is ignored, because
+    /// nobody is left to be told.
     package func say(_ message: String) {
-        sayPlainly("repricer: \(message)\n")
+        let line = "repricer: \(message)"
+        guard isMessagesTerminal else { return sayPlainly(line + "\n") }
+        sayPlainly(broken(line, columns: terminalSize().columns) + "\n")
     }
 
     package func sayPlainly(_ text: String) {

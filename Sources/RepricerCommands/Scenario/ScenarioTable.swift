@@ -109,7 +109,7 @@ extension ScenarioTable {
         for line in lines {
             table.add([line.isHeading ? line.label : "  \(line.label)"] + line.cells)
         }
-        return ([table.text] + notes.map { $0 + "\n" }).joined(separator: "")
+        return ([table.text] + notes.map(sentence)).joined(separator: "")
     }
 
     private var lines: [Line] {
