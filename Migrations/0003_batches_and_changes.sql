@@ -565,8 +565,6 @@ CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations (b
     WHERE state = 'requested' AND requested_at > '-infinity';
 CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations (target_transaction_id)
     WHERE state = 'requested' AND is_cross_subscription;
-CREATE INDEX dependent_cancellations_sent ON repricer.dependent_cancellations (cancel_reference_id)
-    WHERE state = 'cancel_sent';
 COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS
     'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is '
     'called.';

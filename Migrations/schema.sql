@@ -10322,8 +10322,6 @@ CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations
 
 CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations USING btree (bucket, requested_at) WHERE ((state = 'requested'::text) AND (requested_at > '-infinity'::timestamp with time zone));
 
-CREATE INDEX dependent_cancellations_sent ON repricer.dependent_cancellations USING btree (cancel_reference_id) WHERE (state = 'cancel_sent'::text);
-
 CREATE INDEX dependent_claims_by ON repricer.dependent_claims USING btree (claimed_by, change_id);
 
 CREATE INDEX extension_requests_due ON repricer.extension_requests USING btree (bucket, next_attempt_at NULLS FIRST) WHERE ((state = 'queued'::text) AND (requested_at > '-infinity'::timestamp with time zone));

@@ -51,7 +51,6 @@ package struct CallEngine: Sendable {
     let outOfReach: Outage
     let recent = RecentAnswers()
     let packer = PayloadPacker()
-    private let spread = SpreadMemory()
     /// What the last statuses got that were read outside a round. They say nothing of calls.
     private let recentStatuses = RecentAnswers()
     /// The database's clock; nil where a test moves the clock by hand.
@@ -160,16 +159,11 @@ package struct CallEngine: Sendable {
 
     /// What open calls of the kind wait for. `floor` is that of `StoreCallQueries.waiting`.
     package func waiting(
-        _ kind: some CallKind, from floor: Int64? = nil, isSpread: Bool
+        _ kind: some CallKind, from floor: Int64? = nil
     ) -> Question<StoreCallQueries.Waiting> {
         StoreCallQueries.waiting(
             kind.gate(now: clock.nowMilliseconds()), from: floor,
-            realNow: realClock.nowMilliseconds(), isSpread: isSpread)
-    }
-
-    /// Whether the database is spread over several machines. It is asked once.
-    package func isSpread(_ connection: isolated DatabaseConnection) throws -> Bool {
-        try spread.isSpread(connection)
+            realNow: realClock.nowMilliseconds())
     }
 
     /// Goes on with calls that this process, or one that died, left open. A pause holds back what is sent once more,

@@ -8,23 +8,16 @@ package enum CancelQueries {
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
             .cancel, endpoint: endpoint, now: now,
-            others: "\(fragment: SubjectWork.wanted), \(fragment: sent)",
-            othersWait: SubjectWork.waits
-        ) { _ in
-            """
-            SELECT count(*) = 0 AS is_over, bool_or(c.is_paused) AS is_held
-            FROM cancels_sent c WHERE c.cancel_reference_id = r.call_id
-            """
-        }
+            state: """
+                SELECT count(*) = 0 AS is_over, bool_or(b.is_paused) AS is_held
+                FROM unnest(r.parents) AS parent (id)
+                JOIN repricer.dependent_cancellations c
+                    ON c.original_transaction_id = parent.id AND c.bucket = repricer.bucket_of(parent.id)
+                JOIN repricer.batches b ON b.batch_id = c.batch_id
+                WHERE c.cancel_reference_id = r.call_id AND c.state = 'cancel_sent'
+                """,
+            othersWait: SubjectWork.waits)
     }
-
-    /// The dependents whose cancellation is under way. They stand in the buckets of their parents, the call in its own.
-    private static let sent: SQL = """
-        cancels_sent AS MATERIALIZED (
-            SELECT c.cancel_reference_id, b.is_paused FROM repricer.dependent_cancellations c
-            JOIN repricer.batches b ON b.batch_id = c.batch_id
-            WHERE c.state = 'cancel_sent')
-        """
 
     /// Marks the dependents that a new call cancels.
     package static func claim(_ call: StoreCall, for dependents: [DependentQueries.Open]) -> SQL {

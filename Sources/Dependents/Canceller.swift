@@ -78,10 +78,7 @@ package struct Canceller: Service {
         let isProbing = engine.isProbing(.cancel, controls)
         guard !isProbing || out.count == 0 else { return 0 }
         let kind = rounds.kind
-        let waiting = try await engine.pool.read { connection in
-            try connection.ask(
-                engine.waiting(kind, isSpread: engine.isSpread(connection)))
-        }
+        let waiting = try await engine.pool.read { try $0.ask(engine.waiting(kind)) }
         let resumed = try await engine.resume(kind, waiting, controls, out)
         guard !isProbing || resumed == 0 else { return resumed }
         return try await resumed + checkDue(controls, out)

@@ -87,10 +87,7 @@ package struct Extender: Service {
         )
         guard !isMassProbing && !isProbing || out.count == 0 else { return done }
         let (ofMasses, ofSingles) = try await engine.pool.read { connection in
-            let isSpread = try engine.isSpread(connection)
-            return try connection.ask(
-                engine.waiting(masses.kind, isSpread: isSpread),
-                engine.waiting(singles.kind, isSpread: isSpread))
+            try connection.ask(engine.waiting(masses.kind), engine.waiting(singles.kind))
         }
         var calls = try await engine.resume(masses.kind, ofMasses, controls, out)
         if !controls.isHalted || calls == 0 {

@@ -34,16 +34,15 @@ package enum ExtensionCallQueries {
     /// The state of the call `r` for the engine. Once a statement tells of the extension, the call is only checked.
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
-            .renewalExtension, endpoint: endpoint, now: now, othersWait: SubjectWork.waits
-        ) { bucket in
-            """
+            .renewalExtension, endpoint: endpoint, now: now,
+            state: """
                 SELECT EXISTS (
                     SELECT 1 FROM repricer.attributed_extensions a
-                    WHERE a.original_transaction_id = r.subject AND a.bucket = \(fragment: bucket)
+                    WHERE a.original_transaction_id = r.subject AND a.bucket = r.bucket
                         AND a.extension_id = ANY (r.carries)
                         AND a.outcome <> 'failed') AS is_over, false AS is_held
-            """
-        }
+                """,
+            othersWait: SubjectWork.waits)
     }
 
     /// The buckets with due requests. Those with requests that were never put back come first, and among them the one

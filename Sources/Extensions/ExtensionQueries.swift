@@ -147,18 +147,12 @@ extension ExtensionQueries {
         let rows = try connection.query(
             """
             -- name: extendedAt
-            -- The subscriptions of one customer stand in several buckets, so each step is read for itself.
-            WITH asked AS MATERIALIZED (
-                SELECT original_transaction_id AS id, app_account_token FROM repricer.subscriptions
-                WHERE original_transaction_id = ANY (\(ids)::text[])
-            ), others AS MATERIALIZED (
-                SELECT asked.id AS asked, o.original_transaction_id AS id
-                FROM asked JOIN repricer.subscriptions o ON o.app_account_token = asked.app_account_token
-            ), theirs AS MATERIALIZED (
-                SELECT asked AS original_transaction_id, id FROM others
-                UNION ALL
-                SELECT t.id, t.id FROM unnest(\(ids)::text[]) AS t (id)
-                WHERE NOT EXISTS (SELECT 1 FROM others WHERE others.asked = t.id)
+            WITH theirs AS (
+                SELECT asked.id AS original_transaction_id,
+                    coalesce(other.original_transaction_id, asked.id) AS id
+                FROM unnest(\(ids)::text[]) AS asked (id)
+                LEFT JOIN repricer.subscriptions s ON s.original_transaction_id = asked.id
+                LEFT JOIN repricer.subscriptions other ON other.app_account_token = s.app_account_token
             )
             SELECT theirs.original_transaction_id, min(e.told_at) AS told_at
             FROM theirs JOIN repricer.renewal_extensions e ON e.original_transaction_id = theirs.id
@@ -169,7 +163,7 @@ extension ExtensionQueries {
             FROM theirs JOIN repricer.extension_requests c ON c.original_transaction_id = theirs.id
             WHERE c.state = 'extended' AND c.settled_at > \(timestamp: since) AND NOT EXISTS (
                     SELECT 1 FROM repricer.renewal_extensions e
-                    WHERE e.original_transaction_id = c.original_transaction_id AND e.bucket = c.bucket
+                    WHERE e.original_transaction_id = c.original_transaction_id
                         AND e.renewal_at = c.effective_at)
             """)
         var instants: [String: [Instant]] = [:]

@@ -7,45 +7,31 @@ package enum MassExtensionQueries {
     /// The state of the call `r` for the engine. The call of an extension that is complete or abandoned is never sent
     /// again.
     package static func gate(endpoint: String, now: Int64) -> CallGate {
-        CallGate(.massExtension, endpoint: endpoint, now: now) { _ in
-            """
+        CallGate(
+            .massExtension, endpoint: endpoint, now: now,
+            state: """
                 SELECT bool_or(m.state NOT IN ('sending', 'unknown', 'running')) AS is_over, false AS is_held
                 FROM repricer.mass_extensions m WHERE m.extension_id = ANY (r.carries)
-            """
-        }
+                """)
     }
-
-    /// How many due mass extensions are looked at: of some products another call may be in flight.
-    private static let candidatesMax = 20
 
     /// Takes an approved mass extension that is due, with its bucket. Returns nil where there is none, and while
     /// everything is paused.
     package static func takeDue(
         realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> (mass: ExtensionQueries.Mass, bucket: Int)? {
-        let due = try connection.query(
+        try connection.query(
             """
             -- name: takeDueMassExtension
-            SELECT m.*, 'product:' || m.product_id AS subject FROM repricer.mass_extensions m
+            SELECT m.*, b.bucket FROM repricer.mass_extensions m
+            CROSS JOIN LATERAL (SELECT repricer.bucket_of('product:' || m.product_id) AS bucket) b
             WHERE m.state = 'queued' AND NOT \(fragment: ServiceControlQueries.isHeld)
                 AND (m.next_attempt_at IS NULL OR m.next_attempt_at <= \(timestamp: realNow))
-            ORDER BY m.next_attempt_at NULLS FIRST LIMIT \(candidatesMax) FOR UPDATE OF m SKIP LOCKED
-            """)
-        // Whether a call of the product is in flight is asked of its bucket: a statement names one.
-        for row in due {
-            let subject = try row.text("subject")
-            let bucket = Bucket.of(subject)
-            let isInFlight = StoreCallQueries.isInFlight(
-                "\(subject)::text", bucket: "\(bucket)::smallint")
-            let isBusy = try connection.query(
-                """
-                -- name: isMassExtensionInFlight
-                SELECT \(fragment: isInFlight) AS is_busy
-                """
-            ).one().bool("is_busy")
-            if !isBusy { return (try ExtensionQueries.Mass(row), bucket) }
-        }
-        return nil
+                AND NOT \(fragment: StoreCallQueries.isInFlight(
+                    "'product:' || m.product_id", bucket: "b.bucket"))
+            ORDER BY m.next_attempt_at NULLS FIRST LIMIT 1 FOR UPDATE OF m SKIP LOCKED
+            """
+        ).oneOrNil().map { (try ExtensionQueries.Mass($0), try $0.int("bucket")) }
     }
 
     /// Notes that its call is written.

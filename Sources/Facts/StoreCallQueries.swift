@@ -46,24 +46,17 @@ package enum StoreCallQueries {
         package var checks: [Int] = []
         /// The earliest end of a lease of an open call, in UTC milliseconds; nil where no call is open.
         package var firstLease: Int64?
-
-        fileprivate mutating func add(_ bucket: Int, isCheck: Bool) {
-            if isCheck { checks.append(bucket) } else { sends.append(bucket) }
-        }
     }
 
     /// The buckets in which open calls wait for a step. The bucket that has waited longest comes first. `floor` (UTC
     /// milliseconds) is a known lower bound of the ends of their leases.
-    ///
-    /// - Parameter isSpread: The database is spread over several machines, and is asked bucket by bucket.
     package static func waiting(
-        _ gate: CallGate, from floor: Int64?, realNow: Int64, isSpread: Bool = false
+        _ gate: CallGate, from floor: Int64?, realNow: Int64
     ) -> Question<Waiting> {
-        guard !isSpread else { return waitingByBucket(gate, from: floor, realNow: realNow) }
-        return Question(
+        Question(
             """
             -- name: waitingCalls
-            WITH \(fragment: gate.others), first AS MATERIALIZED (
+            WITH first AS MATERIALIZED (
                 SELECT lease_until FROM repricer.store_calls
                 WHERE kind = \(gate.kind.rawValue) AND settled_at IS NULL
                     AND lease_until >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
@@ -73,7 +66,7 @@ package enum StoreCallQueries {
             FROM first LEFT JOIN LATERAL (
                 SELECT d.bucket, d.is_check, min(d.lease_until) AS waits_since
                 FROM (
-                    \(fragment: due(gate, bucket: "r.bucket", realNow: realNow))
+                    \(fragment: due(gate, realNow: realNow))
                         AND r.lease_until >= (SELECT lease_until FROM first)
                 ) d
                 WHERE d.is_check OR NOT d.waits
@@ -86,47 +79,11 @@ package enum StoreCallQueries {
             for row in rows {
                 waiting.firstLease = try row.millisecondsOrNil("lease_until")
                 guard let bucket = try row.int64OrNil("bucket").map({ Int($0) }) else { continue }
-                waiting.add(bucket, isCheck: try row.bool("is_check"))
-            }
-            return waiting
-        }
-    }
-
-    /// The same, in a statement for each bucket: what the condition of a kind asks cannot be asked over several machines.
-    private static func waitingByBucket(
-        _ gate: CallGate, from floor: Int64?, realNow: Int64
-    ) -> Question<Waiting> {
-        let first: SQL = """
-            -- name: firstLease
-            SELECT lease_until FROM repricer.store_calls
-            WHERE kind = \(gate.kind.rawValue) AND settled_at IS NULL
-                AND lease_until >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
-            ORDER BY lease_until LIMIT 1
-            """
-        let ofBuckets = (0..<Bucket.count).map { bucket -> SQL in
-            let named: SQL = "\(bucket)::smallint"
-            return """
-                -- name: waitingCallsOfBucket
-                WITH \(fragment: gate.others)
-                SELECT \(bucket) AS bucket, d.is_check, min(d.lease_until) AS waits_since
-                FROM (
-                    \(fragment: due(gate, bucket: named, realNow: realNow)) AND r.bucket = \(fragment: named)
-                ) d
-                WHERE d.is_check OR NOT d.waits
-                GROUP BY d.is_check
-                """
-        }
-        return Question([first] + ofBuckets) { answers in
-            var waiting = Waiting()
-            waiting.firstLease = try answers.first?.first?.millisecondsOrNil("lease_until")
-            let found = try answers.dropFirst().joined().map {
-                (
-                    since: try $0.milliseconds("waits_since"), bucket: try $0.int("bucket"),
-                    isCheck: try $0.bool("is_check")
-                )
-            }
-            for one in found.sorted(by: { ($0.since, $0.bucket) < ($1.since, $1.bucket) }) {
-                waiting.add(one.bucket, isCheck: one.isCheck)
+                if try row.bool("is_check") {
+                    waiting.checks.append(bucket)
+                } else {
+                    waiting.sends.append(bucket)
+                }
             }
             return waiting
         }
@@ -144,14 +101,14 @@ package enum StoreCallQueries {
     /// is the safest thing to send. Where other work of its subject waits for it, it is checked until it was seen
     /// applied or cannot be applied any more. The same holds for a call whose endpoint is silent, or that was sent in
     /// vain again and again. A check waits for nobody.
-    private static func due(_ gate: CallGate, bucket: SQL, realNow: Int64) -> SQL {
+    private static func due(_ gate: CallGate, realNow: Int64) -> SQL {
         """
         SELECT r.subject, r.call_id, r.bucket, r.lease_until,
             r.next_step = 'check' OR r.is_reopened OR g.is_over OR g.is_awaited AS is_check,
             r.next_step = 'send' AND NOT r.is_reopened AND g.is_held AS waits,
             g.is_over OR g.is_awaited OR r.is_reopened AS is_over
         FROM repricer.store_calls r
-        CROSS JOIN LATERAL (\(fragment: gate.state(bucket))) k
+        CROSS JOIN LATERAL (\(fragment: gate.state)) k
         CROSS JOIN LATERAL (
             SELECT coalesce(k.is_over, false) AS is_over,
                 coalesce(k.is_held, false) OR \(fragment: ServiceControlQueries.isHeld) AS is_held,
@@ -161,7 +118,7 @@ package enum StoreCallQueries {
                             SELECT 1 FROM repricer.rate_limits l
                             WHERE l.endpoint = \(gate.endpoint)
                                 AND l.blocked_until > \(timestamp: gate.now + silenceMax)::timestamptz))
-                    AND (\(fragment: gate.othersWait(bucket))) AS is_awaited
+                    AND (\(fragment: gate.othersWait)) AS is_awaited
         ) g
         WHERE r.kind = \(gate.kind.rawValue) AND r.settled_at IS NULL
             AND r.lease_until <= \(timestamp: realNow)
@@ -178,9 +135,9 @@ package enum StoreCallQueries {
         return try connection.query(
             """
             -- name: takeOverCalls
-            WITH \(fragment: gate.others), due AS (
+            WITH due AS (
                 SELECT d.* FROM (
-                    \(fragment: due(gate, bucket: "\(bucket)::smallint", realNow: realNow)) AND r.bucket = \(bucket)::smallint
+                    \(fragment: due(gate, realNow: realNow)) AND r.bucket = \(bucket)::smallint
                 ) d
                 JOIN repricer.store_calls r
                     ON r.subject = d.subject AND r.call_id = d.call_id AND r.bucket = \(bucket)::smallint
@@ -226,9 +183,9 @@ package enum StoreCallQueries {
         try connection.query(
             """
             -- name: takeOverUnknownCalls
-            WITH \(fragment: gate.others), open AS (
+            WITH open AS (
                 SELECT r.subject, r.call_id, coalesce(k.is_over, false) OR r.is_reopened AS is_over
-                FROM repricer.store_calls r CROSS JOIN LATERAL (\(fragment: gate.state("\(bucket)::smallint"))) k
+                FROM repricer.store_calls r CROSS JOIN LATERAL (\(fragment: gate.state)) k
                 WHERE r.kind = \(gate.kind.rawValue) AND r.bucket = \(bucket)::smallint
                     AND r.call_id <> ALL (\(uuids: seen)::uuid[]) AND \(fragment: isFree(realNow: realNow))
                 ORDER BY r.subject LIMIT \(limit) FOR UPDATE OF r SKIP LOCKED
@@ -338,25 +295,21 @@ package struct CallGate: Sendable {
     package var endpoint: String
     /// The business clock, in UTC milliseconds.
     package var now: Int64
-    /// One row about the call `r` of a bucket: `is_over` (it is never sent again, but may be checked; null counts as false) and
+    /// One row about the call `r`: `is_over` (it is never sent again, but may be checked; null counts as false) and
     /// `is_held` (it is not sent now).
-    package var state: @Sendable (_ bucket: SQL) -> SQL
+    package var state: SQL
     /// The condition that other work of the subject of `r` waits for its outcome.
-    package var othersWait: @Sendable (_ bucket: SQL) -> SQL
-    /// The CTEs that both may ask: what stands in other buckets than the call.
-    package var others: SQL
+    package var othersWait: SQL
 
     package init(
-        _ kind: StoreCall.Kind, endpoint: String, now: Int64, others: SQL = SubjectWork.wanted,
-        othersWait: @escaping @Sendable (_ bucket: SQL) -> SQL = { _ in "false" },
-        state: @escaping @Sendable (_ bucket: SQL) -> SQL
+        _ kind: StoreCall.Kind, endpoint: String, now: Int64, state: SQL,
+        othersWait: SQL = "false"
     ) {
         self.kind = kind
         self.endpoint = endpoint
         self.now = now
         self.state = state
         self.othersWait = othersWait
-        self.others = others
     }
 }
 

@@ -85,57 +85,20 @@ package enum DueQueries {
     /// Wakes parked changes whose instant has come, the earliest first, and returns how many. Changes with an instant
     /// before `floor` are known to be awake.
     package static func waking(from floor: Int64?, now: Int64, limit: Int) -> Question<Int> {
-        Question(wake(isParked(from: floor, now: now), "due.bucket", limit: limit)) { $0.affected }
-    }
-
-    /// The same in each of these buckets.
-    package static func waking(
-        _ buckets: [Int], from floor: Int64?, now: Int64, limit: Int
-    ) -> Question<Int> {
-        let parked = isParked(from: floor, now: now)
-        return Question(
-            buckets.map { bucket in
-                let named: SQL = "\(bucket)::smallint"
-                return wake(
-                    "\(fragment: parked) AND bucket = \(fragment: named)", named, limit: limit)
-            }
-        ) { answers in answers.reduce(0) { $0 + $1.affected } }
-    }
-
-    /// The buckets of the changes that `waking` wakes.
-    package static func bucketsToWake(
-        from floor: Int64?, now: Int64, limit: Int
-    ) -> Question<[Int]> {
         Question(
             """
-            -- name: bucketsToWake
-            SELECT DISTINCT w.bucket FROM (
-                SELECT bucket FROM repricer.price_changes
-                WHERE \(fragment: isParked(from: floor, now: now)) ORDER BY send_after LIMIT \(limit)
-            ) w
+            -- name: wakeParkedChanges
+            UPDATE repricer.price_changes c SET is_ready = true
+            FROM (
+                SELECT original_transaction_id, bucket, change_id FROM repricer.price_changes
+                WHERE stage = 'queued' AND NOT is_ready AND NOT is_held AND send_after <= \(timestamp: now)
+                    AND send_after >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
+                ORDER BY send_after LIMIT \(limit) FOR UPDATE SKIP LOCKED
+            ) due
+            WHERE c.original_transaction_id = due.original_transaction_id
+                AND c.change_id = due.change_id AND c.bucket = due.bucket
             """
-        ) { rows in try rows.map { try $0.int("bucket") } }
-    }
-
-    private static func isParked(from floor: Int64?, now: Int64) -> SQL {
-        """
-        stage = 'queued' AND NOT is_ready AND NOT is_held AND send_after <= \(timestamp: now)
-            AND send_after >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
-        """
-    }
-
-    private static func wake(_ isParked: SQL, _ bucket: SQL, limit: Int) -> SQL {
-        """
-        -- name: wakeParkedChanges
-        UPDATE repricer.price_changes c SET is_ready = true
-        FROM (
-            SELECT original_transaction_id, bucket, change_id FROM repricer.price_changes
-            WHERE \(fragment: isParked)
-            ORDER BY send_after LIMIT \(limit) FOR UPDATE SKIP LOCKED
-        ) due
-        WHERE c.original_transaction_id = due.original_transaction_id
-            AND c.change_id = due.change_id AND c.bucket = \(fragment: bucket)
-        """
+        ) { $0.affected }
     }
 
     /// The condition that the queue `q` of the batch `b` may be served.
@@ -144,22 +107,20 @@ package enum DueQueries {
         """
 
     /// The queues with ready changes. Each costs one step of the index, however long it is.
-    private static func ready(_ isThere: SQL) -> SQL {
-        """
+    private static let ready: SQL = """
         ready AS (
             (SELECT bucket, batch_id, wave FROM repricer.price_changes
-            WHERE stage = 'queued' AND is_ready AND NOT is_held AND \(fragment: isThere)
+            WHERE stage = 'queued' AND is_ready AND NOT is_held
             ORDER BY bucket, batch_id, wave LIMIT 1)
             UNION ALL
             SELECT n.* FROM ready q, LATERAL (
                 SELECT bucket, batch_id, wave FROM repricer.price_changes
-                WHERE stage = 'queued' AND is_ready AND NOT is_held AND \(fragment: isThere)
+                WHERE stage = 'queued' AND is_ready AND NOT is_held
                     AND (bucket, batch_id, wave) > (q.bucket, q.batch_id, q.wave)
                 ORDER BY bucket, batch_id, wave LIMIT 1
             ) n
         )
         """
-    }
 
     private static func queue(_ row: Row) throws -> Queue {
         Queue(
@@ -168,36 +129,14 @@ package enum DueQueries {
     }
 
     /// All queues with changes that may be claimed, the earliest deadline first. Each costs two steps of the index.
-    ///
-    /// - Parameter isSpread: The database is spread over several machines, and is asked bucket by bucket.
-    package static func earliest(
-        realNow: Int64, isProbing: Bool = false, isSpread: Bool = false
-    ) -> Question<[Due]> {
-        guard isSpread else {
-            return Question(
-                ofAll("true", bucket: "q.bucket::smallint", realNow: realNow, isProbing: isProbing)
-            ) { try read($0) }
-        }
-        return Question(
-            (0..<Bucket.count).map { bucket in
-                let named: SQL = "\(bucket)::smallint"
-                return ofAll(
-                    "bucket = \(fragment: named)", bucket: named, realNow: realNow,
-                    isProbing: isProbing)
-            }
-        ) { answers in try read(answers.joined()).sorted { $0.sendBy < $1.sendBy } }
-    }
-
-    private static func ofAll(
-        _ isThere: SQL, bucket: SQL, realNow: Int64, isProbing: Bool
-    ) -> SQL {
-        """
-        -- name: earliestDueOfAll
-        WITH RECURSIVE \(fragment: ready(isThere))
-        \(fragment: earliest(
-            of: "(SELECT *, NULL::timestamptz AS floor FROM ready) q", bucket: bucket, realNow: realNow,
-            isProbing: isProbing))
-        """
+    package static func earliest(realNow: Int64, isProbing: Bool = false) -> Question<[Due]> {
+        Question(
+            """
+            -- name: earliestDueOfAll
+            WITH RECURSIVE \(fragment: ready)
+            \(fragment: earliest(
+                of: "(SELECT *, NULL::timestamptz AS floor FROM ready) q", realNow: realNow, isProbing: isProbing))
+            """, read)
     }
 
     /// Those of these queues with changes that may be claimed, the earliest deadline first. Each costs one step of
@@ -210,57 +149,52 @@ package enum DueQueries {
         return Question(
             """
             -- name: earliestDue
-            \(fragment: earliest(
-                of: list(queues), bucket: "q.bucket::smallint", realNow: realNow, isProbing: isProbing))
-            """
-        ) { try read($0) }
+            \(fragment: earliest(of: list(queues), realNow: realNow, isProbing: isProbing))
+            """, read)
     }
 
     /// With `isProbing` one call probes for all; in a halted batch one always does. As long as there is a
     /// subscription that did not probe yet, the probe is of such a one. Subscriptions that were refused are few, so
     /// passing over them costs little.
-    private static func earliest(
-        of queues: SQL, bucket: SQL, realNow: Int64, isProbing: Bool
-    ) -> SQL {
-        let isClaimable = isClaimable(realNow: realNow, bucket: bucket)
-        return """
-            SELECT q.bucket, q.batch_id, q.wave, first.send_by, first.next_attempt_at,
-                CASE WHEN p.is_probe THEN first.place END AS place,
-                CASE WHEN b.is_paused THEN b.halted_by END AS halted_by,
-                \(fragment: GuardSampleQueries.isSampling) AS is_sampling
-            FROM \(fragment: queues)
-            JOIN repricer.batches b ON \(fragment: isLive)
-                AND (NOT b.is_paused OR b.probe_at <= \(timestamp: realNow))
-            CROSS JOIN LATERAL (
-                SELECT b.is_paused OR \(isProbing) AS is_probe, b.halted_by = \(staleToken) OR (
-                    SELECT starts_with(halted_reason, \(staleToken)) FROM repricer.service_controls) AS is_of_tokens
-            ) p,
-            LATERAL (
-                (SELECT w.send_by, 'renewed' AS place, w.next_attempt_at FROM (
-                    -- They are among the most urgent changes, because those met the halt first.
-                    SELECT c.send_by, c.next_attempt_at, c.stale_tokens FROM repricer.price_changes c
-                    WHERE p.is_probe AND p.is_of_tokens AND \(fragment: isClaimable)
-                    ORDER BY c.send_by LIMIT 200
-                ) w
-                WHERE w.stale_tokens = 1 AND w.next_attempt_at IS NOT NULL ORDER BY w.next_attempt_at LIMIT 1)
-                UNION ALL
-                (SELECT c.send_by, 'fresh', c.next_attempt_at FROM repricer.price_changes c
-                WHERE \(fragment: isClaimable)
-                    AND c.send_by >= coalesce(q.floor, '-infinity')
-                    AND (c.next_attempt_at IS NULL OR NOT p.is_probe)
-                ORDER BY c.send_by LIMIT 1)
-                UNION ALL
-                (SELECT c.send_by, 'waited', c.next_attempt_at FROM repricer.price_changes c
-                WHERE p.is_probe AND \(fragment: isClaimable)
-                    AND c.send_by >= coalesce(q.floor, '-infinity') AND c.next_attempt_at IS NOT NULL
-                ORDER BY c.next_attempt_at LIMIT 1)
-                LIMIT 1
-            ) first
-            ORDER BY first.send_by
-            """
+    private static func earliest(of queues: SQL, realNow: Int64, isProbing: Bool) -> SQL {
+        """
+        SELECT q.bucket, q.batch_id, q.wave, first.send_by, first.next_attempt_at,
+            CASE WHEN p.is_probe THEN first.place END AS place,
+            CASE WHEN b.is_paused THEN b.halted_by END AS halted_by,
+            \(fragment: GuardSampleQueries.isSampling) AS is_sampling
+        FROM \(fragment: queues)
+        JOIN repricer.batches b ON \(fragment: isLive)
+            AND (NOT b.is_paused OR b.probe_at <= \(timestamp: realNow))
+        CROSS JOIN LATERAL (
+            SELECT b.is_paused OR \(isProbing) AS is_probe, b.halted_by = \(staleToken) OR (
+                SELECT starts_with(halted_reason, \(staleToken)) FROM repricer.service_controls) AS is_of_tokens
+        ) p,
+        LATERAL (
+            (SELECT w.send_by, 'renewed' AS place, w.next_attempt_at FROM (
+                -- They are among the most urgent changes, because those met the halt first.
+                SELECT c.send_by, c.next_attempt_at, c.stale_tokens FROM repricer.price_changes c
+                WHERE p.is_probe AND p.is_of_tokens AND \(fragment: isClaimable(realNow: realNow))
+                ORDER BY c.send_by LIMIT 200
+            ) w
+            WHERE w.stale_tokens = 1 AND w.next_attempt_at IS NOT NULL ORDER BY w.next_attempt_at LIMIT 1)
+            UNION ALL
+            (SELECT c.send_by, 'fresh', c.next_attempt_at FROM repricer.price_changes c
+            WHERE \(fragment: isClaimable(realNow: realNow))
+                AND c.send_by >= coalesce(q.floor, '-infinity')
+                AND (c.next_attempt_at IS NULL OR NOT p.is_probe)
+            ORDER BY c.send_by LIMIT 1)
+            UNION ALL
+            (SELECT c.send_by, 'waited', c.next_attempt_at FROM repricer.price_changes c
+            WHERE p.is_probe AND \(fragment: isClaimable(realNow: realNow))
+                AND c.send_by >= coalesce(q.floor, '-infinity') AND c.next_attempt_at IS NOT NULL
+            ORDER BY c.next_attempt_at LIMIT 1)
+            LIMIT 1
+        ) first
+        ORDER BY first.send_by
+        """
     }
 
-    private static func read(_ rows: some Sequence<Row>) throws -> [Due] {
+    private static func read(_ rows: Rows) throws -> [Due] {
         try rows.map { row in
             Due(
                 try queue(row), sendBy: try row.milliseconds("send_by"),
@@ -291,9 +225,9 @@ package enum DueQueries {
 
     /// The condition that the change `c` stands in the queue `q` of the batch `b` and may be claimed. Rows of a
     /// halted storefront leave their queue. Rows that were put back since are passed over.
-    private static func isClaimable(realNow: Int64, bucket: SQL = "q.bucket::smallint") -> SQL {
+    private static func isClaimable(realNow: Int64) -> SQL {
         """
-        c.bucket = \(fragment: bucket) AND c.batch_id = q.batch_id AND c.wave = q.wave::smallint
+        c.bucket = q.bucket::smallint AND c.batch_id = q.batch_id AND c.wave = q.wave::smallint
             AND c.stage = 'queued' AND c.state <> 'sending' AND c.is_ready AND NOT c.is_held
             AND NOT \(fragment: StorefrontHalt.holds("c"))
             AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))

@@ -69,33 +69,26 @@ final class DueWork: Sendable {
         let realNow = engine.realClock.nowMilliseconds()
         let started = ContinuousClock.now
         let known = memory.withLock { $0 }
-        let isSpread = try engine.isSpread(connection)
         var everything = isThorough || known.everythingAt.map { $0 <= started } ?? true
         let floors = everything ? nil : known
         var (awoken, controls, open, due, _) = try connection.ask(
-            try waking(from: floors, now: now, limit: wakes, isSpread: isSpread, on: connection),
-            ServiceControlQueries.everything,
-            engine.waiting(kind, from: floors?.leaseFloor, isSpread: isSpread),
+            DueQueries.waking(from: floors?.wakeFloor, now: now, limit: wakes),
+            ServiceControlQueries.everything, engine.waiting(kind, from: floors?.leaseFloor),
             // While everything is paused, nobody searches for changes.
             known.isPaused
-                ? .answered([])
-                : earliest(
-                    from: floors, realNow: realNow, isProbing: isProbing, isSpread: isSpread),
+                ? .answered([]) : earliest(from: floors, realNow: realNow, isProbing: isProbing),
             engine.sharedClock?.following ?? .answered(()))
         let isPaused = controls.isHeld
         if awoken > 0, !everything {
             // What was woken may lie below every floor.
             everything = true
             (open, due) = try connection.ask(
-                engine.waiting(kind, isSpread: isSpread),
+                engine.waiting(kind),
                 isPaused
-                    ? .answered([])
-                    : earliest(
-                        from: nil, realNow: realNow, isProbing: isProbing, isSpread: isSpread))
+                    ? .answered([]) : earliest(from: nil, realNow: realNow, isProbing: isProbing))
         } else if known.isPaused, !isPaused {
             due = try connection.ask(
-                earliest(
-                    from: floors, realNow: realNow, isProbing: isProbing, isSpread: isSpread))
+                earliest(from: floors, realNow: realNow, isProbing: isProbing))
         }
         if isPaused { due = [] }
         let took = ContinuousClock.now - started
@@ -115,24 +108,11 @@ final class DueWork: Sendable {
         return Found(controls: controls, open: open, due: due)
     }
 
-    /// Over several machines nothing is locked, so the buckets are asked for first, and each is woken by itself.
-    private func waking(
-        from floors: Memory?, now: Int64, limit: Int, isSpread: Bool,
-        on connection: isolated DatabaseConnection
-    ) throws -> Question<Int> {
-        let floor = floors?.wakeFloor
-        guard isSpread else { return DueQueries.waking(from: floor, now: now, limit: limit) }
-        let buckets = try connection.ask(
-            DueQueries.bucketsToWake(from: floor, now: now, limit: limit))
-        return DueQueries.waking(buckets, from: floor, now: now, limit: limit)
-    }
-
     private func earliest(
-        from floors: Memory?, realNow: Int64, isProbing: Bool, isSpread: Bool
+        from floors: Memory?, realNow: Int64, isProbing: Bool
     ) -> Question<[DueQueries.Due]> {
         guard let floors else {
-            return DueQueries.earliest(
-                realNow: realNow, isProbing: isProbing, isSpread: isSpread)
+            return DueQueries.earliest(realNow: realNow, isProbing: isProbing)
         }
         return DueQueries.earliest(
             floors.floors.map { (queue: $0.key, floor: $0.value) }, realNow: realNow,

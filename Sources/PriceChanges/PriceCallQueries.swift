@@ -12,9 +12,8 @@ package enum PriceCallQueries {
     /// its storefront halted. While a code has halted its batch it goes on, because its outcome must become known.
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
-            .priceChange, endpoint: endpoint, now: now, othersWait: SubjectWork.waits
-        ) { bucket in
-            """
+            .priceChange, endpoint: endpoint, now: now,
+            state: """
                 SELECT coalesce(bool_or(p.is_over) OR bool_or(p.is_held) AND NOT bool_and(p.is_held), true)
                         AS is_over,
                     bool_or(p.is_held) AS is_held
@@ -23,10 +22,10 @@ package enum PriceCallQueries {
                         b.is_paused AND b.probe_at IS NULL OR \(fragment: StorefrontHalt.holds("p")) AS is_held
                     FROM repricer.price_changes p JOIN repricer.batches b ON b.batch_id = p.batch_id
                     WHERE p.original_transaction_id = r.subject AND p.request_reference_id = r.call_id
-                        AND p.bucket = \(fragment: bucket) AND p.state IN ('sending', 'unknown')
+                        AND p.bucket = r.bucket AND p.state IN ('sending', 'unknown')
                 ) p
-            """
-        }
+                """,
+            othersWait: SubjectWork.waits)
     }
 
     /// Marks the changes that calls carry as sending, in two statements however many there are. A history line that
@@ -219,8 +218,7 @@ package enum PriceCallQueries {
                 ended_at = CASE WHEN b.state = 'approved' THEN NULL
                     ELSE \(timestamp: at)::timestamptz END,
                 doubtful_since = \(fragment: doubtfulSince), sent_at = NULL,
-                -- With a time zone the sum is not immutable, and Citus refuses it.
-                next_attempt_at = (t.next_attempt_at AT TIME ZONE 'UTC' + \(fragment: furtherWait)) AT TIME ZONE 'UTC',
+                next_attempt_at = t.next_attempt_at + \(fragment: furtherWait),
                 state_since = \(timestamp: at)::timestamptz,
                 goes_alone = c.goes_alone OR t.goes_alone,
                 parked_reason = CASE WHEN \(fragment: isParked) THEN t.reason END,

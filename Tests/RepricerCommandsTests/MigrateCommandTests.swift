@@ -112,7 +112,9 @@ import Testing
         let url = TestDatabase.url.replacing(
             parts[0] == "user" ? /user=[a-z]+/ : /\/\/\/[^?]+/,
             with: parts[0] == "user" ? other : "///\(parts[1])")
-        let outcome = await run("migrate", environment: ["REPRICER_DATABASE_URL": url])
+        let outcome = await run(
+            "migrate", "--migrations", RepositoryFiles.path("Migrations"),
+            environment: ["REPRICER_DATABASE_URL": url])
 
         #expect(outcome.code == .unavailable)
         #expect(

@@ -26,25 +26,14 @@ package enum GuardQueries {
     package static func guarded(
         countedBefore: Int64, on connection: isolated PostgresConnection
     ) throws -> [Guarded] {
-        // A batch has something queued: the index says so of each; over several machines each answers for all of its own.
-        let hasQueued: SQL =
-            try SpreadQueries.isSpread(connection)
-            ? """
-            o.batch_id IN (
-                SELECT DISTINCT c.batch_id FROM repricer.price_changes c
-                WHERE c.stage = 'queued' AND c.state = 'queued')
-            """
-            : """
-            EXISTS (
-                SELECT FROM repricer.price_changes c
-                WHERE c.batch_id = o.batch_id AND c.stage = 'queued' AND c.state = 'queued')
-            """
         let rows = try connection.query(
             """
             -- name: guardedBatches
             SELECT b.batch_id, b.name, b.guards_count_from, b.is_judged, g.*
             FROM (
-                SELECT *, NOT is_paused AND \(fragment: hasQueued) AS is_judged
+                SELECT *, NOT is_paused AND EXISTS (
+                    SELECT FROM repricer.price_changes c
+                    WHERE c.batch_id = o.batch_id AND c.stage = 'queued' AND c.state = 'queued') AS is_judged
                 FROM repricer.batches o WHERE guards <> '[]' AND state = 'approved'
             ) b
             CROSS JOIN LATERAL jsonb_to_recordset(b.guards) AS g (guard text, over integer, least integer)
@@ -81,7 +70,7 @@ package enum GuardQueries {
             WHERE b.batch_id = \(uuid: batchID) AND b.state = 'approved' AND NOT b.is_paused AND g.guard = 'errors'
                 AND \(answersMax) >= (
                     SELECT count(*) FROM (
-                        SELECT 1 FROM repricer.price_changes
+                        SELECT FROM repricer.price_changes
                         WHERE batch_id = \(uuid: batchID) AND \(fragment: isAnswered) LIMIT \(answersMax + 1)) a)
             """
         ).oneOrNil().map { row in

@@ -56,32 +56,17 @@ package enum TroubleQueries {
     package static func open(
         now: Int64, on connection: isolated PostgresConnection
     ) throws -> [(batchID: String, name: String, trouble: Trouble)] {
-        let isOpen: SQL = """
-            c.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+        try connection.query(
             """
-        // Over several machines each counts its own changes of all batches.
-        let counted: SQL =
-            try SpreadQueries.isSpread(connection)
-            ? """
-            JOIN (
-                SELECT c.batch_id AS id, \(fragment: counts(now: now)) FROM repricer.price_changes c GROUP BY c.batch_id
-                HAVING bool_or(\(fragment: isOpen))
-            ) t ON t.id = b.batch_id
-            WHERE b.state IN ('awaiting_approval', 'approved')
-            """
-            : """
+            -- name: batchTroubles
+            SELECT b.batch_id, b.name, t.* FROM repricer.batches b
             CROSS JOIN LATERAL (
                 SELECT \(fragment: counts(now: now)) FROM repricer.price_changes c WHERE c.batch_id = b.batch_id
             ) t
             WHERE b.state IN ('awaiting_approval', 'approved') AND EXISTS (
                 SELECT FROM repricer.price_changes c
-                WHERE c.batch_id = b.batch_id AND \(fragment: isOpen))
-            """
-        return try connection.query(
-            """
-            -- name: batchTroubles
-            SELECT b.batch_id, b.name, t.moved, t.overdue, t.parked, t.drifted
-            FROM repricer.batches b \(fragment: counted)
+                WHERE c.batch_id = b.batch_id AND c.stage IN ('awaiting_approval', 'queued', 'unknown',
+                    'scheduled', 'pending_consent', 'accepted'))
             ORDER BY b.submitted_at, b.batch_id
             """
         ).map { (try $0.text("batch_id"), try $0.text("name"), try trouble($0)) }

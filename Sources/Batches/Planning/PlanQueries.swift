@@ -83,20 +83,17 @@ extension PlanQueries {
         let rows = try connection.query(
             """
             -- name: dependentClaims
-            -- The change stands in another bucket than the item that it claims, so the claims are read first.
-            WITH claims AS MATERIALIZED (
-                SELECT original_transaction_id || '/' || sku AS name, claimed_by, change_id
-                FROM repricer.dependent_claims
-                WHERE original_transaction_id = ANY (\(ids)::text[])
-            )
-            SELECT d.name, d.claimed_by, coalesce(c.current_sku, c.sku) AS sku
-            FROM claims d
-            JOIN repricer.price_changes c
-                ON c.original_transaction_id = d.claimed_by AND c.change_id = d.change_id
-            -- It reads by claim and not by state, for the reason given at planOpenChanges.
-            WHERE (c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
-                'pending_consent', 'accepted')) IS TRUE
-            ORDER BY d.name, d.claimed_by, d.change_id
+            SELECT d.original_transaction_id || '/' || d.sku AS name, d.claimed_by, c.sku
+            FROM repricer.dependent_claims d
+            -- It reads by claim and not by change, for the reason given at planOpenChanges.
+            CROSS JOIN LATERAL (
+                SELECT coalesce(current_sku, sku) AS sku FROM repricer.price_changes
+                WHERE original_transaction_id = d.claimed_by AND change_id = d.change_id
+                    AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
+                        'pending_consent', 'accepted')
+                OFFSET 0) c
+            WHERE d.original_transaction_id = ANY (\(ids)::text[])
+            ORDER BY name, d.claimed_by, d.change_id
             """)
         var claims: [String: [DependentClaim]] = [:]
         for row in rows {
