@@ -28,7 +28,7 @@ import Testing
             ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
             """
 
-        let plans = try await Self.plans(isLarge: false) {
+        let plans = try await Self.plans(isLarge: true) {
             _ = try $0.query(
                 """
                 -- name: planOpenChanges
