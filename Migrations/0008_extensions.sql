@@ -71,6 +71,11 @@ BEGIN
         END IF;
         RETURN false;
     END IF;
+    -- The App Store answers a known identifier as it did at first, and extends nothing.
+    IF EXISTS (SELECT FROM mass_extensions WHERE extension_id = p_extension_id) THEN
+        RAISE EXCEPTION 'request % is a mass extension; one of a single subscription needs an identifier of its own',
+            p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
     IF EXISTS (SELECT FROM extension_requests WHERE original_transaction_id = p_original_transaction_id
         AND bucket = bucket_of(p_original_transaction_id) AND state IN ('queued', 'sending', 'unknown'))
     THEN
@@ -107,6 +112,10 @@ BEGIN
                 USING ERRCODE = 'object_not_in_prerequisite_state';
         END IF;
         RETURN false;
+    END IF;
+    IF EXISTS (SELECT FROM extension_requests WHERE extension_id = p_extension_id) THEN
+        RAISE EXCEPTION 'request % is an extension of one subscription; a mass extension needs an identifier of its own',
+            p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     SELECT extension_id INTO v_open FROM mass_extensions WHERE product_id = p_product_id
         AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'running');

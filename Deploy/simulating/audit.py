@@ -300,7 +300,10 @@ class Auditor:
             life = self.lives[row["target"]]
             has_left = any(item["sku"] == row["dependent_sku"].split("/")[-1] and item["sku"] in life["renewing"]
                            for item in life["items"])
-            if row["target"] not in cancelled and life["autoRenews"] and has_left:
+            # It had ended by itself, and the customer bought it anew later.
+            was_over = not any(
+                charge["from"] <= row["requested_at"] < charge["until"] for charge in life["charges"])
+            if row["target"] not in cancelled and life["autoRenews"] and has_left and not was_over:
                 self.fault("dependent-not-cancelled", f"{row['id']}: {row['target']} goes on")
 
     # Extensions: what the store did was asked for, once, and is known.

@@ -321,6 +321,22 @@ import Testing
         await harness.delivery.close()
     }
 
+    /// The App Store would answer the second as it did the first, and extend nothing.
+    @Test func identifierOfOne_isNotThatOfAll_andTheReverse() async throws {
+        let harness = try await harness()
+        try await harness.requestAll(9)
+        try await harness.requestOne("1", 5)
+
+        await #expect(throws: (any Error).self) { try await harness.requestOne("2", 9) }
+        await #expect(throws: (any Error).self) {
+            try await harness.requestAll(5, of: "com.example.other")
+        }
+
+        try await harness.requestOne("2", 6)
+        #expect(try await harness.massStates() == ["queued"])
+        await harness.delivery.close()
+    }
+
     @Test func rejected_isNeverCalled() async throws {
         let harness = try await harness()
         try await harness.requestAll(isApproved: false)
