@@ -41,7 +41,8 @@ import Testing
         var text = ""
         try await eventually("a scrape with counts") {
             text = try await scrape(client)
-            return text.contains("\nrepricer_database_size_bytes ")
+            // The last that is counted; the others are read one after another, too.
+            return text.contains("\nrepricer_changes_late_at_rate ")
                 && text.contains("\nrepricer_inbox_oldest_age_seconds ")
         }
         return text
