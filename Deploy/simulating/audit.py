@@ -301,9 +301,10 @@ class Auditor:
             has_left = any(item["sku"] == row["dependent_sku"].split("/")[-1] and item["sku"] in life["renewing"]
                            for item in life["items"])
             # It had ended by itself, and the customer bought it anew later.
-            was_over = not any(
+            begins = [charge["from"] for charge in life["charges"]]
+            is_new = max(begins, default=0) > row["requested_at"] and not any(
                 charge["from"] <= row["requested_at"] < charge["until"] for charge in life["charges"])
-            if row["target"] not in cancelled and life["autoRenews"] and has_left and not was_over:
+            if row["target"] not in cancelled and life["autoRenews"] and has_left and not is_new:
                 self.fault("dependent-not-cancelled", f"{row['id']}: {row['target']} goes on")
 
     # Extensions: what the store did was asked for, once, and is known.

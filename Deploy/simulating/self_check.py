@@ -110,16 +110,19 @@ def declined(world):
 
 
 def cross(world):
-    life = first(world["store"]["subscriptions"], autoRenews=True, isBilledOrWaiting=True, items=bool, renewing=bool)
+    life = first(
+        world["store"]["subscriptions"], autoRenews=True, isBilledOrWaiting=True, items=bool, renewing=bool, charges=bool)
     row = change(world)
     world["database"]["dependents"].append({
         "id": row["id"], "change_id": row["change_id"], "dependent_sku": life["renewing"][0], "parent_sku": row["sku"],
-        "is_cross": True, "target": life["id"], "state": "confirmed", "requested_at": 0, "detail": None})
+        "is_cross": True, "target": life["id"], "state": "confirmed", "detail": None,
+        # In a period that was running.
+        "requested_at": max(charge["from"] for charge in life["charges"])})
 
 
 def left_open(world):
     cross(world)
-    world["database"]["dependents"][-1]["state"] = "requested"
+    world["database"]["dependents"][-1].update(state="requested", requested_at=0)
 
 
 def unexplained(world):
