@@ -1,6 +1,8 @@
 """What a person does once the App Store refuses nothing any more."""
 
 REASON = "the refusals are over"
+
+# Batches that are halted, or have rows that wait because they are parked.
 WAITING = """
     SELECT DISTINCT b.batch_id FROM repricer.batches b
     LEFT JOIN repricer.price_changes c ON c.batch_id = b.batch_id AND c.state = 'queued'
