@@ -1,4 +1,6 @@
 """A package of Pricing with every mutant in it, and the tests that are run on each."""
+import hashlib
+import json
 import os
 import pathlib
 import re
@@ -80,7 +82,8 @@ def build(folder, mutants):
         name: File((ROOT / "Sources/Pricing" / name).read_text(), [m for m in mutants if m.file == name])
         for name in FILES
     }
-    refused = {number for file in files.values() for number in file.unset()}
+    kept = Refusals(folder / "refused.json", mutants)
+    refused = {number for file in files.values() for number in file.unset()} | kept.known()
     while True:
         owners = {}
         for name, file in files.items():
@@ -90,6 +93,7 @@ def build(folder, mutants):
             ["swift", "build", "--build-tests"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True)
         if done.returncode == 0:
+            kept.keep(refused)
             return refused
         errors = set(ERROR.findall(done.stdout))
         new = set()
@@ -101,6 +105,28 @@ def build(folder, mutants):
         if not new:
             raise Unbuildable("\n".join(line for line in done.stdout.split("\n") if " error: " in line)[-3000:])
         refused |= new
+
+
+class Refusals:
+    """What the compiler refused the last time, so that an unchanged source is not built anew. It holds for a file as it
+    was then."""
+
+    def __init__(self, path, mutants):
+        self.path, self.mutants = path, mutants
+        self.texts = {name: hashlib.sha256((ROOT / "Sources/Pricing" / name).read_bytes()).hexdigest() for name in FILES}
+
+    def _name(self, mutant):
+        return f"{self.texts[mutant.file]} {mutant.start} {mutant.end} {mutant.new}"
+
+    def known(self):
+        try:
+            names = set(json.loads(self.path.read_text()))
+        except (OSError, ValueError):
+            return set()
+        return {mutant.number for mutant in self.mutants if self._name(mutant) in names}
+
+    def keep(self, refused):
+        write(self.path, json.dumps(sorted(self._name(m) for m in self.mutants if m.number in refused)))
 
 
 def program(number, seconds, *options):

@@ -8,6 +8,8 @@ import collections
 import json
 import sys
 
+import forecasts
+
 OPEN = {"scheduled", "pending_consent", "accepted"}
 IN_FLIGHT = {"sending", "unknown"}
 STATES = ("awaiting_approval queued sending unknown scheduled pending_consent accepted effective declined cancelled "
@@ -32,7 +34,7 @@ class Auditor:
         for check in (self.rows, self.states_add_up, self.effects, self.one_in_flight, self.ids_of_unknowns,
                       self.decisions, self.truth_of_changes, self.effective_when_charged, self.charged_when_not_effective,
                       self.dependents, self.extensions,
-                      self.at_rest, self.subscriptions, self.ledger, self.explanations, self.bridge):
+                      self.at_rest, self.subscriptions, self.ledger, self.explanations, self.bridge, self.forecasts):
             check()
         return self.faults
 
@@ -420,6 +422,10 @@ class Auditor:
                 self.fault("bridge-open", f"{row['month']} {row['currency']}: {total}, not {row['closing_milliunits']}")
             months[(row["batch_id"], row["storefront"], row["currency"])][row["month"]] = row
         self.figures = months
+
+    # Forecasts: the report of what became of them says what the store did.
+    def forecasts(self):
+        self.faults += forecasts.check(self.store, self.db)
 
 
 def report(faults, limit=12):

@@ -144,6 +144,29 @@ def update(find, **values):
     return lambda world: find(world).update(values)
 
 
+def accuracy(world, **wanted):
+    return first(world["database"]["accuracy"], **wanted)
+
+
+def late(world):
+    """A change that was charged late, of whose reason nothing is said."""
+    row = change(world, state="effective")
+    first(world["database"]["forecasts"], change_id=row["change_id"]).update(at=0, slip=None)
+
+
+def without_cause(world):
+    """A customer whom the store never extended."""
+    extended = {event.get("subscription") for event in world["store"]["events"] if event["kind"].startswith("RENEWAL_EXT")}
+    row = change(world, state="effective", id=lambda id: id not in extended)
+    first(world["database"]["forecasts"], change_id=row["change_id"]).update(at=0, slip="extension")
+
+
+def unasked(world):
+    """The store told customers whom it asked, by the report."""
+    row = accuracy(world, came_consent="required")
+    row["came_consent"] = "not_required"
+
+
 def extension(world):
     world["database"]["extensions"].append({
         "id": "1", "extension_id": "e", "mass_extension_id": None, "call_id": "c", "days": 1, "state": "extended",
@@ -189,6 +212,12 @@ LIES = [
     ("refund-wrong", lambda world: world["database"]["money"].append(dict(charge(world), kind="refund", amount=-10))),
     ("charge-unexplained", unexplained),
     ("bridge-open", lambda world: world["database"]["bridge"][0].update(closing_milliunits=1)),
+    ("slip-unnamed", late),
+    ("slip-without-cause", without_cause),
+    ("forecast-row-missing", lambda world: world["database"]["accuracy"].remove(accuracy(world, changes=bool))),
+    ("forecast-row-invented", unasked),
+    ("forecast-miscounted", lambda world: accuracy(world, effective=bool).update(effective_as_forecast=10_000)),
+    ("forecast-misjudged", lambda world: accuracy(world, consent_outcome="as_forecast").update(consent_outcome="missed")),
     ("failed-in-quiet-times", lambda world: world["world"]["failures"].append("planted")),
 ]
 

@@ -265,14 +265,14 @@ private struct ApprovalView {
 
             """
         if !facts.money.rates.isEmpty {
-            let rates = facts.money.rates.map { "\($0.rate.text.prefix(8)) \($0.currency)" }
-            let sources = Set(facts.money.rates.map(\.source)).sorted().joined(separator: ", ")
+            let rates = facts.money.rates.map(\.words).joined(separator: ", ")
             notes += """
-                <p class="note">1 \(facts.money.reportingCurrency) = \(rates.joined(separator: ", ")) (\(sources)).</p>
+                <p class="note">1 \(facts.money.reportingCurrency) = \(rates) (\(facts.money.rateSources)).</p>
 
                 """
         }
         if let lack = facts.money.lack { notes += "<p class=\"note\">\(lack)</p>\n" }
+        if facts.money.isTooLarge { notes += "<p class=\"note\">\(sumTooLarge)</p>\n" }
         if facts.money.rowsWithoutMonth > 0 {
             notes += """
                 <p class="note">\(counted(Int64(facts.money.rowsWithoutMonth), "row")) of an unknown period are in no sum.</p>

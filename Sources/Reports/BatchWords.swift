@@ -47,6 +47,14 @@ extension MoneyAMonth {
         "\(withoutRate.isEmpty ? "all" : "part"), in \(reportingCurrency)"
     }
 
+    /// `ecb, of 2026-11-20`; two days where the rates are of several.
+    package var rateSources: String {
+        let sources = Set(rates.map(\.source)).sorted().joined(separator: ", ")
+        let days = Set(rates.compactMap { $0.validFrom?.day }).sorted()
+        guard let first = days.first, let last = days.last else { return sources }
+        return "\(sources), of \(first.text)" + (first == last ? "" : " to \(last.text)")
+    }
+
     /// What that sum lacks, why, and what to do; nil where it is whole.
     package var lack: String? {
         guard !withoutRate.isEmpty else { return nil }
@@ -70,3 +78,20 @@ extension MoneyAMonth {
             "\(what): to convert \(lacking == 1 ? "it" : "them"), \(rates) missing (repricer rules import FILE)."
     }
 }
+
+extension MoneyAMonth.UsedRate {
+    /// `0.9183 EUR`: four digits after the point, or as many as it takes to be more than 0.
+    package var words: String {
+        let parts = rate.text.split(separator: ".")
+        guard let whole = parts.first, parts.count == 2, let fraction = parts.last else {
+            return "\(rate.text) \(currency)"
+        }
+        let zeros = whole == "0" ? fraction.prefix { $0 == "0" }.count : 0
+        return "\(whole).\(fraction.prefix(zeros + 4)) \(currency)"
+    }
+}
+
+/// What `too large` means, and what to do about it.
+package let sumTooLarge =
+    "too large: a sum of more than \(counted(Int64.max / 1000)), which is not shown; "
+    + "check the prices of these rows"

@@ -142,6 +142,26 @@ import Testing
         }
     }
 
+    /// A sum in another currency says by which rate, whose, and of which day.
+    @Test func approval_ofMoneyInAnotherCurrency_showsRateAndDate() async throws {
+        try await PagesFixture.fill()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            INSERT INTO repricer.exchange_rates (currency, valid_from, revision, imported_by, recorded_at,
+                billionths_per_euro, source)
+            SELECT 'USD', '2020-01-02Z', revision, imported_by, imported_at, 1250000000, 'ecb'
+            FROM (SELECT * FROM repricer.rule_imports ORDER BY revision DESC LIMIT 1) i
+            """)
+        await connection.close()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let path = "/batches/\(PagesFixture.waiting)/approval?currency=USD"
+            let text = try await ask("GET", path, [:]).text
+
+            #expect(text.contains("1 USD = 0.8 EUR (ecb, of 2020-01-02)."))
+        }
+    }
+
     @Test func approval_whenTheServiceReadsIt_needsNoOtherRight() async throws {
         try await PagesFixture.fill()
         let service = try await TestDatabase.login("d", memberOf: ["repricer_service"])

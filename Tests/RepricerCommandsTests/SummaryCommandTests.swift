@@ -105,6 +105,50 @@ import Testing
         #expect(!outcome.output.contains("STOREFRONT"))
     }
 
+    /// On a terminal the summary leaves room for what is typed next. On a small one it says less; nothing is cut off.
+    @Test(arguments: [20, 24, 30, 35, 60])
+    func plan_onATerminal_fitsItsScreen(_ rows: Int) async throws {
+        let mixed = try file(
+            Self.rows + """
+                1000000000000001,ADD,2.49,USD,,2026-03-01
+                1000000000000006,PLAN,12.99,EUR,,2026-04-01
+                1000000000000003,NONE,2.49,USD,,
+                1000000000000004,ADD,2.499,USD,,
+
+                """)
+        let elsewhere = await run("plan", mixed, environment: ana)
+
+        let outcome = await run("plan", mixed, "--no-pager", environment: ana) {
+            $0.isOutputTerminal = true
+            $0.terminalSize = { (80, rows) }
+            $0.environment["NO_COLOR"] = "1"
+        }
+
+        let lines = outcome.output.split(separator: "\n", omittingEmptySubsequences: false).dropLast()
+        #expect(lines.allSatisfy { $0.count <= 80 }, "\(outcome.output)")
+        if rows == 20 {
+            // Nothing fits so small a screen, and the pager gets all of it.
+            #expect(lines.count > rows, "\(outcome.output)")
+        } else {
+            #expect(lines.count <= rows - 2, "\(lines.count) lines\n\(outcome.output)")
+        }
+        let begins = [
+            "can go  not all: 8 of 10 rows, 2 refused (below)", "CONSENT", "required", "not required",
+            "A MONTH", "EUR", "USD", "part, in USD",
+            rows == 24 || rows == 30 ? "That part lacks 2 rows; rates to import: USD" : "That part",
+            rows == 24 ? "effective: 2026" : "EFFECTIVE", "late: ", " LARGEST", "+210.32 %", "-66.77 %",
+            "warning", "refused: price_decimals 1, unknown_item 1", "plan hash",
+        ]
+        let places = begins.map { begin in
+            lines.firstIndex { $0.hasPrefix(begin) || $0.hasPrefix(" " + begin) } ?? -1
+        }
+        #expect(
+            places == places.sorted() && !places.contains(-1), "\(places)\n\(outcome.output)")
+        if rows == 60 {
+            #expect(outcome.output.replacing("█", with: "#") == elsewhere.output)
+        }
+    }
+
     /// What a program reads of standard output is one thing.
     @Test func rowsOnStandardOutput_standAlone_andTheSummaryIsBesideThem() async throws {
         let batch = try file("1000000000000001,PLAN,12.99,USD,,\n1000000000000001,ADD,2.99,USD,,\n")

@@ -68,6 +68,20 @@ enum Snapshot {
             FROM report.charge_exception
             """
         ),
+        (
+            "forecasts",
+            """
+            SELECT change_id, batch_id, direction, forecast_consent AS consent, forecast_threshold_source AS source,
+                forecast_reasons AS reasons, forecast_not_known AS not_known, at(forecast_effective_at) AS at,
+                at(send_by) AS send_by, at(planned_effective_at) AS planned_at, at(due_effective_at) AS due_at,
+                coalesce(moved_before_call, moved_since_call) AS slip,
+                at((SELECT b.submitted_at FROM repricer.batches b WHERE b.batch_id = c.batch_id)) AS submitted_at,
+                jsonb_path_query_array(forecast_rules,
+                    '$[*] ? (@.rule == "increase_within_12_months").inputs.because') ->> 0 AS because
+            FROM repricer.price_changes c WHERE undoes_change_id IS NULL
+            """
+        ),
+        ("accuracy", "SELECT * FROM report.forecast_accuracy"),
         ("bridge", "SELECT * FROM report.revenue_bridge ORDER BY month"),
         ("audit", "SELECT count(*) AS lines FROM repricer.audit_trail"),
     ]

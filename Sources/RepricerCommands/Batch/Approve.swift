@@ -67,7 +67,9 @@ extension Commands {
         // A program that said yes only reads the result.
         guard !invocation.isJSON || !invocation.arguments[yes] else { return }
         let facts = try await ShowFacts.read(batch, now: now, in: "USD", rate: rate, pool: pool)
-        let text = facts.text(isTerminal: invocation.dependencies.isOutputTerminal) + "\n"
+        // Whoever answers for it sees all of it, however small the screen is.
+        let text =
+            facts.text(isTerminal: invocation.dependencies.isOutputTerminal, rows: nil) + "\n"
         if invocation.isJSON {
             invocation.dependencies.sayPlainly(text)
         } else {

@@ -4,7 +4,7 @@ import Reports
 extension FiguresText {
     private typealias Line = (name: String, currency: String, money: BatchFigures.Money)
 
-    private static let currenciesMax = 6
+    private var currenciesMax: Int { density >= .short ? 2 : 6 }
 
     /// What sums are counted in, the finest first.
     private enum SumUnit: Int64, CaseIterable {
@@ -40,13 +40,13 @@ extension FiguresText {
         let most = money.lines.sorted {
             ($1.money.rows, $0.currency) < ($0.money.rows, $1.currency)
         }
-        let shown = money.lines.filter { most.prefix(Self.currenciesMax).contains($0) }
+        let shown = money.lines.filter { most.prefix(currenciesMax).contains($0) }
         let others = money.lines.count - shown.count
         var lines: [Line] = shown.map { ($0.currency, $0.currency, $0.money) }
         let isAlone = money.lines.count == 1 && money.lines.first?.currency == currency
         if !isAlone, money.hasTotal { lines.append((money.totalName, currency, money.total)) }
-        return moneyTable(lines) + (others > 0 ? "and \(others) currencies more: --details\n" : "")
-            + moneyNotes
+        let more = others == 1 ? "1 currency more" : "\(others) currencies more"
+        return moneyTable(lines) + (others > 0 ? "and \(more): --details\n" : "") + moneyNotes
     }
 
     /// The sums of many rows are wider than a screen: then they lose their decimals, and more where that is not enough.
@@ -83,10 +83,15 @@ extension FiguresText {
     private var moneyNotes: String {
         var notes = ""
         if !money.rates.isEmpty {
-            let rates = money.rates.map { "\(shownRate($0.rate)) \($0.currency)" }
-            notes += wrapped("1 \(currency) = \(rates.joined(separator: ", ")) (\(rateSources))")
+            let rates = money.rates.map(\.words)
+            let (begin, end) = ("1 \(currency) = ", " (\(money.rateSources))")
+            let room = Self.columns - begin.count - end.count
+            notes +=
+                density >= .short
+                ? begin + fitted(rates, separator: ", ", columns: room) + end + "\n"
+                : wrapped(begin + rates.joined(separator: ", ") + end)
         }
-        if let lack = money.lack { notes += wrapped(lack) }
+        if let lack = money.lack { notes += density >= .short ? shortLack : wrapped(lack) }
         if money.isTooLarge { notes += wrapped(sumTooLarge) }
         if money.rowsWithoutMonth > 0 {
             notes += "\(counted(money.rowsWithoutMonth, "row")) of an unknown period: in no sum\n"
@@ -94,21 +99,15 @@ extension FiguresText {
         return notes
     }
 
-    /// `ecb, of 2026-11-20`; two days where the rates are of several.
-    private var rateSources: String {
-        let sources = Set(money.rates.map(\.source)).sorted().joined(separator: ", ")
-        let days = Set(money.rates.compactMap { $0.validFrom?.day }).sorted()
-        guard let first = days.first, let last = days.last else { return sources }
-        return "\(sources), of \(first.text)" + (first == last ? "" : " to \(last.text)")
+    /// How many rows the sum lacks, on one line.
+    private var shortLack: String {
+        let rows = money.withoutRate.reduce(0) { $0 + $1.money.rows }
+        let what =
+            money.hasTotal
+            ? "That part lacks \(counted(rows, "row"))"
+            : "No sum in \(currency) of \(counted(rows, "row"))"
+        let begin = what + "; rates to import: "
+        return begin
+            + fitted(money.missingRates, separator: " ", columns: Self.columns - begin.count) + "\n"
     }
-}
-
-/// Four digits after the point, or as many as it takes to be more than 0.
-private func shownRate(_ rate: Rate) -> String {
-    let parts = rate.text.split(separator: ".")
-    guard let whole = parts.first, parts.count == 2, let fraction = parts.last else {
-        return rate.text
-    }
-    let zeros = whole == "0" ? fraction.prefix { $0 == "0" }.count : 0
-    return "\(whole).\(fraction.prefix(zeros + 4))"
 }

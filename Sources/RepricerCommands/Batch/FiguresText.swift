@@ -5,7 +5,6 @@ import Reports
 /// is an empty text.
 struct FiguresText {
     static var columns: Int { min(80, Screen.columns ?? 80) }
-    private static let movesMax = 2
     private static let barMax = 30
     /// The most weeks that fit beside everything else. More are shown by months.
     private static let weeksMax = 6
@@ -14,10 +13,13 @@ struct FiguresText {
     let figures: BatchFigures
     let money: MoneyAMonth
     let isTerminal: Bool
+    var density = Density.full
 
-    /// Joins the sections in their order, with an empty line between them.
-    static func joined(_ sections: [String]) -> String {
-        sections.filter { !$0.isEmpty }.joined(separator: "\n")
+    private var movesMax: Int { density >= .short ? 1 : 2 }
+
+    /// Joins the sections in their order, with an empty line between them where there is room.
+    static func joined(_ sections: [String], _ density: Density) -> String {
+        sections.filter { !$0.isEmpty }.joined(separator: density == .full ? "\n" : "")
     }
 
     private struct ConsentLine {
@@ -36,8 +38,14 @@ struct FiguresText {
             figures.reasons[reason].map { "\(reason.rawValue) \(counted($0))" }
         }
         add(.required, "required", fitted(reasons, separator: ", ", columns: Self.whyColumns))
-        add(.notKnown, "not known", "dated and sent as if required")
-        for line in notKnownLines where figures.consents[.notKnown] != nil { lines.append(line) }
+        if density == .shortest {
+            add(.notKnown, "not known", notKnownRules)
+        } else {
+            add(.notKnown, "not known", "dated and sent as if required")
+            for line in notKnownLines where figures.consents[.notKnown] != nil {
+                lines.append(line)
+            }
+        }
         add(.notRequired, "not required", "customers are told, and not asked")
         add(.none, "decrease", "")
         return lines.table([
@@ -66,9 +74,26 @@ struct FiguresText {
         }
     }
 
+    /// The rules that give no answer, on one line.
+    private var notKnownRules: String {
+        let rules = ConsentReason.allCases.compactMap { rule in
+            figures.notKnown[rule].map { "\(rule.rawValue) \(counted($0.rows))" }
+        }
+        return fitted(rules, separator: ", ", columns: Self.whyColumns)
+    }
+
     var datesText: String {
         let isByWeek = figures.weeks.count <= Self.weeksMax
         let all = (isByWeek ? figures.weeks : figures.months).sorted { $0.key < $1.key }
+        guard density != .shortest else {
+            let begin = isByWeek ? "effective, week of: " : "effective: "
+            let texts = all.map { key, dates in
+                "\(isByWeek ? key.text : String(key.text.prefix(7))) \(counted(dates.rows))"
+            }
+            guard !texts.isEmpty else { return "" }
+            return begin
+                + fitted(texts, separator: ", ", columns: Self.columns - begin.count) + "\n"
+        }
         let most = all.map(\.value.rows).max() ?? 1
         let shown = all.prefix(Self.monthsMax)
         let later = all.dropFirst(Self.monthsMax).reduce(0) { $0 + $1.value.rows }
@@ -86,8 +111,8 @@ struct FiguresText {
     }
 
     var movesText: String {
-        (figures.increases.moves.prefix(Self.movesMax)
-            + figures.decreases.moves.prefix(Self.movesMax)).table(Self.moveColumns)
+        (figures.increases.moves.prefix(movesMax) + figures.decreases.moves.prefix(movesMax))
+            .table(Self.moveColumns)
     }
 
     static let moveColumns: [Column<PriceMove>] = [
@@ -104,7 +129,8 @@ struct FiguresText {
     ]
 
     var warningsText: String {
-        BatchWarning.allCases.compactMap { warning in
+        if density == .shortest { return shortWarnings }
+        return BatchWarning.allCases.compactMap { warning in
             figures.warnings[warning].map { rows in
                 let said =
                     "warning: \(warning.words): \(counted(rows.count, warning.noun))"
@@ -118,6 +144,18 @@ struct FiguresText {
         }.joined()
     }
 
+    /// All warnings in one sentence, without their lines.
+    private var shortWarnings: String {
+        let said = BatchWarning.allCases.compactMap { warning in
+            figures.warnings[warning].map { rows in
+                "\(warning.words): \(counted(rows.count, warning.noun))"
+            }
+        }
+        guard !said.isEmpty else { return "" }
+        return wrapped(
+            (said.count == 1 ? "warning: " : "warnings: ") + said.joined(separator: "; "))
+    }
+
     /// The codes, the most frequent first.
     var refusedText: String {
         let codes = RowCode.allCases.compactMap { code in
@@ -125,8 +163,10 @@ struct FiguresText {
         }
         guard !codes.isEmpty else { return "" }
         let most = codes.sorted { ($1.rows, $0.name) < ($0.rows, $1.name) }
-        return wrapped(
-            "refused: " + most.map { "\($0.name) \(counted($0.rows))" }.joined(separator: ", "))
+        let texts = most.map { "\($0.name) \(counted($0.rows))" }
+        let begin = "refused: "
+        guard density >= .short else { return wrapped(begin + texts.joined(separator: ", ")) }
+        return begin + fitted(texts, separator: ", ", columns: Self.columns - begin.count) + "\n"
     }
 }
 
@@ -197,8 +237,3 @@ func broken(_ text: String, columns: Int) -> String {
 func shownSum(_ sum: MoneySum, currency: String) -> String {
     sum.milliunits.map { money($0, currency: currency) } ?? "too large"
 }
-
-/// What `too large` means, and what to do about it.
-let sumTooLarge =
-    "too large: a sum of more than \(counted(Int64.max / 1000)), which is not shown; "
-    + "check the prices of these rows"

@@ -57,12 +57,13 @@ extension Commands {
                 json: summary.json,
                 summary.text(
                     isTerminal: invocation.dependencies.isMessagesTerminal,
-                    withDetails: withDetails))
+                    withDetails: withDetails, rows: nil))
         } else {
             try invocation.print(
                 json: summary.json,
                 summary.text(
-                    isTerminal: invocation.dependencies.isOutputTerminal, withDetails: withDetails))
+                    isTerminal: invocation.dependencies.isOutputTerminal,
+                    withDetails: withDetails, rows: invocation.screenRows))
         }
         suggestAfterPlan(summary, file, invocation)
         return summary.refusedCount == 0 ? .done : .inputRejected

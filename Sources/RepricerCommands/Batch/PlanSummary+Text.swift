@@ -3,18 +3,26 @@ import Reports
 
 /// A plan for a person: one screen, and everything behind `--details`.
 extension PlanSummary {
-    func text(isTerminal: Bool, withDetails: Bool) -> String {
-        let short = FiguresText(figures: figures, money: money, isTerminal: isTerminal)
+    /// `rows` are those of the screen; nil where there is none.
+    func text(isTerminal: Bool, withDetails: Bool, rows: Int?) -> String {
+        Density.fitting(withDetails ? nil : rows) { density in
+            text(isTerminal: isTerminal, withDetails: withDetails, density)
+        }
+    }
+
+    private func text(isTerminal: Bool, withDetails: Bool, _ density: Density) -> String {
+        let short = FiguresText(
+            figures: figures, money: money, isTerminal: isTerminal, density: density)
         let sections = [
-            overview, short.consentText, short.moneyText, short.datesText + quotaText,
+            overview(density), short.consentText, short.moneyText, short.datesText + quotaText,
             short.movesText, short.warningsText + short.refusedText,
         ]
         let end = definitionList([("plan hash", hash)])
-        return FiguresText.joined(sections + (withDetails ? details : [])) + end
+        return FiguresText.joined(sections + (withDetails ? details : []), density) + end
     }
 
     /// Whether the batch can go.
-    private var overview: String {
+    private func overview(_ density: Density) -> String {
         let (rows, refused) = (forecast.rowCount, refusedCount)
         let canGo =
             if refused == 0 {
@@ -25,10 +33,9 @@ extension PlanSummary {
                 "not all: \(counted(forecast.canGoCount)) of \(counted(rows, "row")), "
                     + "\(counted(refused)) refused (below)"
             }
-        return definitionList([
-            ("file", shownFile), ("as of", "\(asOf.text) (\(environment.rawValue))"),
-            ("can go", canGo),
-        ])
+        let file = density >= .short ? [] : [(name: "file", value: shownFile)]
+        return definitionList(
+            file + [("as of", "\(asOf.text) (\(environment.rawValue))"), ("can go", canGo)])
     }
 
     /// How long sending takes, and whether that is too long.

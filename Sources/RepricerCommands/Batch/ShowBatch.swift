@@ -30,7 +30,7 @@ extension Commands {
                 json: facts.json,
                 facts.text(
                     isTerminal: invocation.dependencies.isOutputTerminal,
-                    withDetails: invocation.arguments[details]))
+                    withDetails: invocation.arguments[details], rows: invocation.screenRows))
             if batch.state == "awaiting_approval" {
                 let next = "approve \(batch.batchID)"
                 facts.terms.isOwn

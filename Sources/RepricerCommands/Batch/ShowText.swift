@@ -5,15 +5,23 @@ import ServiceKit
 
 /// A stored batch for a person, and for a program.
 extension ShowFacts {
-    func text(isTerminal: Bool, withDetails: Bool = false) -> String {
-        let short = FiguresText(figures: figures, money: money, isTerminal: isTerminal)
+    /// `rows` are those of the screen; nil where there is none.
+    func text(isTerminal: Bool, withDetails: Bool = false, rows: Int?) -> String {
+        Density.fitting(withDetails ? nil : rows) { density in
+            text(isTerminal: isTerminal, withDetails: withDetails, density)
+        }
+    }
+
+    private func text(isTerminal: Bool, withDetails: Bool, _ density: Density) -> String {
+        let short = FiguresText(
+            figures: figures, money: money, isTerminal: isTerminal, density: density)
         let sections = [
             overview, short.consentText, short.moneyText, short.datesText + dueText,
             short.movesText, waves.table(waveColumns(of: batch)),
             short.warningsText + short.refusedText,
             policyText,
         ]
-        return FiguresText.joined(sections + (withDetails ? figures.detailTables : []))
+        return FiguresText.joined(sections + (withDetails ? figures.detailTables : []), density)
     }
 
     private var overview: String {

@@ -38,6 +38,11 @@ package struct Invocation: Sendable {
         if !isQuiet { dependencies.sayPlainly(isJSON ? json().text + "\n" : text()) }
     }
 
+    /// The height of the terminal to which data go; nil where they go elsewhere.
+    var screenRows: Int? {
+        dependencies.isOutputTerminal ? dependencies.terminalSize().rows : nil
+    }
+
     /// A remark for a person; `--quiet` silences it.
     func note(_ message: String) {
         if !isQuiet { dependencies.say(message) }

@@ -262,6 +262,9 @@ actor StoreKeeper {
 
     func callRecords() -> [CallRecord] { records }
 
+    /// All that a notification was made of, whatever became of that.
+    func eventRecords() -> [EventRecord] { outbox.entries.map { EventRecord($0.event) } }
+
     func state() -> StoreState {
         StoreState(
             now: max(engine.now, clock.nowMilliseconds()), engine: engine, outbox: outbox,

@@ -108,7 +108,8 @@ package struct SimulatedStore: Sendable {
         }
         let truth = StoreTruth(
             now: await keeper.engine.now, subscriptions: lives.map(StoreTruth.Subscription.init),
-            calls: await keeper.callRecords())
+            calls: await keeper.callRecords(),
+            events: await keeper.eventRecords())
         return String(decoding: try encoder.encode(truth), as: UTF8.self)
     }
 }
@@ -174,4 +175,6 @@ private struct StoreTruth: Encodable {
     var now: Int64
     var subscriptions: [Subscription]
     var calls: [CallRecord]
+    /// All that it sent a notification of, whatever became of that.
+    var events: [EventRecord]
 }

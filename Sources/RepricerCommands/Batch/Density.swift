@@ -1,0 +1,24 @@
+/// How much of a batch's figures is told: each says less than the one before, and takes fewer lines.
+enum Density: Int, CaseIterable, Comparable {
+    case full
+    /// Without empty lines.
+    case tight
+    /// Two currencies, the largest move of each direction, and lists cut to one line.
+    case short
+    /// What is not known, the dates and the warnings on one line each.
+    case shortest
+
+    /// What stands below the figures: what to type next, and the prompt.
+    private static let linesBelow = 2
+
+    static func < (left: Density, right: Density) -> Bool { left.rawValue < right.rawValue }
+
+    /// The fullest text that a screen of so many rows holds. Where none fits, or there is no screen, it is the full one.
+    static func fitting(_ rows: Int?, _ text: (Density) -> String) -> String {
+        guard let rows else { return text(.full) }
+        let fits = allCases.lazy.map(text).first { text in
+            text.utf8.lazy.filter { $0 == 0x0A }.count + linesBelow <= rows
+        }
+        return fits ?? text(.full)
+    }
+}
