@@ -33,8 +33,8 @@ let package = Package(
     ])
 """
 PROGRAM = ".build/debug/repricerPackageTests.xctest"
-# What is slow, and asked only where the quick tests find nothing.
-SLOW = "FoldOrderTests|Lifecycle|PlanPropertyTests"
+# What is slow, and asked in this order only where the quick tests find nothing.
+SLOW = ["PlanPropertyTests", "FoldOrderTests"]
 FAILURE = re.compile(r"✘\S* Test .* recorded an issue .*?at (\w+)\.swift:")
 ERROR = re.compile(r"/Sources/Pricing/(\S+\.swift):(\d+):\d+: error: (.*)")
 
@@ -164,14 +164,12 @@ def passes(folder, number, seconds, *choice, finders=None):
     return False
 
 
-def survives(folder, number, quick, slow, finders=None):
-    """Whether a mutant passes all tests: first those that found its neighbours, then the quick ones, then the slow ones.
-    Each gets so many seconds of a core."""
-    likely = "|".join(suite for suite, _ in finders.most_common(3)) if finders else ""
+def survives_quick(folder, number, seconds, finders):
+    """Whether a mutant passes the quick tests: first those that found its neighbours, then all of them."""
+    likely = "|".join(suite for suite, _ in finders.most_common(3))
     return (
-        (not likely or passes(folder, number, quick, "--filter", likely, finders=finders))
-        and passes(folder, number, quick, "--skip", SLOW, finders=finders)
-        and passes(folder, number, slow, "--filter", SLOW))
+        (not likely or passes(folder, number, seconds, "--filter", likely, finders=finders))
+        and passes(folder, number, seconds, "--skip", "|".join(SLOW), finders=finders))
 
 
 def answers(folder, number, cases, seconds):

@@ -4,8 +4,14 @@ import collections
 import datetime
 import json
 
+DAY = 86_400_000
 # A renewal that is charged this late is in time.
 MOMENTS = 3_600_000
+# How late a call may be for a renewal, in days: with consent by period, announced, and a decrease. In South Korea it may be a
+# conversion's thirty.
+LEADS = {"P1W": 7, "P1M": 27, "P2M": 60, "P3M": 60, "P6M": 60, "P1Y": 60}
+# A notification comes so late at most, and what it told of was not known to a plan before.
+POST = 11 * DAY
 SLIPS = ("billing_failure", "late_call", "extension", "other")
 
 
@@ -79,14 +85,23 @@ class Outcomes:
         called, begun = self.called_at(change), change["submitted_at"]
         found = set()
         for event in self.events[change["id"]]:
-            if begun <= event["at"] <= until:
+            if begun - POST <= event["at"] <= until:
                 if event["kind"] == "DID_FAIL_TO_RENEW":
                     found.add("billing_failure")
                 if event["kind"] in ("RENEWAL_EXTENDED", "RENEWAL_EXTENSION"):
                     found.add("extension")
-        if (called if called is not None else until) > change["send_by"]:
+        if (called if called is not None else until) > change["at"] - self.lead(change) * DAY:
             found.add("late_call")
         return found
+
+    @staticmethod
+    def lead(change):
+        if change["consent"] == "none":
+            return 1
+        if change["consent"] == "not_required":
+            # The fourth renewal of a weekly plan, counted from the first that is a day away.
+            return 22 if change["period"] == "P1W" else 30 if change["storefront"] == "KOR" else 27
+        return max(LEADS[change["period"]], 30 if change["storefront"] == "KOR" else 0)
 
 
 def check(store, database):

@@ -290,6 +290,39 @@ private typealias Story = LifecycleStory
         #expect(state.changes[0].progress.slip == nil)
     }
 
+    /// A weekly plan, called on day 2, that was dated as if it needed consent: who is only told is charged at the fourth
+    /// renewal that lies a day or more after the call. Nobody's call was late.
+    @Test(
+        arguments: [
+            ("ACCEPTED", 5, 12, 26), ("ACCEPTED", 3, 10, 24), ("ACCEPTED", 2, 9, 30),
+            // The plan said so itself.
+            ("ACCEPTED", 5, 26, 26),
+            // Who is asked is charged at the renewal that the plan gave.
+            ("PENDING", 5, 12, 12),
+        ] as [(String, Int64, Int64, Int64)])
+    func weeklyChange_onlyToldOf_isDueAtTheFourthRenewal(
+        status: String, renewsOn: Int64, plannedOn: Int64, dueOn: Int64
+    ) {
+        func told(_ day: Int64, _ type: String, _ status: String?) -> SubscriptionEvent {
+            var event = Story.event(
+                day, type, charged: [Story.charged()], renewing: [Story.renewing(status: status)])
+            event.transaction?.expiresAt = Story.at(renewsOn)
+            event.transaction?.period = "P1W"
+            event.renewal?.renewalAt = Story.at(renewsOn)
+            event.renewal?.period = "P1W"
+            return event
+        }
+        let (state, lines) = Story.fold(
+            [
+                told(0, "SUBSCRIBED", nil), told(2, "PRICE_CHANGE", "SCHEDULED"),
+                told(2, "PRICE_INCREASE", status),
+            ], [Story.change(dueAt: Story.at(plannedOn))])
+
+        #expect(state.changes[0].progress.dueAt == Story.at(dueOn))
+        #expect(state.changes[0].progress.slip == (dueOn == plannedOn ? nil : .other))
+        #expect(lines.contains { $0.reason == "renewals_moved" } == (dueOn != plannedOn))
+    }
+
     /// In the Sandbox, with a first period of 66 minutes that an extension had made longer than the hour of the others.
     @Test(arguments: [false, true])
     func change_plannedInAStretchedSandboxPeriod_keepsItsTurn(isRenewalKnown: Bool) {

@@ -73,7 +73,7 @@ enum Snapshot {
             """
             SELECT change_id, batch_id, direction, forecast_consent AS consent, forecast_threshold_source AS source,
                 forecast_reasons AS reasons, forecast_not_known AS not_known, at(forecast_effective_at) AS at,
-                at(send_by) AS send_by, at(planned_effective_at) AS planned_at, at(due_effective_at) AS due_at,
+                period, storefront, at(planned_effective_at) AS planned_at, at(due_effective_at) AS due_at,
                 coalesce(moved_before_call, moved_since_call) AS slip,
                 at((SELECT b.submitted_at FROM repricer.batches b WHERE b.batch_id = c.batch_id)) AS submitted_at,
                 jsonb_path_query_array(forecast_rules,

@@ -136,6 +136,24 @@ extension TrackedChange {
         lines.append(note("renewals_moved", reading))
     }
 
+    /// Moves a change of a weekly plan that was dated as if it needed consent, and of which the subscriber is only told:
+    /// it applies at the fourth renewal, counted from the first that lies a day or more after the call.
+    mutating func moveToFourthRenewal(_ reading: Reading, _ lines: inout [Transition]) {
+        let facts = reading.facts
+        guard facts.sandboxPeriod == nil, facts.period.map(Period.init) == .week,
+            let due = progress.dueAt, let lastSentAt,
+            let renewals = facts.renewalAt.flatMap({ facts.renewals(from: $0) }),
+            let first = (-8...8).first(where: { index in
+                renewals.renewal(index).advanced(by: -Instant.millisecondsPerDay) >= lastSentAt
+            })
+        else { return }
+        let fourth = renewals.renewal(first + 3)
+        guard fourth > due else { return }
+        progress.dueAt = fourth
+        noteSlip(.other, from: due, to: fourth, reading)
+        lines.append(note("renewals_moved", reading))
+    }
+
     /// Follows an offer that was put on the item: the increase takes effect after it, and is communicated anew.
     mutating func readPostponement(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, progress.scheduledAt != nil,

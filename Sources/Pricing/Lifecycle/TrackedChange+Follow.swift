@@ -135,6 +135,7 @@ extension TrackedChange {
             progress.acceptance = progress.consentAskedAt == nil ? .informed : .consented
             if progress.acceptance == .informed {
                 moveToAnnouncedRenewal(consent: .notRequired, reading, &lines)
+                moveToFourthRenewal(reading, &lines)
             }
             move(to: .accepted, reading, &lines)
         case .some, .none:

@@ -8,17 +8,19 @@ enum Density: Int, CaseIterable, Comparable {
     /// What is not known, the dates and the warnings on one line each.
     case shortest
 
-    /// What stands below the figures: what to type next, and the prompt.
-    private static let linesBelow = 2
+    /// What stands below the figures: the prompt and, where there is room, what to type next.
+    private var linesBelow: Int { self == .shortest ? 1 : 2 }
 
     static func < (left: Density, right: Density) -> Bool { left.rawValue < right.rawValue }
 
     /// The fullest text that a screen of so many rows holds. Where none fits, or there is no screen, it is the full one.
     static func fitting(_ rows: Int?, _ text: (Density) -> String) -> String {
         guard let rows else { return text(.full) }
-        let fits = allCases.lazy.map(text).first { text in
-            text.utf8.lazy.filter { $0 == 0x0A }.count + linesBelow <= rows
+        for density in allCases {
+            let said = text(density)
+            let lines = said.utf8.lazy.filter { $0 == 0x0A }.count
+            if lines + density.linesBelow <= rows { return said }
         }
-        return fits ?? text(.full)
+        return text(.full)
     }
 }

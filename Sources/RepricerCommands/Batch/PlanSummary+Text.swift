@@ -14,7 +14,8 @@ extension PlanSummary {
         let short = FiguresText(
             figures: figures, money: money, isTerminal: isTerminal, density: density)
         let sections = [
-            overview(density), short.consentText, short.moneyText, short.datesText + quotaText,
+            overview(density), short.consentText, short.moneyText,
+            short.datesText + quotaText(density),
             short.movesText, short.warningsText + short.refusedText,
         ]
         let end = definitionList([("plan hash", hash)])
@@ -39,11 +40,12 @@ extension PlanSummary {
     }
 
     /// How long sending takes, and whether that is too long.
-    private var quotaText: String {
+    private func quotaText(_ density: Density) -> String {
         guard quota.calls > 0 else { return "" }
         let time =
             "\(counted(quota.calls, "call")) at \(Self.perSecond(quota.callsPerThousandSeconds)) a second: "
-            + "\(Self.duration(quota.seconds)), other open batches counted"
+            + Self.duration(quota.seconds)
+            + (density >= .short ? "" : ", other open batches counted")
         return wrapped(
             quota.lateRowCount == 0
                 ? "late: none; \(time)"
