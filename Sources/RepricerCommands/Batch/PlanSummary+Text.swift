@@ -35,8 +35,19 @@ extension PlanSummary {
                     + "\(counted(refused)) refused (below)"
             }
         let file = density >= .short ? [] : [(name: "file", value: shownFile)]
+        let waiting =
+            notificationsWaiting == 0
+            ? []
+            : [
+                (
+                    name: "lacks",
+                    value:
+                        "\(counted(notificationsWaiting, "notification")) not processed yet; `repricer serve` does that"
+                )
+            ]
         return definitionList(
-            file + [("as of", "\(asOf.text) (\(environment.rawValue))"), ("can go", canGo)])
+            file + [("as of", "\(asOf.text) (\(environment.rawValue))"), ("can go", canGo)]
+                + waiting)
     }
 
     /// How long sending takes, and whether that is too long.
