@@ -17,6 +17,8 @@ HARMLESS = {
     "RenewalSearch.swift: call = max(now, renewals.renewal(target - 2).advanced(by: -lead))":
         "begins to search a renewal earlier",
     "RenewalCalendar.swift: var index = max(1, estimate(bounded) - 1)": "what lies after the known renewal is a later one",
+    "RenewalCalendar.swift: guard instant >= knownAt else { return 0 }": "at the known renewal itself the search finds it, too",
+    "RenewalCalendar.swift: var index = min(0, estimate(bounded) - 1)": "begins to search a renewal earlier, or at the first",
     "RenewalCalendar.swift: return distance >= 1 && distance % months == 0 && reached == known ? start : nil":
         "where the start is the renewal itself, both have the same day",
     "RuleCourse.swift: guard instant > from else { return earlier?.rules(at: instant) ?? first }":

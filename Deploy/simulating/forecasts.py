@@ -27,22 +27,35 @@ class Outcomes:
         self.events = collections.defaultdict(list)
         for event in self.store["events"]:
             self.events[event.get("subscription")].append(event)
-        # When the store took a price, by subscription, item and price.
-        self.taken = collections.defaultdict(list)
+        # When the store took a price, by subscription, item and price, and by the call's id.
+        self.taken, self.by_reference = collections.defaultdict(list), {}
         for call in self.store["calls"]:
             if call["endpoint"] == "changePrice" and call["applied"] and not call["repeated"]:
+                self.by_reference[call["requestReferenceId"]] = call["at"]
                 for item in json.loads(call["body"])["items"]:
-                    self.taken[(call["transactionId"], item["SKU"], item["price"])].append(call["at"])
+                    self.taken[(call["transactionId"], item["SKU"])].append((call["at"], item["price"]))
         self.orders = collections.Counter(
             (change["id"], change["current_sku"] or change["sku"], change["price"]) for change in self.db["changes"])
 
     def is_clear(self, change):
         """Whether the store's words of this item and price can be about this change alone."""
-        return self.orders[(change["id"], change["current_sku"] or change["sku"], change["price"])] == 1
+        return change["reference"] in self.by_reference or self.orders[
+            (change["id"], change["current_sku"] or change["sku"], change["price"])] == 1
+
+    def calls(self, change):
+        """When the store took a price of this item."""
+        return sorted(each for sku in {change["sku"], change["current_sku"] or change["sku"]}
+                      for each in self.taken[(change["id"], sku)])
 
     def called_at(self, change):
-        return min((at for sku in {change["sku"], change["current_sku"] or change["sku"]}
-                    for at in self.taken[(change["id"], sku, change["price"])]), default=None)
+        own = self.by_reference.get(change["reference"])
+        return own if own is not None else min(
+            (at for at, price in self.calls(change) if price == change["price"]), default=None)
+
+    def replaced_at(self, change):
+        """When the store took another price of the item after this one."""
+        called = self.called_at(change)
+        return min((at for at, _ in self.calls(change) if at > called), default=float("inf"))
 
     def asked(self, change):
         """Whether the store asked for consent, told of the increase, or neither; None while it did nothing."""
@@ -52,10 +65,10 @@ class Outcomes:
         if change["direction"] == "decrease":
             return "none"
         skus = {change["sku"], change["current_sku"] or change["sku"]}
-        told = None
+        told, replaced = None, self.replaced_at(change)
         for event in self.events[change["id"]]:
             for item in event.get("items") or ():
-                if event["at"] < called or item["sku"] not in skus or item.get("newPrice") != change["price"]:
+                if not called <= event["at"] <= replaced or item["sku"] not in skus or item.get("newPrice") != change["price"]:
                     continue
                 if item.get("increaseStatus") in ("PENDING", "ACCEPTED"):
                     told = "required" if item["needsConsent"] else "not_required"
@@ -90,7 +103,12 @@ class Outcomes:
                     found.add("billing_failure")
                 if event["kind"] in ("RENEWAL_EXTENDED", "RENEWAL_EXTENSION"):
                     found.add("extension")
-        if (called if called is not None else until) > change["at"] - self.lead(change) * DAY:
+        # A renewal that was extended may have come within reach, and gone.
+        before = [event["expiresAt"] for event in self.events[change["id"]]
+                  if event.get("expiresAt") and called is not None and event["at"] <= called]
+        lead = self.lead(change) * DAY
+        if (called if called is not None else until) > change["at"] - lead \
+                or before and begun <= before[-1] - lead < called:
             found.add("late_call")
         return found
 

@@ -155,9 +155,10 @@ def late(world):
 
 
 def without_cause(world):
-    """A customer whom the store never extended."""
-    extended = {event.get("subscription") for event in world["store"]["events"] if event["kind"].startswith("RENEWAL_EXT")}
-    row = change(world, state="effective", id=lambda id: id not in extended)
+    """A customer whom the store never extended, by what it says."""
+    row = change(world, state="effective")
+    world["store"]["events"] = [event for event in world["store"]["events"]
+                                if event.get("subscription") != row["id"] or "EXTEN" not in event["kind"]]
     first(world["database"]["forecasts"], change_id=row["change_id"]).update(at=0, slip="extension")
 
 

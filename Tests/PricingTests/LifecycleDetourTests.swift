@@ -306,6 +306,7 @@ private typealias Story = LifecycleStory
         func told(_ day: Int64, _ type: String, _ status: String?) -> SubscriptionEvent {
             var event = Story.event(
                 day, type, charged: [Story.charged()], renewing: [Story.renewing(status: status)])
+            event.transaction?.purchasedAt = Story.at(renewsOn - 7)
             event.transaction?.expiresAt = Story.at(renewsOn)
             event.transaction?.period = "P1W"
             event.renewal?.renewalAt = Story.at(renewsOn)
@@ -315,7 +316,8 @@ private typealias Story = LifecycleStory
         let (state, lines) = Story.fold(
             [
                 told(0, "SUBSCRIBED", nil), told(2, "PRICE_CHANGE", "SCHEDULED"),
-                told(2, "PRICE_INCREASE", status),
+                // Nobody is asked more than seven days before.
+                told(status == "PENDING" ? 5 : 2, "PRICE_INCREASE", status),
             ], [Story.change(dueAt: Story.at(plannedOn))])
 
         #expect(state.changes[0].progress.dueAt == Story.at(dueOn))
