@@ -53,9 +53,14 @@ class Outcomes:
             (at for at, price in self.calls(change) if price == change["price"]), default=None)
 
     def replaced_at(self, change):
-        """When the store took another price of the item after this one."""
+        """When the store took another price of the item after this one, or the customer another item in its place, of
+        which alone it speaks from then on."""
         called = self.called_at(change)
-        return min((at for at, _ in self.calls(change) if at > called), default=float("inf"))
+        ends = [at for at, _ in self.calls(change) if at > called]
+        if change["reason"] == "item_replaced":
+            ends += [event["at"] for event in self.events[change["id"]]
+                     if event.get("subtype") == "DOWNGRADE" and event["at"] > called]
+        return min(ends, default=float("inf"))
 
     def asked(self, change):
         """Whether the store asked for consent, told of the increase, or neither; None while it did nothing."""
