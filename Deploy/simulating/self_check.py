@@ -150,6 +150,13 @@ def extension(world):
         "effective_at": 0, "code": None})
 
 
+def broken(world):
+    row = dict.fromkeys(world["database"]["bridge"][0], 0) | {"batch_id": "one", "storefront": "USA", "currency": "USD"}
+    world["database"]["bridge"] += [
+        row | {"month": "2026-05-01", "opening_milliunits": 5, "closing_milliunits": 5},
+        row | {"month": "2026-06-01", "opening_milliunits": 6, "closing_milliunits": 6}]
+
+
 LIES = [
     ("row-lost", lambda world: world["database"]["changes"].remove(change(world))),
     ("row-doubled", lambda world: world["database"]["changes"].append(copy.deepcopy(change(world)))),
@@ -189,6 +196,7 @@ LIES = [
     ("refund-wrong", lambda world: world["database"]["money"].append(dict(charge(world), kind="refund", amount=-10))),
     ("charge-unexplained", unexplained),
     ("bridge-open", lambda world: world["database"]["bridge"][0].update(closing_milliunits=1)),
+    ("bridge-broken", broken),
     ("failed-in-quiet-times", lambda world: world["world"]["failures"].append("planted")),
 ]
 
