@@ -22,7 +22,8 @@ actor Post {
 
     /// Hands over what is due at an instant.
     func deliver(
-        _ store: SimulatedStore, at now: Int64, to take: @Sendable (String) async throws -> Void
+        _ store: SimulatedStore, at now: Int64,
+        to take: @escaping @Sendable (String) async throws -> Void
     ) async throws {
         var bag = waiting.filter { $0.at <= now }.map(\.payload)
         waiting.removeAll { $0.at <= now }

@@ -35,13 +35,13 @@ struct Workers: Sendable {
 
     init(
         _ database: SimulationDatabase, _ store: SimulatedStore, _ wire: Wire, _ clock: WorldClock,
-        log watch: LogWatch
+        log lines: LogWatch
     ) throws {
         let pool = database.pool("service", size: 4)
         self.pool = pool
         let process = SimulatedProcess(wire)
         self.process = process
-        let log = Log(component: "simulation", level: .debug, clock: clock) { watch.read($0) }
+        let log = Log(component: "simulation", level: .debug, clock: clock) { lines.read($0) }
         let metrics = Metrics()
         let verifier = try JWSVerifier(roots: store.roots)
         let client = AppStoreClient(
