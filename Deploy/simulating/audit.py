@@ -215,6 +215,10 @@ class Auditor:
     def truth_of_changes(self):
         said = {"scheduled": {"SCHEDULED"}, "pending_consent": {"PENDING"}, "accepted": {"ACCEPTED"}}
         opened = collections.defaultdict(list)
+        ordered = collections.defaultdict(set)
+        for call in self.applied("changePrice"):
+            for item in json.loads(call["body"])["items"]:
+                ordered[call["transactionId"]].add((item["SKU"], item["price"]))
         for change in self.db["changes"]:
             if change["state"] not in OPEN:
                 continue
@@ -226,6 +230,11 @@ class Auditor:
             # Another item is set to renew in its place. The renewal decides, and until then the reason alone tells of it.
             if item is None and change["reason"] == "item_replaced" and sku in {item["sku"] for item in life["items"]}:
                 continue
+            # So it is with an item that was only to come, and does not any more: the customer took the downgrade back.
+            if item is None and (sku, change["price"]) in ordered[change["id"]] \
+                    and sku not in {item["sku"] for item in life["items"]} \
+                    and max((charge["from"] for charge in life["charges"]), default=0) < change["sent_at"]:
+                continue
             # What is taken back leaves nothing to come in the store: the item goes on at its price.
             if change["undoes"] and item and item.get("newPrice") is None and item["price"] == change["price"]:
                 continue
@@ -235,10 +244,6 @@ class Auditor:
                 self.fault("open-at-another-price", f"{change['id']} {sku}: {change['price']} here, {item['newPrice']}")
             elif item.get("increaseStatus") and item["increaseStatus"] not in said[change["state"]]:
                 self.fault("state-wrong", f"{change['id']} {sku} is {change['state']} here, {item['increaseStatus']}")
-        ordered = collections.defaultdict(set)
-        for call in self.applied("changePrice"):
-            for item in json.loads(call["body"])["items"]:
-                ordered[call["transactionId"]].add((item["SKU"], item["price"]))
         for life in self.lives.values():
             for name, item in zip(life["renewalNames"], life["items"]):
                 is_ours = {(item["sku"], item.get("newPrice")), (name, item.get("newPrice"))} & ordered[life["id"]]
