@@ -7,11 +7,13 @@ database says at the end. It shares no code with the product: it reads JSON, and
 import collections
 import json
 import sys
+import time
 
 import forecasts
 
 OPEN = {"scheduled", "pending_consent", "accepted"}
 IN_FLIGHT = {"sending", "unknown"}
+NEVER_HAD = {"rejected", "ineligible", "missed", "aborted"}
 STATES = ("awaiting_approval queued sending unknown scheduled pending_consent accepted effective declined cancelled "
           "lapsed invalidated rejected ineligible missed aborted").split()
 DAY = 86_400_000
@@ -215,13 +217,26 @@ class Auditor:
     def truth_of_changes(self):
         said = {"scheduled": {"SCHEDULED"}, "pending_consent": {"PENDING"}, "accepted": {"ACCEPTED"}}
         opened = collections.defaultdict(list)
+        ordered = collections.defaultdict(set)
+        for call in self.applied("changePrice"):
+            for item in json.loads(call["body"])["items"]:
+                ordered[call["transactionId"]].add((item["SKU"], item["price"]))
         for change in self.db["changes"]:
             if change["state"] not in OPEN:
                 continue
             sku = change["current_sku"] or change["sku"]
             life = self.lives[change["id"]]
-            item = next((item for item in life["items"] if item["sku"] == sku), None)
+            named = dict(zip(life["renewalNames"], life["items"]))
+            item = named.get(sku)
             opened[(change["id"], sku)].append(change)
+            # Another item is set to renew in its place. The renewal decides, and until then the reason alone tells of it.
+            if item is None and change["reason"] == "item_replaced" and sku in {item["sku"] for item in life["items"]}:
+                continue
+            # So it is with an item that was only to come, and does not any more: the customer took the downgrade back.
+            if item is None and (sku, change["price"]) in ordered[change["id"]] \
+                    and sku not in {item["sku"] for item in life["items"]} \
+                    and max((charge["from"] for charge in life["charges"]), default=0) < change["sent_at"]:
+                continue
             # What is taken back leaves nothing to come in the store: the item goes on at its price.
             if change["undoes"] and item and item.get("newPrice") is None and item["price"] == change["price"]:
                 continue
@@ -231,15 +246,11 @@ class Auditor:
                 self.fault("open-at-another-price", f"{change['id']} {sku}: {change['price']} here, {item['newPrice']}")
             elif item.get("increaseStatus") and item["increaseStatus"] not in said[change["state"]]:
                 self.fault("state-wrong", f"{change['id']} {sku} is {change['state']} here, {item['increaseStatus']}")
-        ordered = collections.defaultdict(set)
-        for call in self.applied("changePrice"):
-            for item in json.loads(call["body"])["items"]:
-                ordered[call["transactionId"]].add((item["SKU"], item["price"]))
         for life in self.lives.values():
-            for item in life["items"]:
-                is_ours = (item["sku"], item.get("newPrice")) in ordered[life["id"]]
+            for name, item in zip(life["renewalNames"], life["items"]):
+                is_ours = {(item["sku"], item.get("newPrice")), (name, item.get("newPrice"))} & ordered[life["id"]]
                 if item.get("newPrice") and is_ours and life["isBilledOrWaiting"] and not item["isLeaving"] \
-                        and life["autoRenews"] and not opened[(life["id"], item["sku"])]:
+                        and life["autoRenews"] and not opened[(life["id"], item["sku"])] and not opened[(life["id"], name)]:
                     self.fault("truth-without-open", f"{life['id']} {item['sku']} at {item['newPrice']}")
 
     def charges(self):
@@ -397,7 +408,8 @@ class Auditor:
                 self.fault("exception-without-cause", f"{row}")
         since = collections.defaultdict(list)
         for change in self.db["changes"]:
-            if change["sent_at"] is not None:
+            # What the App Store never had explains nothing.
+            if change["sent_at"] is not None and change["state"] not in NEVER_HAD:
                 for sku in {change["sku"], change["current_sku"] or change["sku"]}:
                     since[(change["id"], sku)].append(change)
         for entry in self.db["money"]:
@@ -412,7 +424,16 @@ class Auditor:
             if entry["explained_as"] is not None and exceptions:
                 self.fault("charge-explained-twice", f"{entry['transaction']} {entry['sku']}: {exceptions}")
 
-    # The bridge: opening and effects are the closing, and a month opens as the one before closed.
+    # Batches that share an item with others: what a later batch calls goes on in that one's bridge.
+    def batches_sharing(self):
+        by_item = collections.defaultdict(set)
+        for change in self.db["changes"]:
+            if change["sent_at"] is not None or change["doubtful_since"] is not None:
+                for sku in {change["sku"], change["current_sku"] or change["sku"]}:
+                    by_item[(change["id"], sku)].add(change["batch_id"])
+        return {batch for batches in by_item.values() if len(batches) > 1 for batch in batches}
+
+    # The bridge: opening and effects are the closing, and a month opens as the one before closed, once all is called.
     def bridge(self):
         parts = ("opening", "price_effect", "declined", "left", "lapsed", "dependents", "refunds", "other")
         months = collections.defaultdict(dict)
@@ -421,7 +442,17 @@ class Auditor:
             if total != row["closing_milliunits"]:
                 self.fault("bridge-open", f"{row['month']} {row['currency']}: {total}, not {row['closing_milliunits']}")
             months[(row["batch_id"], row["storefront"], row["currency"])][row["month"]] = row
-        self.figures = months
+        sharing, called = self.batches_sharing(), collections.defaultdict(int)
+        for change in self.db["changes"]:
+            called[change["batch_id"]] = max(called[change["batch_id"]], change["sent_at"] or 0)
+        for (batch, storefront, currency), rows in months.items():
+            last = time.strftime("%Y-%m-%d", time.gmtime(called[batch] / 1000))
+            told = sorted(month for month in rows if month >= last)
+            for month, later in zip(told, told[1:]):
+                closing, opening = rows[month]["closing_milliunits"], rows[later]["opening_milliunits"]
+                if batch not in sharing and closing != opening:
+                    self.fault("bridge-broken", f"batch {batch} {storefront} {currency}: {month} closes at {closing}, "
+                               f"{later} opens at {opening}")
 
     # Forecasts: the report of what became of them says what the store did.
     def forecasts(self):

@@ -174,6 +174,13 @@ def extension(world):
         "effective_at": 0, "code": None})
 
 
+def broken(world):
+    row = dict.fromkeys(world["database"]["bridge"][0], 0) | {"batch_id": "one", "storefront": "USA", "currency": "USD"}
+    world["database"]["bridge"] += [
+        row | {"month": "2026-05-01", "opening_milliunits": 5, "closing_milliunits": 5},
+        row | {"month": "2026-06-01", "opening_milliunits": 6, "closing_milliunits": 6}]
+
+
 LIES = [
     ("row-lost", lambda world: world["database"]["changes"].remove(change(world))),
     ("row-doubled", lambda world: world["database"]["changes"].append(copy.deepcopy(change(world)))),
@@ -219,6 +226,7 @@ LIES = [
     ("forecast-row-invented", unasked),
     ("forecast-miscounted", lambda world: accuracy(world, effective=bool).update(effective_as_forecast=10_000)),
     ("forecast-misjudged", lambda world: accuracy(world, consent_outcome="as_forecast").update(consent_outcome="missed")),
+    ("bridge-broken", broken),
     ("failed-in-quiet-times", lambda world: world["world"]["failures"].append("planted")),
 ]
 

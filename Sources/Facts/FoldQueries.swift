@@ -52,7 +52,7 @@ package enum FoldQueries {
         SELECT original_transaction_id, change_id, state, reason, scheduled_at, consent_asked_at,
             accepted_at, acceptance, effective_at, ended_at, due_effective_at, state_since, sent_at, doubtful_since,
             planned_effective_at, called_renewal_at, moved_since_call, sku, dependent_skus, current_sku, current_dependent_skus,
-            called_sku, called_dependent_skus, former_skus, current_price_milliunits,
+            called_sku, called_dependent_skus, former_skus, currency, current_price_milliunits,
             new_price_milliunits, request_reference_id, undoes_change_id, is_leaving,
             CASE WHEN cardinality(dependent_skus) > 0 THEN (
                 SELECT ARRAY(SELECT jsonb_array_elements_text(item -> 'dependentSKUs'))
@@ -105,6 +105,7 @@ package enum FoldQueries {
             changeID: try row.text("change_id"), sku: sku,
             oldPrice: try row.int64("current_price_milliunits"),
             newPrice: try row.int64("new_price_milliunits"), progress: progress)
+        change.currency = try row.text("currency")
         change.dependentSKUs = dependents
         change.calledSKU = called == sku ? nil : called
         change.calledDependentSKUs = calledDependents == dependents ? nil : calledDependents

@@ -47,6 +47,7 @@ extension OpenChangeQueries.OpenChange {
         var change = TrackedChange(
             changeID: changeID, sku: sku, oldPrice: currentPrice, newPrice: newPrice,
             progress: ChangeProgress(state: .sending, dueAt: dueEffectiveAt, since: now))
+        change.currency = currency
         change.requestReferenceID = requestReferenceID
         change.sentAt = now
         change.calledRenewalAt = renewalAt

@@ -28,6 +28,14 @@ struct ConnectionTests {
         #expect(try row.text("read_only") == "on")
     }
 
+    /// PostgreSQL compiles by default; of our small statements that costs more than all their work.
+    @Test func session_whereTheServerCompiles_doesNot() async throws {
+        let connection = try await PostgresConnection.connect(
+            TestDatabase.url + "&options=-c%20jit%3Don", applicationName: "compiled")
+
+        #expect(try await connection.query("SHOW jit").one().text("jit") == "off")
+    }
+
     @Test func connect_whenStringIsMalformed_neverRepeatsIt() async throws {
         for text in ["postgresql://u:secret@[host/x", "host=a password='secret"] {
             let error = await #expect(throws: PostgresError.self) {

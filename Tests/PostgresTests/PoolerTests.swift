@@ -95,14 +95,18 @@ struct PoolerTests {
                 """
                 SELECT current_setting('statement_timeout') AS statement,
                     current_setting('lock_timeout') AS lock,
-                    current_setting('transaction_isolation') AS isolation
+                    current_setting('transaction_isolation') AS isolation,
+                    current_setting('jit') AS jit
                 """
             ).one()
             try connection.sendLater(["INSERT INTO kept VALUES (\(1))"])
-            return [try row.text("statement"), try row.text("lock"), try row.text("isolation")]
+            return [
+                try row.text("statement"), try row.text("lock"), try row.text("isolation"),
+                try row.text("jit"),
+            ]
         }
 
-        #expect(limits == ["50s", "20s", "repeatable read"])
+        #expect(limits == ["50s", "20s", "repeatable read", "off"])
         #expect(await connection.tripCount == before + 2)
         #expect(await connection.isReusable)
         try await connection.transaction { connection in

@@ -184,6 +184,58 @@ private typealias Story = LifecycleStory
         #expect(last([Story.bought, told, charged], Story.change(to: 7990)) == end)
     }
 
+    /// The subscription's own currency is the new one from the move on; the change's is not.
+    @Test func moved_isNotEffectiveByItsNumber_howeverOftenThatIsCharged() {
+        var change = Story.change(to: 7990)
+        change.currency = "USD"
+        let told = Story.event(
+            5, "PRICE_CHANGE", charged: [Story.charged()], renewing: [Story.renewing(price: 7990)])
+        func charged(_ day: Int64, _ currency: String) -> SubscriptionEvent {
+            renewed(day, 7990) {
+                $0.currency = currency
+                $0.storefront = currency == "GBP" ? "GBR" : "USA"
+            }
+        }
+        let away = [Story.bought, told, charged(31, "GBP"), charged(62, "GBP")]
+
+        #expect(last(away, change) == "invalidated another_price")
+        // Back where it was made, it may be charged after all.
+        #expect(
+            last(away + [charged(93, "USD"), charged(124, "USD")], change)
+                == "effective charged_after_all")
+    }
+
+    /// What is taken back ends like any other change where another price takes its place.
+    @Test(
+        arguments: [
+            (9990, "USD", "effective -"), (9990, "GBP", "invalidated another_price"),
+            (8990, "USD", "invalidated another_price"), (15990, "USD", "invalidated another_price"),
+        ] as [(Int64, String, String)])
+    func undo_isEffectiveAtItsPriceAlone(price: Int64, currency: String, end: String) {
+        var undo = Story.change(from: 15990, to: 9990, sentAt: Story.at(4), id: "undo")
+        (undo.undoes, undo.currency) = ("change-A", "USD")
+        let taken = Story.event(
+            5, "PRICE_CHANGE", charged: [Story.charged()], renewing: [Story.renewing()])
+        let charged = renewed(31, price) {
+            $0.currency = currency
+            $0.storefront = currency == "GBP" ? "GBR" : "USA"
+        }
+
+        #expect(last([Story.bought, taken], undo) == "scheduled -")
+        #expect(last([Story.bought, taken, charged], undo) == end)
+    }
+
+    @Test func undo_whoseItemIsSetToRenewAtAnotherPrice_hasEnded() {
+        var undo = Story.change(from: 15990, to: 9990, sentAt: Story.at(4), id: "undo")
+        undo.undoes = "change-A"
+        let taken = Story.event(
+            5, "PRICE_CHANGE", charged: [Story.charged()], renewing: [Story.renewing()])
+        let other = Story.event(
+            12, "PRICE_CHANGE", charged: [Story.charged()], renewing: [Story.renewing(price: 7990)])
+
+        #expect(last([Story.bought, taken, other], undo) == "invalidated another_price")
+    }
+
     @Test func stillAnnounced_waitsThoughARenewalChargedAnother() {
         let charged = renewed(31, 9990, renewing: [Story.renewing(status: "SCHEDULED")])
         let before = Story.change(dueAt: Story.at(62))

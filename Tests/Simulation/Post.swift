@@ -8,6 +8,8 @@ actor Post {
         var payload: String
     }
 
+    private static let fewMax = 200
+    private static let sideBySide = 32
     private let seed: UInt64
     private var attempts: [String: Int64] = [:]
     private var waiting: [Waiting] = []
@@ -20,7 +22,8 @@ actor Post {
 
     /// Hands over what is due at an instant.
     func deliver(
-        _ store: SimulatedStore, at now: Int64, to take: @Sendable (String) async throws -> Void
+        _ store: SimulatedStore, at now: Int64,
+        to take: @escaping @Sendable (String) async throws -> Void
     ) async throws {
         var bag = waiting.filter { $0.at <= now }.map(\.payload)
         waiting.removeAll { $0.at <= now }
@@ -46,7 +49,18 @@ actor Post {
         for (delivery, isTaken) in late { try await store.settle(delivery, isTaken: isTaken) }
         var dice = Dice(seed, "order", String(now))
         if !isCalm { bag.shuffle(using: &dice) }
-        for payload in bag { try await take(payload) }
+        // Few arrive one after the other, so that a small world goes the same way each time; many as many do.
+        guard bag.count > Self.fewMax else {
+            for payload in bag { try await take(payload) }
+            return
+        }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for (place, payload) in bag.enumerated() {
+                if place >= Self.sideBySide { try await group.next() }
+                group.addTask { try await take(payload) }
+            }
+            try await group.waitForAll()
+        }
     }
 
     /// What was kept back arrives now.

@@ -33,14 +33,15 @@ struct Workers: Sendable {
     private static let roundsMax = 20
     private static let rate = 1000
 
-    init(_ database: SimulationDatabase, _ store: SimulatedStore, _ wire: Wire, _ clock: WorldClock)
-        throws
-    {
-        let pool = database.pool("service", size: 6)
+    init(
+        _ database: SimulationDatabase, _ store: SimulatedStore, _ wire: Wire, _ clock: WorldClock,
+        log lines: LogWatch
+    ) throws {
+        let pool = database.pool("service", size: 4)
         self.pool = pool
         let process = SimulatedProcess(wire)
         self.process = process
-        let log = Log(component: "simulation", level: .error, sink: { _ in })
+        let log = Log(component: "simulation", level: .debug, clock: clock) { lines.read($0) }
         let metrics = Metrics()
         let verifier = try JWSVerifier(roots: store.roots)
         let client = AppStoreClient(

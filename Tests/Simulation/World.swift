@@ -30,6 +30,7 @@ package actor World {
     static let start: Int64 = 1_772_323_200_000
     /// At the end nothing goes wrong for so long, and everything has to come to rest.
     private static let calmDays: Int64 = 16
+    private static let calmStep = 20 * 3_600_000 as Int64
     /// Real time, of a machine that may be crowded: a turn waits for the database alone.
     private static let turnMax: Duration = .seconds(120)
     /// Rounds of all parts in one step, while one of them finds something to do.
@@ -42,6 +43,7 @@ package actor World {
     private let database: SimulationDatabase
     /// Two processes of the service share the work, and sometimes do it at the same time.
     private var replicas: [Workers]
+    private let log: LogWatch
     private let people: People
     private let post: Post
     private var deaths = 0
@@ -49,6 +51,8 @@ package actor World {
     private var failures: [String] = []
     private var troubles: [String: Int] = [:]
     private var isCalm = false
+    /// Whether every part works until nothing is left to do.
+    private var isLast = false
     private var steps = 0
 
     package init(_ shape: Shape, socket: String, folder: String) async throws {
@@ -60,8 +64,10 @@ package actor World {
                 until: Self.start + shape.days * day), folder: folder, clock: clock)
         wire = Wire(store, clock: clock, seed: shape.seed)
         database = try await SimulationDatabase.make(socket, seed: shape.seed)
+        log = LogWatch(customers: store.customers)
         replicas = [
-            try Workers(database, store, wire, clock), try Workers(database, store, wire, clock),
+            try Workers(database, store, wire, clock, log: log),
+            try Workers(database, store, wire, clock, log: log),
         ]
         people = People(database, clock, shape, productID: store.productID)
         post = Post(seed: shape.seed)
@@ -113,7 +119,7 @@ package actor World {
             for part in Workers.Part.allCases.shuffled(using: &dice) {
                 let who = dice.pick(0...5)
                 let isTurn = dice.chance(part.turnsPerMille)
-                guard isCalm || isTurn && (round == 0 || part.isDriven) else { continue }
+                guard isLast || isTurn && (round == 0 || part.isDriven) else { continue }
                 isBusy = try await turn(of: part, who) || isBusy
                 clock.advance(by: dice.pick(1...40) * 1000)
             }
@@ -155,7 +161,7 @@ package actor World {
         for payload in await post.rest() { try await take(payload) }
         while clock.nowMilliseconds() < end {
             steps += 1
-            clock.advance(by: 12 * 3_600_000)
+            clock.advance(by: Self.calmStep)
             try await store.tick()
             try await post.deliver(store, at: clock.nowMilliseconds()) { [self] in
                 try await take($0)
@@ -166,6 +172,7 @@ package actor World {
             try await reconcile(0)
         }
         // Nothing more happens in the store: what it has said is read to the end.
+        isLast = true
         for _ in 0..<3 {
             let dice = Dice(shape.seed, "rest", "last")
             try await workFor(dice)
@@ -218,7 +225,7 @@ package actor World {
             deaths += 1
             await workers.pool.close()
             workers.process.bury()
-            replicas[place] = try Workers(database, store, wire, clock)
+            replicas[place] = try Workers(database, store, wire, clock, log: log)
             // Its leases end.
             clock.advance(by: 15_000)
         case .stuck: throw Stuck(part: name, step: steps)
@@ -261,6 +268,7 @@ package actor World {
     }
 
     private func told() async throws -> String {
+        failures += log.leaks
         let told = Told(
             seed: shape.seed, subscriptions: shape.subscriptions, days: shape.days, steps: steps,
             deaths: deaths, outcomes: wire.faultCounts, troubles: troubles, failures: failures,

@@ -152,7 +152,7 @@ extension TrackedChange {
         if let item = transaction.items.first(where: { $0.sku == sku }) {
             // During an offer the item already bears the new price and is charged another one.
             guard item.price == newPrice, !item.isInOffer, !isResetUntold(reading),
-                undoes != nil || !reading.isInAnotherCurrency
+                !isInAnotherCurrency(reading)
             else { return }
             progress.effectiveAt = transaction.purchasedAt
             noteLateCharge(transaction, reading)

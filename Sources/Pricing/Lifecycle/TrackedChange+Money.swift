@@ -17,7 +17,9 @@ extension TrackedChange {
     /// Brings it back, because it was charged at its price after all, or announced again.
     mutating func readReturn(_ reading: Reading, _ lines: inout [Transition]) {
         guard mayReturn, let endedAt = progress.endedAt, reading.at > endedAt else { return }
-        if let charged = newCharge(reading), charged.item.price == newPrice, !reading.isMove {
+        if let charged = newCharge(reading), charged.item.price == newPrice, !reading.isMove,
+            !isInAnotherCurrency(reading)
+        {
             progress.effectiveAt = charged.at
             return move(to: .effective, reason: chargedAfterAll, reading, &lines)
         }
@@ -35,10 +37,10 @@ extension TrackedChange {
     /// Ends it, because another price took its place without us: the item is set to renew at that price, or a renewal
     /// that should have charged ours charged it, and ours is no longer announced. The item is then free.
     mutating func readAnotherPrice(_ reading: Reading, _ lines: inout [Transition]) {
-        guard progress.state.isWithApple, undoes == nil,
-            let scheduledAt = progress.scheduledAt, reading.at > scheduledAt
+        guard progress.state.isWithApple, let scheduledAt = progress.scheduledAt,
+            reading.at > scheduledAt
         else { return }
-        if newCharge(reading) != nil, reading.isInAnotherCurrency {
+        if newCharge(reading) != nil, isInAnotherCurrency(reading) {
             return move(to: .invalidated, reason: anotherPrice, reading, &lines)
         }
         let item = renewalItem(reading)
@@ -61,6 +63,15 @@ extension TrackedChange {
             else { return }
         }
         move(to: .invalidated, reason: anotherPrice, reading, &lines)
+    }
+
+    /// Whether a statement's transaction was charged in another currency than the change is in. The same number is
+    /// another price then, in the period of the move and in each that follows it.
+    func isInAnotherCurrency(_ reading: Reading) -> Bool {
+        guard let currency, let charged = reading.event.transaction?.currency else {
+            return reading.isInAnotherCurrency
+        }
+        return charged != currency
     }
 
     /// What a period that began after our call charged for the item, unless it was an offer's price.

@@ -16,6 +16,8 @@ package struct SimulatedStore: Sendable {
     package let productID: String
     /// What was signed last of each subscription at the start.
     package let firstPayloads: [String]
+    /// The `appAccountToken` of each.
+    package let customers: Set<String>
     private let keeper: StoreKeeper
     private let routes: Routes
 
@@ -77,6 +79,7 @@ package struct SimulatedStore: Sendable {
         apiKey = keys.apiKey
         productID = statements.identity.productID
         firstPayloads = payloads
+        customers = Set(lives.map { $0.appAccountToken.lowercased() })
     }
 
     package func handle(_ request: HTTPRequest) async -> HTTPResponse {
@@ -139,6 +142,8 @@ private struct StoreTruth: Encodable {
         var extendedAt: [Int64]
         /// Of the running period.
         var items: [ItemRecord]
+        /// The name under which each of them renews, or would.
+        var renewalNames: [String]
         /// The names under which they renew, of those that do.
         var renewing: [String]
         var charges: [Charge]
@@ -154,6 +159,7 @@ private struct StoreTruth: Encodable {
             isBilledOrWaiting = life.isBilledOrWaiting
             extendedAt = life.extendedAt ?? []
             items = life.items.map(ItemRecord.init)
+            renewalNames = life.items.map(\.renewalSKU)
             renewing = life.renewingItems.map(\.renewalSKU)
             let numbers = (life.past ?? []).map { life.originalTransactionID + Int64($0.number) }
             charges = (numbers + [life.transactionID]).compactMap {
