@@ -5,7 +5,7 @@ import Pricing
 package enum StatusQueries {
     /// Instants are UTC milliseconds; nil where nothing is open.
     package struct Outlook: Sendable, Equatable {
-        /// The earliest instant by which a queued change must be sent.
+        /// The earliest instant by which a change that is queued or awaits approval must be sent.
         package var nextSendBy: Int64?
         /// The latest instant at which an open change is due to take effect.
         package var lastDueEffectiveAt: Int64?
@@ -42,7 +42,10 @@ package enum StatusQueries {
             states[name] = try row.int64("rows")
             outlook.trouble += try TroubleQueries.trouble(row)
             guard let state = ChangeState(rawValue: name), !state.isFinal else { continue }
-            if state == .queued { outlook.nextSendBy = try row.millisecondsOrNil("next_send_by") }
+            if state == .queued || state == .awaitingApproval {
+                let sendBy = try row.millisecondsOrNil("next_send_by")
+                outlook.nextSendBy = [outlook.nextSendBy, sendBy].compactMap(\.self).min()
+            }
             let dueAt = try row.millisecondsOrNil("last_due_effective_at")
             outlook.lastDueEffectiveAt = [outlook.lastDueEffectiveAt, dueAt].compactMap(\.self)
                 .max()
@@ -101,15 +104,15 @@ package enum StatusQueries {
         }
     }
 
-    /// How many changes of these batches were called, were not applied and wait to be called again. Of a halted batch
-    /// these are the changes that the App Store has refused so far.
-    package static func refusedAndWaiting(
+    /// How many changes of these batches were claimed, were not applied and wait to be called again. Of a halted batch
+    /// these are the changes that the App Store refused, and those whose call had not left when it halted.
+    package static func putBack(
         of batchIDs: [String], on connection: isolated PostgresConnection
     ) throws -> [String: Int64] {
         guard !batchIDs.isEmpty else { return [:] }
         let rows = try connection.query(
             """
-            -- name: refusedAndWaiting
+            -- name: putBackChanges
             SELECT batch_id, count(*) AS rows FROM repricer.price_changes
             WHERE batch_id = ANY (\(uuids: batchIDs)) AND stage = 'queued' AND next_attempt_at IS NOT NULL
             GROUP BY batch_id
@@ -158,6 +161,18 @@ package enum StatusQueries {
     /// every one.
     package static let unknownWindow = 100_000
     private static let unknownShown = 50
+
+    /// The notifications that arrived and tell the facts nothing yet.
+    package static func notificationsWaiting(
+        on connection: isolated PostgresConnection
+    ) throws -> Int64 {
+        try connection.query(
+            """
+            -- name: notificationsWaiting
+            SELECT count(*) AS waiting FROM repricer.inbox WHERE error IS NULL
+            """
+        ).one().int64("waiting")
+    }
 
     package static func notifications(
         on connection: isolated PostgresConnection

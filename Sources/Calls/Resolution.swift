@@ -380,7 +380,7 @@ extension StoreRefusal {
     /// The refusal of the only attempt, after checks that show nothing.
     fileprivate static func confirmed(_ code: Int) -> StoreRefusal {
         var refusal = StoreRefusal(
-            code: code, name: APIErrorCode(rawValue: code).name ?? "code_\(code)",
+            code: code, name: APIErrorCode(rawValue: code).label,
             message: "refused, and not seen applied when checked", meaning: .reject)
         refusal.isAfterChecks = true
         return refusal

@@ -40,7 +40,7 @@ extension StoreAnswer {
         }
         return .refused(
             StoreRefusal(
-                code: code.rawValue, name: code.name ?? "code_\(code.rawValue)", message: message,
+                code: code.rawValue, name: code.label, message: message,
                 meaning: meaning), reply)
     }
 }

@@ -42,7 +42,7 @@ final class RowGroup: Sendable {
                 RowCase(row, of: self).faultOfFile()
                 ?? RowFault(
                     .unknownSubscription,
-                    "no notification of this subscription was ever received",
+                    "nothing is known of this subscription",
                     remedy:
                         "let repricer sync FILE read it from the App Store (this file will do), or correct the id"
                 )

@@ -79,6 +79,9 @@ import Testing
     @Test func name_whenUndocumented_isNil() {
         #expect(APIErrorCode(rawValue: 4_009_999).name == nil)
         #expect(APIErrorCode(rawValue: -1).name == nil)
+        #expect(APIErrorCode(rawValue: 4_009_999).label == "code_4009999")
+        #expect(APIErrorCode(rawValue: 413).label == "without_code")
+        #expect(APIErrorCode(rawValue: 4_000_082).label == "InvalidConsistencyTokenError")
         #expect(APIErrorCode(rawValue: .max).description == "\(Int.max)")
     }
 }

@@ -79,13 +79,32 @@ struct Fuzz {
     }
 
     private static func run() -> Int32 {
+        limitTimeOfAnInput()
         // The driver reads the flags as if the target's name were the program's.
         var count = CommandLine.argc - 1
         var values = CommandLine.unsafeArgv + 1
         return runDriver(&count, &values) { bytes, length in
+            Fuzz.armTimer()
             Fuzz.chosen?.check(Array(UnsafeBufferPointer(start: bytes, count: length)))
             return 0
         }
+    }
+
+    /// Seconds of a core that one input may take: a thousand times what the slowest one needs.
+    private static let secondsOfAnInput = 20
+
+    /// The driver's own limit is of the clock. Beside other work a process of the lowest priority
+    /// may wait for half a minute and have done nothing wrong, so what it computed is measured.
+    private static func limitTimeOfAnInput() {
+        signal(SIGPROF) { _ in
+            violated("an input takes more than \(Fuzz.secondsOfAnInput) s of a core")
+        }
+    }
+
+    private static func armTimer() {
+        var limit = itimerval()
+        limit.it_value.tv_sec = secondsOfAnInput
+        setitimer(Int32(ITIMER_PROF.rawValue), &limit, nil)
     }
 }
 

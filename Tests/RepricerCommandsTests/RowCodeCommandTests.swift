@@ -50,7 +50,7 @@ import Testing
         Case(
             row: "99,A,12.99,USD,,,",
             message:
-                "unknown_subscription: no notification of this subscription was ever received; "
+                "unknown_subscription: nothing is known of this subscription; "
                 + "let repricer sync FILE read it from the App Store (this file will do), or correct the id"
         ),
         Case(

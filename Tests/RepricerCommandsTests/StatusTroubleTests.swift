@@ -219,10 +219,10 @@ import Testing
         #expect(line("approved, paused").contains("was refused with 4030010 X for 9"))
         #expect(line("approved, paused").contains("asks at 2026-01-01T12:01:00"))
         for part in [
-            "; 1 row was refused so far, and waits", "`repricer resume spring`",
+            "; 1 row was refused or not sent any more, and waits", "`repricer resume spring`",
             "`repricer abort spring`",
         ] { #expect(line("approved, paused").contains(part)) }
-        #expect(json.output.contains(#""refused_and_waiting_rows":1"#))
+        #expect(json.output.contains(#""put_back_rows":1"#))
         #expect(
             json.output.contains(#""halted_kinds":[{"kind":"extension","at":"2026-01-01T11:00:00"#))
         #expect(json.output.contains(#""probe_answer":"4030010 X for 9""#))

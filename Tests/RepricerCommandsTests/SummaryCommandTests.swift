@@ -257,6 +257,43 @@ import Testing
         #expect(text.output.contains("approval: by two members of repricer_pricing, not ana"))
     }
 
+    @Test func status_beforeTheDecision_saysByWhenAndWhoApprovedFirst() async throws {
+        let id = try await submit()
+        let sendBy = try #require(
+            object(await run("show", id, "--json", environment: ben).output)["first_send_by"]
+                as? String)
+        let before = await run("status", id, environment: ana)
+        let first = await run("approve", id, "--yes", environment: ben)
+        let after = await run("status", id, environment: ana)
+
+        #expect(before.output.contains("next send by         \(sendBy)"), "\(before.output)")
+        #expect(!before.output.contains("approved first"))
+        #expect(first.code == .approvalNeededOrRefused, "\(first.messages)")
+        let said = /approved first +by ben\S*; somebody else must approve, too/
+        #expect(after.output.contains(said), "\(after.output)")
+    }
+
+    @Test func plan_whileNotificationsWait_saysWhatItLacks() async throws {
+        let complete = await run("plan", try file(), environment: ana)
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            INSERT INTO repricer.inbox (original_transaction_id, bucket, notification_uuid, received_at, error)
+            VALUES ('1000000000000001', repricer.bucket_of('1000000000000001'), 'n-2', '2026-01-02Z', NULL),
+                ('1000000000000002', repricer.bucket_of('1000000000000002'), 'n-3', '2026-01-02Z', 'not understood')
+            """)
+        await connection.close()
+        let lacking = await run("plan", try file(), environment: ana)
+        let json = try object(await run("plan", try file(), "--json", environment: ana).output)
+
+        #expect(!complete.output.contains("not processed yet"))
+        #expect(
+            lacking.output.contains(
+                "lacks   1 notification not processed yet; `repricer serve` does that"),
+            "\(lacking.output)")
+        #expect(json["notifications_waiting"] as? Int == 1)
+    }
+
     @Test func show_ofAnUnknownBatch_exits3_andWeb_isTheAddressAlone() async throws {
         let id = try await submit()
         var elsewhere = ana

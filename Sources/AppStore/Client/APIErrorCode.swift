@@ -21,6 +21,9 @@ package struct APIErrorCode: RawRepresentable, Hashable, Sendable, CustomStringC
             ? "invalid_request" : Self.documented[rawValue]?.name ?? Self.serverAPINames[rawValue]
     }
 
+    /// What stands beside the number where people read it.
+    package var label: String { name ?? (isBareStatus ? "without_code" : "code_\(rawValue)") }
+
     /// What the code means to a person, and what to do; nil where only the App Store's own message tells.
     package var meaning: String? { Self.meanings[rawValue] }
 

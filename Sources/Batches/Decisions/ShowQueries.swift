@@ -38,6 +38,19 @@ package enum ShowQueries {
             holdout: try row.int("holdout_basis_points"), heldOut: try row.int64("held_out"))
     }
 
+    /// Who approved a batch that needs a second approver, in that order.
+    package static func firstApprovers(
+        of batchID: String, on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        try connection.query(
+            """
+            -- name: firstApprovers
+            SELECT approver FROM repricer.first_approvals WHERE batch_id = \(uuid: batchID)
+            ORDER BY approved_at, approver
+            """
+        ).map { try $0.text("approver") }
+    }
+
     /// The figures of a batch without what is held out. Its warnings are judged at the instant of its plan.
     package static func figures(
         of batchID: String, asOf now: Instant, on connection: isolated PostgresConnection

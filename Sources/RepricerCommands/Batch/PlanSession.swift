@@ -11,6 +11,8 @@ struct PlanSession: Sendable {
     let terms: BatchTerms
     /// The rules that judge the rows and convert money.
     let rulesInForce: RulesInForce
+    /// Notifications that arrived and are not processed: what they tell is not in the plan.
+    let notificationsWaiting: Int64
     private let rules: RuleSet
     private let known: Instant?
     private let pool: PostgresPool
@@ -28,6 +30,9 @@ struct PlanSession: Sendable {
         self.known = known
         rules = try await pool.rules(at: asOf, knownAt: known)
         rulesInForce = rules.inForce(at: asOf)
+        notificationsWaiting = try await pool.withTransaction {
+            try StatusQueries.notificationsWaiting(on: $0)
+        }
         input = try BatchInput(path: path)
         outline = try await BatchOutline(input, rules: rulesInForce)
     }

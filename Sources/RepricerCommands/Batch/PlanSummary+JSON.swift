@@ -24,7 +24,8 @@ extension PlanSummary {
     var json: JSONValue {
         let all = FiguresJSON(figures: figures, money: money)
         return [
-            "plan_hash": hash, "as_of": asOf, "environment": environment.rawValue,
+            "plan_hash": hash, "notifications_waiting": notificationsWaiting,
+            "as_of": asOf, "environment": environment.rawValue,
             "rows": forecast.rowCount, "can_go": forecast.canGoCount, "refused": refusedCount,
             "rejected_rows": all.refused, "direction": all.directions, "consent": all.consent,
             "reasons": all.reasons, "not_known": all.notKnown, "stale": forecast.staleCount,

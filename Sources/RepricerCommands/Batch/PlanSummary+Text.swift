@@ -25,10 +25,20 @@ extension PlanSummary {
                 "not all: \(counted(forecast.canGoCount)) of \(counted(rows, "row")), "
                     + "\(counted(refused)) refused (below)"
             }
-        return definitionList([
-            ("file", shownFile), ("as of", "\(asOf.text) (\(environment.rawValue))"),
-            ("can go", canGo),
-        ])
+        let waiting =
+            notificationsWaiting == 0
+            ? []
+            : [
+                (
+                    "lacks",
+                    "\(counted(notificationsWaiting, "notification")) not processed yet; `repricer serve` does that"
+                )
+            ]
+        return definitionList(
+            [
+                ("file", shownFile), ("as of", "\(asOf.text) (\(environment.rawValue))"),
+                ("can go", canGo),
+            ] + waiting)
     }
 
     /// How long sending takes, and whether that is too long.

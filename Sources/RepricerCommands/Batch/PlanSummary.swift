@@ -9,6 +9,7 @@ struct PlanSummary: Sendable {
     let asOf: Instant
     let environment: StoreEnvironment
     let shownFile: String
+    let notificationsWaiting: Int64
     let forecast: BatchForecast
     /// The figures of the forecast, with the warning of late rows.
     let figures: BatchFigures
@@ -22,6 +23,7 @@ struct PlanSummary: Sendable {
         (hash, forecast) = (finished.hash, finished.forecast)
         (asOf, environment) = (session.asOf, session.environment)
         shownFile = session.shownFile
+        notificationsWaiting = session.notificationsWaiting
         quota = forecast.calls.quota(
             callsPerThousandSeconds: rate.perThousandSeconds, now: asOf,
             besides: others, lateRowsMax: Self.lateRowsMax)

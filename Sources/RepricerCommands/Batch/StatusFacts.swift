@@ -9,6 +9,8 @@ import ServiceKit
 /// Everything that `status` shows, read in one transaction.
 struct StatusFacts: Sendable, Equatable {
     let batch: BatchQueries.Batch?
+    /// Who approved the batch that was asked for, where it needs another approver.
+    let firstApprovers: [String]
     /// All batches where none was asked for.
     let batches: [BatchQueries.Batch]
     let states: [String: Int64]
@@ -22,8 +24,8 @@ struct StatusFacts: Sendable, Equatable {
     /// only those that wait are read.
     let haltedStorefronts: [ControlQueries.HaltedStorefront]
     let refused: [StatusQueries.Refused]
-    /// The rows that were refused so far, by batch, of those that a code has halted.
-    let haltRefused: [String: Int64]
+    /// The rows that were refused, or called back before they left, by batch, of those that a code has halted.
+    let putBack: [String: Int64]
     let moved: [TroubleQueries.Moved]
     /// The rows of the batch that would be late at the allowed rate; nil where it was not asked.
     let lateRows: Int?
@@ -51,7 +53,11 @@ struct StatusFacts: Sendable, Equatable {
                 batchID: batchID, now: now, on: connection)
             let dependents = try BatchQueries.dependentCounts(batchID: batchID, on: connection)
             return StatusFacts(
-                batch: batchID.flatMap { id in all.first { $0.batchID == id } }, batches: all,
+                batch: batchID.flatMap { id in all.first { $0.batchID == id } },
+                firstApprovers: try batchID.map {
+                    try ShowQueries.firstApprovers(of: $0, on: connection)
+                } ?? [],
+                batches: all,
                 states: states,
                 rejected: try BatchQueries.rejectCounts(batchID: batchID, on: connection),
                 dependents: dependents,
@@ -63,7 +69,7 @@ struct StatusFacts: Sendable, Equatable {
                 refused: try batchID == nil && outlook.trouble.parked == 0
                     && dependents["requested", default: 0] == 0
                     ? [] : StatusQueries.refused(of: batchID, limit: refusedMax, on: connection),
-                haltRefused: try StatusQueries.refusedAndWaiting(
+                putBack: try StatusQueries.putBack(
                     of: all.filter { $0.isHaltedByCode && batchID ?? $0.batchID == $0.batchID }
                         .map(\.batchID), on: connection),
                 moved: try outlook.trouble.moved == 0
@@ -208,6 +214,15 @@ struct StatusText {
                 ("state", batch.state + (batch.isPaused ? ", paused" + whoAndWhy(batch) : "")),
                 ("submitted", "\(batch.submittedAt.instantText) by \(batch.submittedBy)"),
             ]
+            if !facts.firstApprovers.isEmpty {
+                let missing =
+                    batch.state == "awaiting_approval" ? "; somebody else must approve, too" : ""
+                head.append(
+                    (
+                        "approved first",
+                        "by \(facts.firstApprovers.joined(separator: ", "))\(missing)"
+                    ))
+            }
             if let by = batch.decidedBy, let at = batch.decidedAt {
                 head.append(("decided", "\(at.instantText) by \(by)"))
             }
@@ -232,12 +247,12 @@ struct StatusText {
 
     private func whoAndWhy(_ batch: BatchQueries.Batch) -> String {
         guard batch.isPaused, batch.haltedBy != nil else { return batch.whoAndWhy }
-        let refused = facts.haltRefused[batch.batchID].map {
-            "; \(counted($0, "row")) \($0 == 1 ? "was" : "were") refused so far, and \($0 == 1 ? "waits" : "wait") until it ends"
+        let putBack = facts.putBack[batch.batchID].map {
+            "; \(counted($0, "row")) \($0 == 1 ? "was" : "were") refused or not sent any more, and \($0 == 1 ? "waits" : "wait") until it ends"
         }
         // A name may hold anything, and what is shown here is pasted into a shell.
         let name = ShellWord.isPlain(batch.name) ? batch.name : batch.batchID
-        return batch.whoAndWhy + (refused ?? "")
+        return batch.whoAndWhy + (putBack ?? "")
             + "; `repricer resume \(name)` lets it go on once the cause is mended, `repricer abort \(name)` ends it"
     }
 
@@ -322,7 +337,7 @@ struct StatusText {
             json =
                 json + [
                     "pause": batch.pauseJSON,
-                    "refused_and_waiting_rows": facts.haltRefused[batch.batchID],
+                    "put_back_rows": facts.putBack[batch.batchID],
                     "grouping": batch.grouping,
                     "next_release_at": batch.nextReleaseAt?.instantText,
                     "waves": facts.waves.json(waveColumns(of: facts.batch)),
