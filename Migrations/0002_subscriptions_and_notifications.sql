@@ -144,6 +144,7 @@ CREATE TABLE repricer.kept_statements (
     statement jsonb,
     recorded_at timestamptz NOT NULL,
     told_period_at timestamptz,
+    is_revoked boolean NOT NULL DEFAULT false,
     CONSTRAINT kept_statements_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket),
     CONSTRAINT kept_statements_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
@@ -154,12 +155,19 @@ COMMENT ON TABLE repricer.kept_statements IS
 
 COMMENT ON COLUMN repricer.kept_statements.told_period_at IS
     'Start of the paid period that it told of before any charge did; null: a charge tells it, or statement does.';
+COMMENT ON COLUMN repricer.kept_statements.is_revoked IS
+    'Whether it told that the transaction, or an item of it, was revoked; where statement is kept, that says so.';
+
+CREATE FUNCTION repricer.tells_revocation(p_statement jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN p_statement @? '$.transaction.revokedAt ? (@ != null)' OR p_statement @? '$.transaction.items[*].revokedAt ? (@ != null)';
 
 CREATE VIEW repricer.told_statements AS
-SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at
+SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
+    coalesce(repricer.tells_revocation(statement), false) AS is_revoked
 FROM repricer.subscription_events
 UNION ALL
-SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at
+SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
+    is_revoked OR coalesce(repricer.tells_revocation(statement), false)
 FROM repricer.kept_statements;
 COMMENT ON VIEW repricer.told_statements IS
     'Statements with what retention kept of dropped months. One may stand in both until its month is dropped.';

@@ -556,6 +556,10 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.tells_revocation(p_statement jsonb) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ((p_statement @? '$."transaction"."revokedAt"?(@ != null)'::jsonpath) OR (p_statement @? '$."transaction"."items"[*]."revokedAt"?(@ != null)'::jsonpath));
+
 CREATE TABLE repricer.change_figures (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -687,12 +691,15 @@ CREATE TABLE repricer.kept_statements (
     statement jsonb,
     recorded_at timestamp with time zone NOT NULL,
     told_period_at timestamp with time zone,
+    is_revoked boolean DEFAULT false NOT NULL,
     CONSTRAINT kept_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
 COMMENT ON TABLE repricer.kept_statements IS 'What is left of dropped months of subscription_events: statements that a fold still needs, and the names of those that reports ask for.';
 
 COMMENT ON COLUMN repricer.kept_statements.told_period_at IS 'Start of the paid period that it told of before any charge did; null: a charge tells it, or statement does.';
+
+COMMENT ON COLUMN repricer.kept_statements.is_revoked IS 'Whether it told that the transaction, or an item of it, was revoked; where statement is kept, that says so.';
 
 CREATE TABLE repricer.subscription_events (
     original_transaction_id text NOT NULL,
@@ -720,7 +727,8 @@ CREATE VIEW repricer.told_statements AS
     subscription_events.type,
     subscription_events.subtype,
     subscription_events.statement,
-    subscription_events.recorded_at
+    subscription_events.recorded_at,
+    COALESCE(repricer.tells_revocation(subscription_events.statement), false) AS is_revoked
    FROM repricer.subscription_events
 UNION ALL
  SELECT kept_statements.original_transaction_id,
@@ -731,7 +739,8 @@ UNION ALL
     kept_statements.type,
     kept_statements.subtype,
     kept_statements.statement,
-    kept_statements.recorded_at
+    kept_statements.recorded_at,
+    (kept_statements.is_revoked OR COALESCE(repricer.tells_revocation(kept_statements.statement), false)) AS is_revoked
    FROM repricer.kept_statements;
 
 COMMENT ON VIEW repricer.told_statements IS 'Statements with what retention kept of dropped months. One may stand in both until its month is dropped.';
@@ -787,8 +796,8 @@ CREATE VIEW repricer.explained_charges AS
      CROSS JOIN LATERAL ( SELECT
                 CASE
                     WHEN h.is_offer THEN 'offer'::text
+                    WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
                     WHEN (NOT t.is_of_the_place) THEN 'moved'::text
-                    WHEN (t.is_in_effect AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
                     WHEN (t.is_in_effect AND u.is_undone) THEN 'undone'::text
                     WHEN e.is_back THEN 'new_purchase'::text
                     WHEN ((NOT t.is_in_effect) AND (h.price_milliunits = c.current_price_milliunits)) THEN 'old_price'::text
@@ -798,7 +807,7 @@ CREATE VIEW repricer.explained_charges AS
                 CASE
                     WHEN (((h.price_milliunits * h.quantity) > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) THEN 'refunded'::text
                     WHEN h.is_double THEN 'double'::text
-                    WHEN ((h.currency <> c.currency) AND (h.storefront = c.storefront)) THEN 'wrong_currency'::text
+                    WHEN ((h.currency <> c.currency) AND ((h.storefront = c.storefront) OR (h.currency = 'XXX'::text))) THEN 'wrong_currency'::text
                     WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
                     WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'after_end'::text
                     WHEN (t.is_in_effect AND e.is_after_end) THEN 'after_end'::text
@@ -966,8 +975,7 @@ CREATE VIEW repricer.missing_renewals AS
     h.currency,
     h.storefront,
     c.bucket
-   FROM (((repricer.price_changes c
-     JOIN repricer.subscriptions s ON ((s.original_transaction_id = c.original_transaction_id)))
+   FROM ((repricer.price_changes c
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -981,17 +989,22 @@ CREATE VIEW repricer.missing_renewals AS
             k.is_offer,
             k.is_purchase,
             k.refunded_milliunits,
-            k.recorded_at
+            k.recorded_at,
+            min(k.purchased_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at
            FROM repricer.charges k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at))
          OFFSET 0) h)
-     CROSS JOIN LATERAL ( SELECT LEAST(( SELECT min(n.purchased_at) AS min
-                   FROM repricer.charges n
-                  WHERE ((n.original_transaction_id = h.original_transaction_id) AND (n.sku = h.sku) AND (n.purchased_at > h.purchased_at))),
+     CROSS JOIN LATERAL ( SELECT LEAST(h.next_at,
                 CASE
-                    WHEN (s.purchased_at > h.purchased_at) THEN s.purchased_at
+                    WHEN (p.purchased_at > h.purchased_at) THEN p.purchased_at
                     ELSE NULL::timestamp with time zone
-                END) AS at) next)
+                END) AS at
+           FROM ( SELECT ( SELECT s.purchased_at
+                           FROM repricer.subscriptions s
+                          WHERE (s.original_transaction_id = c.original_transaction_id)) AS purchased_at
+                 OFFSET 0) p
+          WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))), true))
+         OFFSET 0) next)
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements e
           WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
@@ -1393,7 +1406,7 @@ CREATE VIEW repricer.live_change_figures AS
     c.acceptance,
     ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
            FROM repricer.charges h
-          WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits)))))) AS is_uncharged,
+          WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency)))))) AS is_uncharged,
     c.current_price_milliunits,
     c.new_price_milliunits,
     COALESCE(r.renewals, (0)::bigint) AS renewals,
@@ -2751,7 +2764,7 @@ COMMENT ON COLUMN report.money.batch_id IS 'The batch; null where the row is abo
 
 COMMENT ON COLUMN report.money.batch_name IS 'The name that the submitter gave to the batch.';
 
-COMMENT ON COLUMN report.money.explained_as IS 'Of a charge: new_price, old_price (the change had not taken effect), offer, undone, moved (another storefront), new_purchase (the customer''s own doing, and renewals of it after the change had ended); null: no change was called before, or charge_exception names it.';
+COMMENT ON COLUMN report.money.explained_as IS 'Of a charge: new_price, old_price (the change had not taken effect), offer, undone, moved (another storefront or currency), new_purchase (the customer''s own doing, and renewals of it after the change had ended); null: no change was called before, or charge_exception names it.';
 
 COMMENT ON COLUMN report.money.is_correction IS 'Whether it is the difference that a later statement made.';
 
@@ -3042,7 +3055,7 @@ CREATE VIEW repricer.reconciliation_checks AS
     "*VALUES*".column2 AS is_per_batch,
     "*VALUES*".column3 AS is_of_money,
     "*VALUES*".column4 AS meaning
-   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals of effective changes that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refunds of seats that say nothing of how much was given back'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
+   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals of effective changes that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refunds of seats that say nothing of how much was given back'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
 
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
 
@@ -3189,13 +3202,19 @@ BEGIN
         SELECT f.batch_id, 'effective_without_charge', count(*) FROM frozen_figures_at(p_at) f
         WHERE f.is_uncharged AND (p_batch IS NULL OR f.batch_id = p_batch) GROUP BY f.batch_id
         UNION ALL
-        SELECT c.batch_id, 'effective_without_charge', count(*) FROM unfrozen_changes_at(p_at) c
-        WHERE c.state = 'effective' AND (p_batch IS NULL OR c.batch_id = p_batch)
-            AND NOT EXISTS (
-                SELECT FROM charges_at(p_at) h
-                WHERE h.original_transaction_id = c.original_transaction_id
-                    AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
-                    AND h.purchased_at >= c.effective_at AND h.price_milliunits = c.new_price_milliunits)
+        SELECT c.batch_id, 'effective_without_charge', count(*)
+        -- OFFSET 0, twice, makes PostgreSQL ask for the charges of what is not frozen alone, instead of reading all there are.
+        FROM (
+            SELECT u.* FROM unfrozen_changes_at(p_at) u
+            WHERE u.state = 'effective' AND (p_batch IS NULL OR u.batch_id = p_batch)
+            OFFSET 0) c
+        WHERE NOT EXISTS (
+            SELECT FROM charges_at(p_at) h
+            WHERE h.original_transaction_id = c.original_transaction_id
+                AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+                AND h.purchased_at >= c.effective_at AND h.price_milliunits = c.new_price_milliunits
+                AND h.currency = c.currency
+            OFFSET 0)
         GROUP BY c.batch_id
         UNION ALL
         SELECT x.batch_id, CASE x.exception WHEN 'declined_yet_charged' THEN 'charges_declined'
@@ -3450,7 +3469,7 @@ COMMENT ON COLUMN report.revenue_bridge.dependents_milliunits IS 'Dependents tha
 
 COMMENT ON COLUMN report.revenue_bridge.refunds_milliunits IS 'Items that ended by a refund or a revocation.';
 
-COMMENT ON COLUMN report.revenue_bridge.other_milliunits IS 'All else: who came back, prices changed elsewhere, offers, moves to another storefront, ends without a word, and rounding.';
+COMMENT ON COLUMN report.revenue_bridge.other_milliunits IS 'All else: who came back, prices changed elsewhere, offers, moves to another storefront, ends without a word (also after a refund that ended nothing), and rounding.';
 
 COMMENT ON COLUMN report.revenue_bridge.closing_milliunits IS 'What they brought a month at its end.';
 
@@ -5082,8 +5101,8 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
      CROSS JOIN LATERAL ( SELECT
                 CASE
                     WHEN h.is_offer THEN 'offer'::text
+                    WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
                     WHEN (NOT t.is_of_the_place) THEN 'moved'::text
-                    WHEN (t.is_in_effect AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
                     WHEN (t.is_in_effect AND u.is_undone) THEN 'undone'::text
                     WHEN e.is_back THEN 'new_purchase'::text
                     WHEN ((NOT t.is_in_effect) AND (h.price_milliunits = c.current_price_milliunits)) THEN 'old_price'::text
@@ -5093,7 +5112,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                 CASE
                     WHEN (((h.price_milliunits * h.quantity) > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) THEN 'refunded'::text
                     WHEN h.is_double THEN 'double'::text
-                    WHEN ((h.currency <> c.currency) AND (h.storefront = c.storefront)) THEN 'wrong_currency'::text
+                    WHEN ((h.currency <> c.currency) AND ((h.storefront = c.storefront) OR (h.currency = 'XXX'::text))) THEN 'wrong_currency'::text
                     WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
                     WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'after_end'::text
                     WHEN (t.is_in_effect AND e.is_after_end) THEN 'after_end'::text
@@ -5649,7 +5668,7 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
     c.acceptance,
     ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
            FROM repricer.charges_at(p_at) h
-          WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits)))))) AS is_uncharged,
+          WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency)))))) AS is_uncharged,
     c.current_price_milliunits,
     c.new_price_milliunits,
     COALESCE(r.renewals, (0)::bigint) AS renewals,
@@ -5791,8 +5810,7 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
     h.currency,
     h.storefront,
     c.bucket
-   FROM (((repricer.unfrozen_changes_at(p_at) c
-     JOIN repricer.subscriptions_at(p_at) s ON ((s.original_transaction_id = c.original_transaction_id)))
+   FROM ((repricer.unfrozen_changes_at(p_at) c
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -5806,17 +5824,22 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
             k.is_offer,
             k.is_purchase,
             k.refunded_milliunits,
-            k.recorded_at
+            k.recorded_at,
+            min(k.purchased_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at
            FROM repricer.charges_at(p_at) k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at))
          OFFSET 0) h)
-     CROSS JOIN LATERAL ( SELECT LEAST(( SELECT min(n.purchased_at) AS min
-                   FROM repricer.charges_at(p_at) n
-                  WHERE ((n.original_transaction_id = h.original_transaction_id) AND (n.sku = h.sku) AND (n.purchased_at > h.purchased_at))),
+     CROSS JOIN LATERAL ( SELECT LEAST(h.next_at,
                 CASE
-                    WHEN (s.purchased_at > h.purchased_at) THEN s.purchased_at
+                    WHEN (p.purchased_at > h.purchased_at) THEN p.purchased_at
                     ELSE NULL::timestamp with time zone
-                END) AS at) next)
+                END) AS at
+           FROM ( SELECT ( SELECT s.purchased_at
+                           FROM repricer.subscriptions_at(p_at) s
+                          WHERE (s.original_transaction_id = c.original_transaction_id)) AS purchased_at
+                 OFFSET 0) p
+          WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))), true))
+         OFFSET 0) next)
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements_at(p_at) e
           WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
@@ -5902,17 +5925,17 @@ WITH subjects AS (
     -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
-        least(h.expires_at, r.at, CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
-            PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
-            END) AT TIME ZONE 'UTC' AS ends
+        least(h.expires_at,
+            CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
+                SELECT max(e.occurred_at) FROM repricer.money_entries e
+                WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
+                    AND e.sku = h.sku AND e.kind = 'refund') END,
+            CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
+                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
+                END) AT TIME ZONE 'UTC' AS ends
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
     CROSS JOIN LATERAL (
         SELECT k.* FROM repricer.charges k WHERE k.original_transaction_id = s.id AND k.purchased_at <= s.at OFFSET 0) h
-    LEFT JOIN LATERAL (
-        SELECT max(e.occurred_at) AS at FROM repricer.money_entries e
-        WHERE h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity
-            AND e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-            AND e.sku = h.sku AND e.kind = 'refund') r ON true
 ), paid AS MATERIALIZED (
     SELECT i.item, i.begins, i.ends, r.milliunits, r.begins AS run_begins, r.ends AS run_ends
     FROM items i
@@ -5980,7 +6003,17 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             FROM repricer.told_statements e
             WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
                 AND e.signed_at < m.to_at + interval '1 day'
-                AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
+                AND (e.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
+                    -- A refund ended it only where it revoked, or gave back all of a period before its end. Who got a part
+                    -- back and then fell silent did not leave by the refund.
+                    OR e.type = 'REFUND' AND (e.is_revoked OR EXISTS (
+                        SELECT FROM repricer.charges h
+                        JOIN repricer.money_entries r ON r.original_transaction_id = h.original_transaction_id
+                            AND r.transaction_id = h.transaction_id AND r.sku = h.sku AND r.kind = 'refund'
+                        WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names)
+                            AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity
+                            AND r.occurred_at > m.from_at - interval '1 day' AND r.occurred_at < m.to_at + interval '1 day'
+                            AND r.occurred_at < coalesce(h.expires_at, 'infinity'))))
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
     CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
@@ -6049,17 +6082,17 @@ WITH subjects AS (
     -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
-        least(h.expires_at, r.at, CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
-            PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
-            END) AT TIME ZONE 'UTC' AS ends
+        least(h.expires_at,
+            CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
+                SELECT max(e.occurred_at) FROM repricer.money_entries_at(p_at) e
+                WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
+                    AND e.sku = h.sku AND e.kind = 'refund') END,
+            CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
+                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
+                END) AT TIME ZONE 'UTC' AS ends
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
     CROSS JOIN LATERAL (
         SELECT k.* FROM repricer.charges_at(p_at) k WHERE k.original_transaction_id = s.id AND k.purchased_at <= s.at OFFSET 0) h
-    LEFT JOIN LATERAL (
-        SELECT max(e.occurred_at) AS at FROM repricer.money_entries_at(p_at) e
-        WHERE h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity
-            AND e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-            AND e.sku = h.sku AND e.kind = 'refund') r ON true
 ), paid AS MATERIALIZED (
     SELECT i.item, i.begins, i.ends, r.milliunits, r.begins AS run_begins, r.ends AS run_ends
     FROM items i
@@ -6127,7 +6160,17 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             FROM repricer.told_statements_at(p_at) e
             WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
                 AND e.signed_at < m.to_at + interval '1 day'
-                AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
+                AND (e.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
+                    -- A refund ended it only where it revoked, or gave back all of a period before its end. Who got a part
+                    -- back and then fell silent did not leave by the refund.
+                    OR e.type = 'REFUND' AND (e.is_revoked OR EXISTS (
+                        SELECT FROM repricer.charges_at(p_at) h
+                        JOIN repricer.money_entries_at(p_at) r ON r.original_transaction_id = h.original_transaction_id
+                            AND r.transaction_id = h.transaction_id AND r.sku = h.sku AND r.kind = 'refund'
+                        WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names)
+                            AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity
+                            AND r.occurred_at > m.from_at - interval '1 day' AND r.occurred_at < m.to_at + interval '1 day'
+                            AND r.occurred_at < coalesce(h.expires_at, 'infinity'))))
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
     CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
@@ -7577,9 +7620,12 @@ $$;
 CREATE FUNCTION repricer.told_statements_at(p_at timestamp with time zone) RETURNS SETOF repricer.told_statements
     LANGUAGE sql STABLE
     AS $$
-SELECT * FROM repricer.subscription_events_at(p_at)
+SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
+    coalesce(repricer.tells_revocation(statement), false)
+FROM repricer.subscription_events_at(p_at)
 UNION ALL
-SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at
+SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
+    is_revoked OR coalesce(repricer.tells_revocation(statement), false)
 FROM repricer.kept_statements WHERE recorded_at <= p_at
 $$;
 
@@ -10708,6 +10754,8 @@ GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, 
 
 REVOKE ALL ON FUNCTION repricer.recording_instant() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.recording_instant() TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.tells_revocation(p_statement jsonb) FROM PUBLIC;
 
 GRANT SELECT ON TABLE repricer.change_figures TO repricer_service;
 

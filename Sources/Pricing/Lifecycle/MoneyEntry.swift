@@ -118,11 +118,22 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
         }
     }
 
-    /// What was given back for an item and not taken back again: zero or negative.
-    func givenBack(_ item: Item) -> (amount: Int64, taxExclusive: Int64?) {
+    /// The currency in which a statement has told the charge of an item, if one has.
+    func currency(of item: Item) -> String? {
+        guard let key = charged[item], let place = places[key] else { return nil }
+        return list[place].currency
+    }
+
+    func has(_ key: MoneyEntry.Key) -> Bool { places[key] != nil }
+
+    /// What was given back for an item, but for one line, and not taken back again: zero or negative.
+    func givenBack(
+        _ item: Item, but one: MoneyEntry.Key? = nil
+    ) -> (amount: Int64, taxExclusive: Int64?) {
         var amount: Int64 = 0
         var taxExclusive: Int64? = 0
-        for entry in list where entry.key.kind != .charge && entry.key.item == item {
+        for entry in list
+        where entry.key.kind != .charge && entry.key.item == item && entry.key != one {
             amount = amount.addingSaturated(entry.amount)
             taxExclusive = taxExclusive.flatMap { sum in
                 entry.taxExclusive.map { sum.addingSaturated($0) }
@@ -133,7 +144,7 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
 }
 
 extension Int64 {
-    fileprivate func addingSaturated(_ other: Int64) -> Int64 {
+    func addingSaturated(_ other: Int64) -> Int64 {
         let (sum, overflow) = addingReportingOverflow(other)
         return overflow ? (other < 0 ? .min : .max) : sum
     }
@@ -149,3 +160,6 @@ extension Int64 {
         return self < 0 ? -size : size
     }
 }
+
+/// The currency of a charge of which no statement tells one: the code that ISO 4217 has for none.
+let unknownCurrency = "XXX"

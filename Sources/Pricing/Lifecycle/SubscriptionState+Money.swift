@@ -1,10 +1,11 @@
 extension SubscriptionState {
     /// Notes what a transaction charged, and what was given back of it. A repetition is the same money.
     ///
-    /// A family member, or somebody to whom a seat is assigned, pays nothing (an inference).
+    /// A family member, or somebody to whom a seat is assigned, pays nothing (an inference). A charge whose currency
+    /// nobody tells is noted under ISO 4217's code for none: its number must neither be lost nor count as ours.
     mutating func noteMoney(of event: SubscriptionEvent) {
         guard let transaction = event.transaction, let transactionID = transaction.transactionID,
-            let purchasedAt = transaction.purchasedAt, let currency = transaction.currency,
+            let purchasedAt = transaction.purchasedAt,
             transaction.ownershipType == nil || transaction.ownershipType == "PURCHASED"
         else { return }
         let charges = transaction.items.compactMap { item in
@@ -13,6 +14,8 @@ extension SubscriptionState {
         let shares = transaction.taxExclusiveShares(of: charges.map(\.terms.amount))
         for (index, charge) in charges.enumerated() {
             let sku = charge.item.sku
+            let line = MoneyLedger.Item(transactionID: transactionID, sku: sku)
+            let currency = transaction.currency ?? money.currency(of: line) ?? unknownCurrency
             func entry(
                 _ kind: MoneyEntry.Kind, at: Instant, number: Int = 0, _ amount: Int64,
                 _ taxExclusive: Int64?
@@ -30,7 +33,7 @@ extension SubscriptionState {
             charged.terms = charge.terms
             money.note(charged)
             if event.type == refundReversed {
-                let back = money.givenBack(.init(transactionID: transactionID, sku: sku))
+                let back = money.givenBack(line)
                 if back.amount < 0 {
                     money.note(
                         entry(
@@ -39,11 +42,26 @@ extension SubscriptionState {
                 }
                 continue
             }
-            for refund in transaction.refunds(of: charge.item, charged: amount) {
-                money.note(
-                    entry(
-                        .refund, at: refund.at, number: refund.number, -refund.amount,
-                        whole.flatMap { (-$0).share(refund.amount, of: amount) }))
+            func refund(at: Instant, number: Int, _ back: Int64) -> MoneyEntry {
+                entry(
+                    .refund, at: at, number: number, -back,
+                    whole.flatMap { (-$0).share(back, of: amount) })
+            }
+            for listed in charge.item.listedRefunds {
+                money.note(refund(at: listed.at, number: listed.number, listed.amount))
+            }
+            guard let revoked = transaction.revocation(of: charge.item, charged: amount) else {
+                continue
+            }
+            let key = refund(at: revoked.at, number: 0, 0).key
+            if charge.item.refunds.isEmpty {
+                // No more than is left of it can be given back.
+                let left = amount.addingSaturated(money.givenBack(line, but: key).amount)
+                money.note(refund(at: revoked.at, number: 0, min(revoked.amount, max(0, left))))
+            } else if !charge.item.refunds.contains(where: { $0.at == revoked.at }), money.has(key)
+            {
+                // An earlier statement told the revocation alone, and this one says what was given back by it.
+                money.note(refund(at: revoked.at, number: 0, 0))
             }
         }
     }
@@ -51,6 +69,17 @@ extension SubscriptionState {
 
 extension MoneyEntry.Terms {
     fileprivate var amount: Int64 { price * quantity }
+}
+
+extension StatementItem {
+    /// `refunds[]`, those of one instant counted from 0 on.
+    fileprivate var listedRefunds: [(at: Instant, number: Int, amount: Int64)] {
+        var counts: [Instant: Int] = [:]
+        return refunds.map { refund in
+            defer { counts[refund.at, default: 0] += 1 }
+            return (refund.at, counts[refund.at, default: 0], refund.amount)
+        }
+    }
 }
 
 extension TransactionStatement {
@@ -68,24 +97,17 @@ extension TransactionStatement {
             expiresAt: expiresAt)
     }
 
-    /// What this statement says was given back of an item. `refunds[]` is the amount where Apple gives it. Otherwise
-    /// a revocation gives back its percentage, or all where none is signed.
-    fileprivate func refunds(
+    /// What a revocation of an item gives back: its percentage, or all where none is signed. Where `refunds[]` gives
+    /// amounts, these count in its place.
+    fileprivate func revocation(
         of item: StatementItem, charged: Int64
-    ) -> [(at: Instant, number: Int, amount: Int64)] {
-        guard item.refunds.isEmpty else {
-            var counts: [Instant: Int] = [:]
-            return item.refunds.map { refund in
-                defer { counts[refund.at, default: 0] += 1 }
-                return (refund.at, counts[refund.at, default: 0], refund.amount)
-            }
-        }
-        guard let at = item.revokedAt ?? revokedAt, isPaidBack else { return [] }
+    ) -> (at: Instant, amount: Int64)? {
+        guard let at = item.revokedAt ?? revokedAt, isPaidBack else { return nil }
         var amount = charged
         if item.revokedAt == nil, case .number(let share) = details[.revocationPercentage] {
             amount = charged.share(share, of: Self.wholePercentage) ?? charged
         }
-        return [(at, 0, amount)]
+        return (at, amount)
     }
 
     /// The whole in thousandths of a percent, which is how `revocationPercentage` counts.

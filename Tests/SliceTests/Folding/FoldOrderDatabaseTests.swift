@@ -266,6 +266,10 @@ import Testing
         "DELETE FROM repricer.running_moves RETURNING 1",
         "UPDATE repricer.running_moves SET until_at = until_at + interval '40 days' RETURNING 1",
         "UPDATE repricer.running_moves SET from_at = from_at - interval '40 days' RETURNING 1",
+        "UPDATE repricer.running_moves SET until_at = until_at - interval '1 microsecond' RETURNING 1",
+        "UPDATE repricer.running_moves SET until_at = until_at + interval '1 microsecond' RETURNING 1",
+        "UPDATE repricer.running_moves SET from_at = from_at - interval '1 microsecond' RETURNING 1",
+        "UPDATE repricer.running_moves SET from_at = from_at + interval '1 microsecond' RETURNING 1",
         "UPDATE repricer.running_moves SET cause = 'left' WHERE cause <> 'left' RETURNING 1",
         """
         UPDATE repricer.kept_moves SET known_after = '-infinity' WHERE known_after < 'infinity' AND months <> '{}' RETURNING 1

@@ -248,7 +248,8 @@ enum FormerViews {
                 ('charges_declined', true, 'renewals charged after the increase was declined'),
                 ('charges_missing', true, 'renewals of effective changes that no charge tells of, and nothing tells why'),
                 ('charges_double', true, 'renewals charged for a time that another one was charged for'),
-                ('charges_wrong_currency', true, 'charges in another currency than the change, in the same storefront'),
+                ('charges_wrong_currency', true,
+                    'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'),
                 ('charges_refunded', true, 'charges since a call that were refunded, in part or in full'),
                 ('dependents_in_discrepancy', true, 'dependents whose cancellation could not be proved'),
                 ('dependents_not_recorded', true, 'dependents of declined changes that nobody looks after'),
@@ -281,7 +282,7 @@ enum FormerViews {
                         WHERE h.original_transaction_id = c.original_transaction_id
                             AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
                             AND h.purchased_at >= c.effective_at
-                            AND h.price_milliunits = c.new_price_milliunits)
+                            AND h.price_milliunits = c.new_price_milliunits AND h.currency = c.currency)
                 GROUP BY c.batch_id
             UNION ALL
             -- The newest facts decide, not a mark of ours on the call: what the App Store has counts, whoever lost sight of
@@ -376,9 +377,11 @@ enum FormerViews {
                         UNION SELECT ended_at + interval '1 hour' FROM repricer.price_changes
                         UNION SELECT date_trunc('month', purchased_at, 'UTC') FROM repricer.charges) t
                     WHERE at IS NOT NULL ORDER BY md5(at::text) LIMIT 3)
-                    UNION (SELECT at FROM (SELECT until_at AS at FROM repricer.running_moves
-                        UNION SELECT from_at + interval '1 microsecond' FROM repricer.running_moves) r
-                        ORDER BY md5(at::text) LIMIT 2)
+                    -- Both sides of both ends of what is kept: also where an end itself is wrong by a microsecond.
+                    UNION SELECT e.at + n * interval '1 microsecond'
+                    FROM (SELECT r.from_at, r.until_at FROM repricer.running_moves r
+                            ORDER BY md5(r.original_transaction_id || r.until_at) LIMIT 2) r,
+                        LATERAL (VALUES (r.from_at), (r.until_at)) e (at), generate_series(0, 1) AS n
                     UNION SELECT now() UNION SELECT timestamptz '2100-01-01 12:00Z') t
             ), kept AS (
                 SELECT i.at, m.batch_id, m.month, m.currency, m.storefront, m.cause, sum(m.opening) AS opening,

@@ -1,0 +1,291 @@
+import FoldStories
+import Pricing
+
+/// One customer's years as an adversary would tell them: a price change of ours on the way, and everything that money can
+/// do around it. It keeps its own book of what it told, in plain code.
+struct MoneyLife {
+    struct Charge: Hashable {
+        var transaction: String
+        var sku: String
+        var price: Int64
+        var seats: Int64 = 1
+        var currency: String?
+        var storefront: String
+        var from: Int64
+        var until: Int64
+        var refunds: [StatementRefund] = []
+        var revokedAt: Int64?
+        var reversed: Int64 = 0
+        var isOffer = false
+        var isPurchase = false
+        var reason = "RENEWAL"
+
+        var total: Int64 { price * seats }
+        var given: Int64 { refunds.reduce(0) { $0 + $1.amount } - reversed }
+    }
+
+    static let day: Int64 = 86_400_000
+    /// 2025-03-01T00:00:00Z.
+    static let start: Int64 = 1_740_787_200_000
+    static let old: Int64 = 9990
+
+    let id: String
+    let new: Int64
+    let calledAt: Int64
+    private(set) var events: [SubscriptionEvent] = []
+    /// What a statement told of, by transaction.
+    private(set) var told: [String: Charge] = [:]
+
+    private var random: StoryRandom
+    private var now = start
+    private var price = old
+    private var place = (currency: "USD", storefront: "USA")
+    private var running: Charge
+    private var count = 0
+    private var announced: String?
+    private var isOver = false
+    private let requestID: String
+
+    init(seed: UInt64, id: String, requestID: String) {
+        self.id = id
+        self.requestID = requestID
+        random = StoryRandom(seed: seed)
+        new = [12990, 15990, 7990].randomElement(using: &random) ?? 12990
+        calledAt = Self.start + Int64.random(in: 35...50, using: &random) * Self.day
+        running = Charge(
+            transaction: "", sku: "A", price: Self.old, currency: "USD", storefront: "USA",
+            from: Self.start, until: Self.start)
+        buy("SUBSCRIBED", "INITIAL_BUY")
+        var isCalled = false
+        for _ in 0..<14 {
+            if !isCalled, calledAt < running.until { isCalled = call() }
+            step()
+        }
+    }
+
+    private mutating func pick(_ values: Int...) -> Int {
+        values.randomElement(using: &random) ?? 0
+    }
+    private mutating func within(_ range: ClosedRange<Int64>) -> Int64 {
+        Int64.random(in: range, using: &random)
+    }
+
+    private mutating func call() -> Bool {
+        now = max(now, calledAt)
+        announced = new > Self.old ? "SCHEDULED" : "DECREASE"
+        say(nil, source: .response)
+        return true
+    }
+
+    /// One period, and what comes of it.
+    private mutating func step() {
+        if isOver {
+            guard random.chance(50) else { return }
+            now += within(1...50) * Self.day
+            isOver = false
+            announced = nil
+            price = Int64(
+                [Int(Self.old), Int(new), 5990, 19990].randomElement(using: &random) ?? 0)
+            if random.chance(20) { place = ("EUR", "DEU") }
+            return buy("SUBSCRIBED", "RESUBSCRIBE")
+        }
+        disturb()
+        guard !isOver else { return }
+        renew()
+    }
+
+    private mutating func disturb() {
+        now += within(1...9) * Self.day
+        switch within(0...19) {
+        case 0, 1: giveBack(running.total)
+        case 2, 3: giveBack(within(1...running.total))
+        case 4: revoke()
+        case 5: reverse()
+        case 6: reverse(); giveBack(running.total - max(0, running.given)); reverse()
+        case 7: seat()
+        case 8: tellOtherwise()
+        case 9: announced = nil; price = Int64(pick(5990, 6990, 17990))
+        case 10: end("VOLUNTARY", intent: 1)
+        case 11 where announced == "PENDING": end("PRICE_INCREASE", intent: 3)
+        case 12: end("BILLING_RETRY", intent: 2)
+        case 13: move()
+        case 14: family()
+        default: answer()
+        }
+    }
+
+    private mutating func answer() {
+        guard announced == "SCHEDULED" || announced == "PENDING" else { return }
+        if announced == "SCHEDULED", random.chance(50) {
+            announced = "PENDING"
+            say("PRICE_INCREASE", "PENDING")
+        } else {
+            announced = "ACCEPTED"
+            say("PRICE_INCREASE", "ACCEPTED")
+        }
+    }
+
+    private mutating func renew() {
+        now = running.until
+        if announced == "ACCEPTED" || announced == "DECREASE" {
+            price = new
+            announced = nil
+        }
+        if random.chance(10) {
+            say("DID_FAIL_TO_RENEW", status: 3)
+            now += within(1...9) * Self.day
+            if random.chance(30) { return end("BILLING_RETRY", intent: 2) }
+        }
+        charge("RENEWAL")
+        if random.chance(8) { running.isOffer = true }
+        if random.chance(5) { running.currency = nil }
+        // Not every notification comes.
+        guard !random.chance(12) else { return }
+        say("DID_RENEW")
+        if random.chance(6) { twice() }
+    }
+
+    private mutating func buy(_ type: String, _ subtype: String) {
+        charge("PURCHASE")
+        say(type, subtype)
+    }
+
+    private mutating func charge(_ reason: String) {
+        count += 1
+        running = Charge(
+            transaction: "\(id)-\(count)", sku: "A", price: price, currency: place.currency,
+            storefront: place.storefront, from: now, until: now + 30 * Self.day)
+        running.reason = reason
+        running.isPurchase = reason == "PURCHASE"
+    }
+
+    /// The same period once more, under another transaction.
+    private mutating func twice() {
+        let first = running
+        count += 1
+        running.transaction = "\(id)-\(count)"
+        running.from += 60_000 * 5
+        say("DID_RENEW")
+        running = first
+        running.from += 60_000 * 5
+        running.transaction = "\(id)-\(count)"
+    }
+
+    private mutating func giveBack(_ amount: Int64) {
+        guard amount > 0, amount <= running.total - running.given else { return }
+        now += 1000
+        running.refunds.append(StatementRefund(amount: amount, at: Instant(milliseconds: now)))
+        say("REFUND")
+    }
+
+    private mutating func revoke() {
+        guard running.given == 0, running.refunds.isEmpty else { return }
+        now += 1000
+        running.revokedAt = now
+        running.refunds = [
+            StatementRefund(amount: running.total, at: Instant(milliseconds: now))
+        ]
+        say("REFUND", status: 5)
+        isOver = true
+    }
+
+    private mutating func reverse() {
+        guard running.given > 0, running.revokedAt == nil else { return }
+        now += 1000
+        running.reversed += running.given
+        say("REFUND_REVERSED")
+    }
+
+    /// A seat that is added: a second transaction of the period.
+    private mutating func seat() {
+        let first = running
+        count += 1
+        running.transaction = "\(id)-\(count)"
+        running.from = now
+        running.seats = within(1...3)
+        running.isPurchase = true
+        running.refunds = []
+        running.reversed = 0
+        say("DID_CHANGE_RENEWAL_PREF")
+        running = first
+    }
+
+    private mutating func tellOtherwise() {
+        running.price += Int64(pick(-500, 500, 1000))
+        say("DID_CHANGE_RENEWAL_STATUS")
+    }
+
+    private mutating func move() {
+        place = random.chance(50) ? ("GBP", "GBR") : ("USD", "ECU")
+        announced = nil
+    }
+
+    private mutating func family() {
+        let first = running
+        count += 1
+        running.transaction = "\(id)-\(count)"
+        say(nil, source: .status, owner: "FAMILY_SHARED")
+        running = first
+    }
+
+    private mutating func end(_ subtype: String, intent: Int) {
+        now = max(now, running.until)
+        say("EXPIRED", subtype, status: 2, intent: intent)
+        announced = nil
+        isOver = true
+    }
+
+    private mutating func say(
+        _ type: String?, _ subtype: String? = nil, status: Int = 1,
+        source: SubscriptionEvent.Source = .notification, intent: Int? = nil, owner: String? = nil
+    ) {
+        now += within(1...60_000)
+        var event = SubscriptionEvent(
+            key: .init(
+                signedAt: Instant(milliseconds: now),
+                evidenceID: source == .response ? requestID : "\(id)-e\(events.count)"),
+            source: source, originalTransactionID: id)
+        event.type = type
+        event.subtype = subtype
+        event.status = status
+        event.transaction = transaction(owner)
+        event.renewal = renewal(intent)
+        events.append(event)
+        if owner == nil { told[running.transaction] = running }
+    }
+
+    private func transaction(_ owner: String?) -> TransactionStatement {
+        var item = StatementItem(sku: running.sku)
+        item.price = running.price
+        if running.isOffer { item.offerPrice = running.price }
+        item.refunds = running.refunds
+        var told = TransactionStatement(items: [item])
+        told.transactionID = running.transaction
+        told.ownershipType = owner
+        told.purchasedAt = Instant(milliseconds: running.from)
+        told.expiresAt = Instant(milliseconds: running.until)
+        told.revokedAt = running.revokedAt.map { Instant(milliseconds: $0) }
+        told.reason = running.isPurchase ? "PURCHASE" : running.reason
+        told.storefront = running.storefront
+        told.currency = running.currency
+        told.period = "P1M"
+        told.quantity = running.seats > 1 ? Int(running.seats) : nil
+        return told
+    }
+
+    private func renewal(_ intent: Int?) -> RenewalStatement {
+        var item = StatementItem(sku: "A")
+        item.price = announced == "ACCEPTED" || announced == "DECREASE" ? new : price
+        if announced != nil, announced != "DECREASE" {
+            item.increaseStatus = announced
+            item.increasePrice = new
+        }
+        var told = RenewalStatement(items: isOver ? [] : [item])
+        told.autoRenewStatus = isOver ? 0 : 1
+        told.expirationIntent = intent
+        told.renewalAt = Instant(milliseconds: running.until)
+        told.consistencyToken = "\(events.count)"
+        told.period = "P1M"
+        return told
+    }
+}
