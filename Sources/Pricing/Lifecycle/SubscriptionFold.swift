@@ -24,13 +24,13 @@ package struct SubscriptionFold: Sendable {
 
     /// Whether a fold of these must begin again: one of them is older than what was folded, or than the end that a
     /// later call of ours put to a change. Such an end is dated by that call, which may be ahead of what was folded.
-    /// It must also begin again where a refund is taken back, because earlier statements tell its amount.
+    /// It must also begin again where only earlier statements can tell what a new one moves in the ledger.
     package static func isLate(
         _ arrived: [SubscriptionEvent], after folded: SubscriptionEvent.Key?,
         _ changes: [TrackedChange]
     ) -> Bool {
         guard let folded, let first = arrived.map(\.key).min() else { return false }
-        if first < folded || arrived.contains(where: { $0.type == refundReversed }) { return true }
+        if first < folded || arrived.contains(where: \.asksForEarlierMoney) { return true }
         return changes.contains { change in
             change.isSuperseded && change.progress.endedAt.map { first.signedAt < $0 } ?? false
         }

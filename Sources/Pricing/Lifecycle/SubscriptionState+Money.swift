@@ -67,6 +67,19 @@ extension SubscriptionState {
     }
 }
 
+extension SubscriptionEvent {
+    /// Whether the money it tells depends on the lines that earlier statements told: it takes back a refund, gives
+    /// back what is left of a charge, or charges without a currency.
+    var asksForEarlierMoney: Bool {
+        guard let transaction else { return false }
+        return type == refundReversed || transaction.revokedAt != nil
+            || transaction.items.contains { item in
+                item.revokedAt != nil || !item.refunds.isEmpty
+                    || transaction.currency == nil && (item.offerPrice ?? item.price) != nil
+            }
+    }
+}
+
 extension MoneyEntry.Terms {
     fileprivate var amount: Int64 { price * quantity }
 }

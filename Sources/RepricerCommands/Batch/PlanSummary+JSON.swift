@@ -20,7 +20,7 @@ extension PlanSummary {
         .key("first_lines") { $0.rows.lines },
     ]
 
-    /// One object; its keys are described in `Deploy/docs/FEATURES.md`.
+    /// One object. `Deploy/docs/FEATURES.md` describes the keys that do not explain themselves.
     var json: JSONValue {
         let all = FiguresJSON(figures: figures, money: money)
         return [
