@@ -307,6 +307,8 @@ CREATE TABLE repricer.imported_increases (
     number integer NOT NULL,
     CONSTRAINT imported_increases_pkey PRIMARY KEY (original_transaction_id, sku, increased_on, bucket),
     CONSTRAINT imported_increases_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
+    -- The App Store has sold since 2008. No program could read a date that is not on the calendar.
+    CONSTRAINT imported_increases_day CHECK (increased_on BETWEEN '1970-01-01' AND '9999-12-31'),
     CONSTRAINT imported_increases_import FOREIGN KEY (number) REFERENCES repricer.history_imports (number),
     CONSTRAINT imported_increases_id_size CHECK (length(original_transaction_id) BETWEEN 1 AND 64),
     CONSTRAINT imported_increases_sku_size CHECK (length(sku) BETWEEN 1 AND 128),

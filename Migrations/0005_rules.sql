@@ -36,12 +36,16 @@ CREATE TABLE repricer.consent_thresholds (
     withdrawn boolean NOT NULL DEFAULT false,
     amount_milliunits bigint,
     source text,
+    -- Without an instant it holds since ever. No program could read one that is not on the calendar.
+    CONSTRAINT consent_thresholds_valid_from CHECK (
+        valid_from = '-infinity' OR valid_from BETWEEN '0001-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'),
     CONSTRAINT consent_thresholds_pkey
         PRIMARY KEY (storefront, currency, period_kind, valid_from, revision),
     CONSTRAINT consent_thresholds_import FOREIGN KEY (revision, imported_by, recorded_at)
         REFERENCES repricer.rule_imports (revision, imported_by, imported_at),
     CONSTRAINT consent_thresholds_says CHECK (
         withdrawn = (amount_milliunits IS NULL) AND withdrawn = (source IS NULL)),
+    CONSTRAINT consent_thresholds_amount_max CHECK (amount_milliunits <= 1000000000000000),
     CONSTRAINT consent_thresholds_storefront CHECK (storefront ~ '^[A-Z]{3}$'),
     CONSTRAINT consent_thresholds_currency CHECK (currency ~ '^[A-Z]{3}$'),
     CONSTRAINT consent_thresholds_kind CHECK (period_kind IN ('annual', 'nonannual')),
@@ -62,6 +66,9 @@ CREATE TABLE repricer.always_consent_storefronts (
     withdrawn boolean NOT NULL DEFAULT false,
     is_required boolean,
     source text,
+    -- Without an instant it holds since ever. No program could read one that is not on the calendar.
+    CONSTRAINT always_consent_storefronts_valid_from CHECK (
+        valid_from = '-infinity' OR valid_from BETWEEN '0001-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'),
     CONSTRAINT always_consent_storefronts_pkey PRIMARY KEY (storefront, valid_from, revision),
     CONSTRAINT always_consent_storefronts_import FOREIGN KEY (revision, imported_by, recorded_at)
         REFERENCES repricer.rule_imports (revision, imported_by, imported_at),
@@ -82,6 +89,9 @@ CREATE TABLE repricer.currency_decimals (
     withdrawn boolean NOT NULL DEFAULT false,
     decimals integer,
     source text,
+    -- Without an instant it holds since ever. No program could read one that is not on the calendar.
+    CONSTRAINT currency_decimals_valid_from CHECK (
+        valid_from = '-infinity' OR valid_from BETWEEN '0001-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'),
     CONSTRAINT currency_decimals_pkey PRIMARY KEY (currency, valid_from, revision),
     CONSTRAINT currency_decimals_import FOREIGN KEY (revision, imported_by, recorded_at)
         REFERENCES repricer.rule_imports (revision, imported_by, imported_at),
@@ -103,6 +113,9 @@ CREATE TABLE repricer.exchange_rates (
     withdrawn boolean NOT NULL DEFAULT false,
     billionths_per_euro bigint,
     source text,
+    -- Without an instant it holds since ever. No program could read one that is not on the calendar.
+    CONSTRAINT exchange_rates_valid_from CHECK (
+        valid_from = '-infinity' OR valid_from BETWEEN '0001-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'),
     CONSTRAINT exchange_rates_pkey PRIMARY KEY (currency, valid_from, revision),
     CONSTRAINT exchange_rates_import FOREIGN KEY (revision, imported_by, recorded_at)
         REFERENCES repricer.rule_imports (revision, imported_by, imported_at),

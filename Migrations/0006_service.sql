@@ -109,6 +109,8 @@ CREATE TABLE repricer.service_controls (
     clock_rate double precision,
     clock_origin timestamptz,
     lowest_program integer NOT NULL DEFAULT 0,
+    change_price_rate integer,
+    CONSTRAINT service_controls_change_price_rate CHECK (change_price_rate > 0),
     CONSTRAINT service_controls_pkey PRIMARY KEY (one_row),
     CONSTRAINT service_controls_one_row CHECK (one_row),
     CONSTRAINT service_controls_halted_kinds CHECK (jsonb_typeof(halted_kinds) = 'object'),
@@ -126,6 +128,8 @@ COMMENT ON COLUMN repricer.service_controls.halted_kinds IS
     'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS
     'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+COMMENT ON COLUMN repricer.service_controls.change_price_rate IS
+    'Calls in a thousand seconds that the service makes at most: what people reckon with who name no rate of their own.';
 COMMENT ON COLUMN repricer.service_controls.lowest_program IS
     'The schema that a program must have been written for to make a call: the newest breaking migration. The migrator sets it.';
 COMMENT ON COLUMN repricer.service_controls.clock_rate IS
@@ -205,15 +209,25 @@ CREATE FUNCTION repricer.was_just_now(p_at timestamptz) RETURNS boolean
 LANGUAGE sql VOLATILE
 RETURN p_at > clock_timestamp() - interval '3 minutes';
 
--- Which database this is: cluster, timeline and database. A restored dump has another one, and so has a promoted
--- standby. A snapshot of its disk has the same.
+-- Which database this is: cluster, timeline, database, and a table, which a restore makes anew even where it puts a
+-- dump in the place of dropped schemas. So a restored dump has another one, and so has a promoted standby. A snapshot
+-- of its disk has the same, and so have rows that are put back into tables that stand.
 CREATE FUNCTION repricer.database_identity() RETURNS text
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 SELECT CASE WHEN NOT pg_is_in_recovery() THEN concat_ws('/',
     (SELECT system_identifier FROM pg_control_system()),
     left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
-    (SELECT oid FROM pg_database WHERE datname = current_database())) END
+    (SELECT oid FROM pg_database WHERE datname = current_database()),
+    'repricer.service_controls'::regclass::oid) END
 $$;
+
+-- A replica that makes calls says with which rate it does; the latest to begin counts.
+CREATE FUNCTION repricer.note_change_price_rate(p_per_thousand_seconds integer) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
+BEGIN ATOMIC
+    UPDATE repricer.service_controls SET change_price_rate = p_per_thousand_seconds
+    WHERE change_price_rate IS DISTINCT FROM p_per_thousand_seconds;
+END;
 
 -- The app that everything here is about. The first program that knows it says so, and nothing changes it: the same
 -- subscriptions, called as those of another app or environment, would be lost or charged wrongly.

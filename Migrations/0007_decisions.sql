@@ -68,28 +68,100 @@ FROM unnest(ARRAY[
     p_actor, p_action, p_object, p_details::text, p_previous_hash]) WITH ORDINALITY AS v (value, place)
 $$;
 
+-- Decisions made while somebody else held the end of the chain: they are made all the same, and the next decision, or
+-- who reads the trail, adds their lines. Nobody but the owner can write here.
+CREATE TABLE repricer.audit_waiting (
+    waiting_id bigint GENERATED ALWAYS AS IDENTITY,
+    occurred_at timestamptz NOT NULL,
+    recorded_at timestamptz NOT NULL,
+    actor text NOT NULL,
+    action text NOT NULL,
+    object text NOT NULL,
+    details json NOT NULL,
+    CONSTRAINT audit_waiting_pkey PRIMARY KEY (waiting_id),
+    CONSTRAINT audit_waiting_details_size CHECK (octet_length(details::text) <= 65536)
+);
+COMMENT ON TABLE repricer.audit_waiting IS
+    'Lines of the audit trail that are still to be chained, because a session held the end of the chain for two seconds.';
+
+-- Takes the end of the chain until the commit; false where somebody else keeps it for two seconds. A person who leaves
+-- a decision uncommitted must not keep others from theirs, and least of all from a pause.
+CREATE FUNCTION repricer.hold_audit_head() RETURNS boolean
+    LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_timeout text := current_setting('lock_timeout');
+BEGIN
+    PERFORM set_config('lock_timeout', '2s', true);
+    PERFORM FROM audit_head FOR UPDATE;
+    PERFORM set_config('lock_timeout', v_timeout, true);
+    RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false;
+END
+$$;
+
+-- Adds a line at the end of the chain, which the caller holds.
+CREATE FUNCTION repricer.chain_audit_line(
+    p_actor text, p_occurred_at timestamptz, p_recorded_at timestamptz, p_action text, p_object text, p_details json)
+    RETURNS bigint
+    LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_head audit_head;
+    v_hash text;
+BEGIN
+    SELECT * INTO STRICT v_head FROM audit_head;
+    v_head.sequence := v_head.sequence + 1;
+    v_hash := audit_hash(v_head.sequence, p_occurred_at, p_recorded_at, p_actor, p_action, p_object, p_details,
+        v_head.hash);
+    INSERT INTO audit_trail
+            (sequence, occurred_at, recorded_at, actor, action, object, details, previous_hash, hash)
+        VALUES (v_head.sequence, p_occurred_at, p_recorded_at, p_actor, p_action, p_object, p_details,
+            v_head.hash, v_hash);
+    UPDATE audit_head SET sequence = v_head.sequence, hash = v_hash;
+    RETURN v_head.sequence;
+END
+$$;
+
+-- Chains the lines that wait; the caller holds the end of the chain.
+CREATE FUNCTION repricer.chain_waiting_lines() RETURNS void
+    LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_line audit_waiting;
+BEGIN
+    FOR v_line IN SELECT * FROM audit_waiting ORDER BY waiting_id LOOP
+        PERFORM chain_audit_line(v_line.actor, v_line.occurred_at, v_line.recorded_at, v_line.action, v_line.object,
+            v_line.details);
+        DELETE FROM audit_waiting WHERE waiting_id = v_line.waiting_id;
+    END LOOP;
+END
+$$;
+
+-- The same for who reads the trail. Returns how many lines wait still.
+CREATE FUNCTION repricer.settle_audit() RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM audit_waiting) AND NOT pg_is_in_recovery() AND hold_audit_head() THEN
+        PERFORM chain_waiting_lines();
+    END IF;
+    RETURN (SELECT count(*) FROM audit_waiting);
+END
+$$;
+
 -- Adds a line; only the functions of this schema call it. It is their last step, because the row of the head is held
--- until the commit.
+-- until the commit. Returns the number of the line; null where it waits.
 CREATE FUNCTION repricer.append_audit(
     p_actor text, p_occurred_at timestamptz, p_action text, p_object text, p_details json) RETURNS bigint
     LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
 DECLARE
-    v_head audit_head;
-    v_recorded_at timestamptz;
     v_details json := json_strip_nulls(coalesce(p_details, '{}'));
-    v_hash text;
 BEGIN
-    SELECT * INTO STRICT v_head FROM audit_head FOR UPDATE;
-    v_recorded_at := clock_timestamp();
-    v_head.sequence := v_head.sequence + 1;
-    v_hash := audit_hash(v_head.sequence, p_occurred_at, v_recorded_at, p_actor, p_action, p_object, v_details,
-        v_head.hash);
-    INSERT INTO audit_trail
-            (sequence, occurred_at, recorded_at, actor, action, object, details, previous_hash, hash)
-        VALUES (v_head.sequence, p_occurred_at, v_recorded_at, p_actor, p_action, p_object, v_details,
-            v_head.hash, v_hash);
-    UPDATE audit_head SET sequence = v_head.sequence, hash = v_hash;
-    RETURN v_head.sequence;
+    IF NOT hold_audit_head() THEN
+        INSERT INTO audit_waiting (occurred_at, recorded_at, actor, action, object, details)
+            VALUES (p_occurred_at, clock_timestamp(), p_actor, p_action, p_object, v_details);
+        RETURN NULL;
+    END IF;
+    PERFORM chain_waiting_lines();
+    RETURN chain_audit_line(p_actor, p_occurred_at, clock_timestamp(), p_action, p_object, v_details);
 END
 $$;
 
@@ -300,6 +372,16 @@ BEGIN
     IF (v_rows, v_refused) IS DISTINCT FROM (p_rows, p_refused_rows) THEN
         RAISE EXCEPTION 'batch % holds % rows and % refused ones, not % and %', p_batch_id, v_rows, v_refused, p_rows,
             p_refused_rows USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    -- The programs refuse such a row; stored by hand, it would wait for ever.
+    IF EXISTS (
+        SELECT FROM price_changes c
+        WHERE c.batch_id = p_batch_id AND NOT EXISTS (
+            SELECT FROM subscriptions s
+            WHERE s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket))
+    THEN
+        RAISE EXCEPTION 'batch % holds rows of subscriptions of which nothing is known', p_batch_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     UPDATE batches SET state = 'awaiting_approval', plan_hash = p_plan_hash, row_count = v_rows,
             rejected_row_count = v_refused
@@ -1006,14 +1088,16 @@ CREATE FUNCTION repricer.release_due_waves(p_at timestamptz)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     v_batch batches;
+    -- Not a replica's clock, which may be ahead, and nobody's wish: a wave goes at its approved time.
+    v_at timestamptz := decision_instant(p_at);
 BEGIN
     FOR v_batch IN
         SELECT b.* FROM batches b
-        WHERE b.next_release_at <= p_at AND b.state = 'approved'
+        WHERE b.next_release_at <= v_at AND b.state = 'approved'
             AND (NOT b.is_paused OR b.probe_at IS NOT NULL)
         ORDER BY b.next_release_at FOR UPDATE SKIP LOCKED
     LOOP
-        PERFORM release_waves_through(v_batch, v_batch.released_wave + 1, session_user::text, p_at);
+        PERFORM release_waves_through(v_batch, v_batch.released_wave + 1, session_user::text, v_at);
         batch_id := v_batch.batch_id;
         name := v_batch.name;
         wave := v_batch.released_wave + 1;
@@ -1818,6 +1902,9 @@ CREATE FUNCTION repricer.throttle_kind(p_kind text, p_at timestamptz, p_until ti
 DECLARE
     v_since jsonb;
 BEGIN
+    IF NOT isfinite(p_until) OR NOT isfinite(p_at) THEN
+        RAISE EXCEPTION 'a throttle begins and ends at an instant' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     SELECT coalesce(throttled_kinds #> ARRAY[p_kind, 'since'], to_jsonb(p_at)) INTO v_since
         FROM service_controls FOR UPDATE;
     UPDATE service_controls SET throttled_kinds = throttled_kinds || jsonb_build_object(p_kind,

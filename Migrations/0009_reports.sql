@@ -1278,7 +1278,7 @@ CREATE VIEW repricer.reconciliation_checks (check_name, is_per_batch, is_of_mone
     ('dependents_in_discrepancy', true, false, 'dependents whose cancellation could not be proved'),
     ('dependents_not_recorded', true, false, 'dependents of declined changes that nobody looks after'),
     ('notifications_not_understood', false, false, 'notifications stored but not understood'),
-    ('refunds_without_amount', false, false, 'refunds of seats that say nothing of how much was given back'),
+    ('refunds_without_amount', false, false, 'refund notices that do not say how much was given back, or when'),
     ('inbox_stuck', false, false, 'notifications with an error, or waiting for more than a day');
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
 
@@ -1355,11 +1355,18 @@ JOIN (
     SELECT 'notifications_not_understood' AS check_name, count(*) AS problems FROM repricer.notifications
     WHERE NOT understood
     UNION ALL
-    SELECT 'refunds_without_amount', count(*) FROM repricer.notifications f
-    WHERE f.type = 'REFUND' AND f.subtype = 'SEATS' AND f.original_transaction_id IS NOT NULL AND NOT EXISTS (
-        SELECT FROM repricer.money_entries e
-        WHERE e.original_transaction_id = f.original_transaction_id AND e.kind = 'refund'
-            AND e.occurred_at BETWEEN f.signed_at - interval '1 day' AND f.signed_at + interval '1 day')
+    SELECT 'refunds_without_amount', count(*) FROM (
+        SELECT f.notification_uuid FROM repricer.notifications f
+        WHERE f.type = 'REFUND' AND f.subtype = 'SEATS' AND f.original_transaction_id IS NOT NULL AND NOT EXISTS (
+            SELECT FROM repricer.money_entries e
+            WHERE e.original_transaction_id = f.original_transaction_id AND e.kind = 'refund'
+                AND e.occurred_at BETWEEN f.signed_at - interval '1 day' AND f.signed_at + interval '1 day')
+        UNION
+        -- A refund whose amount or date is missing, or cannot be one.
+        SELECT f.notification_uuid FROM repricer.notifications f
+        WHERE f.unknown IS NOT NULL AND EXISTS (
+            SELECT FROM unnest(f.unknown) AS u (part) WHERE u.part ~ '[.]items[.]refunds[.]refund(Amount|Date)[:=]')
+    ) AS f
     UNION ALL
     SELECT 'inbox_stuck', count(*) FROM repricer.inbox
     WHERE error IS NOT NULL OR received_at < report.as_of() - interval '1 day'
@@ -1635,19 +1642,31 @@ WITH subjects AS (
     -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
+        -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
+        CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
         least(h.expires_at,
             CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
                 SELECT max(e.occurred_at) FROM repricer.money_entries e
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
                     AND e.sku = h.sku AND e.kind = 'refund') END,
-            CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
-                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
+            -- One that was given back in full ended no other: it may have been charged twice.
+            CASE WHEN NOT h.is_purchase THEN min(h.purchased_at) FILTER (
+                    WHERE h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) OVER (
+                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase
+                ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
                 END) AT TIME ZONE 'UTC' AS ends
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
     CROSS JOIN LATERAL (
         SELECT k.* FROM repricer.charges k WHERE k.original_transaction_id = s.id AND k.purchased_at <= s.at OFFSET 0) h
 ), paid AS MATERIALIZED (
-    SELECT i.item, i.begins, i.ends, r.milliunits, r.begins AS run_begins, r.ends AS run_ends
+    SELECT i.item, i.begins, i.ends,
+        -- A period of the plan has 365.25 / twelfths days. Those of the Sandbox last minutes, and are left alone.
+        CASE WHEN r.offer_days * i.twelfths >= 1.5 * 365.25
+                THEN floor(r.milliunits / round(r.offer_days * i.twelfths / 365.25))
+            WHEN r.offer_days >= 6 AND r.offer_days * i.twelfths <= 365.25 / 1.5
+                THEN r.milliunits * round(365.25 / (r.offer_days * i.twelfths))
+            ELSE r.milliunits END AS milliunits,
+        r.begins AS run_begins, r.ends AS run_ends
     FROM items i
     JOIN runs r ON r.id = i.id AND r.at = i.at AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
         AND r.ends >= i.begins
@@ -2026,7 +2045,16 @@ WITH open AS (
         r.is_own
     FROM repricer.price_changes c
     CROSS JOIN LATERAL (
-        SELECT c.currency, c.storefront, c.period, coalesce(c.at_risk_milliunits, c.current_price_milliunits) AS milliunits,
+        SELECT c.currency, c.storefront, c.period,
+            -- A dependent that has a change of its own in the batch counts with that one.
+            coalesce(c.at_risk_milliunits - CASE WHEN c.dependent_skus <> '{}' THEN coalesce((
+                SELECT sum(o.current_price_milliunits) FROM repricer.price_changes o
+                WHERE o.original_transaction_id = c.original_transaction_id AND o.bucket = c.bucket
+                    AND o.batch_id = c.batch_id AND o.change_id <> c.change_id AND o.sku = ANY (c.dependent_skus)
+                    AND o.at_risk_milliunits IS NOT NULL AND o.undoes_change_id IS NULL
+                    AND o.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent')
+                    AND (o.state = 'pending_consent' OR o.forecast_consent IN ('required', 'not_known'))), 0)
+                ELSE 0 END, c.current_price_milliunits) AS milliunits,
             true AS is_own
         UNION ALL
         SELECT e ->> 'currency', e ->> 'storefront', e ->> 'period', (e ->> 'milliunits')::bigint, false

@@ -61,7 +61,7 @@ GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.k
     repricer.service_leases,
     repricer.history_reading,
     repricer.status_checks,
-    repricer.audit_trail, repricer.audit_head, repricer.approval_limits, repricer.default_limits,
+    repricer.audit_trail, repricer.audit_head, repricer.audit_waiting, repricer.approval_limits, repricer.default_limits,
     repricer.first_approvals,
     repricer.charged_renewals, repricer.charged_changes TO repricer_pricing;
 -- It submits, imports rules and decides, all through functions: it may write no table. The approval limits are the
@@ -90,7 +90,7 @@ GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.rate_clock(), repri
     repricer.approve_extension(uuid, timestamptz), repricer.reject_extension(uuid, text, timestamptz),
     repricer.give_up_extension(uuid, text, timestamptz), repricer.failed_extensions(uuid),
     repricer.request_retries(uuid, text[], uuid[], timestamptz),
-    repricer.audit_hash(bigint, timestamptz, timestamptz, text, text, text, json, text)
+    repricer.audit_hash(bigint, timestamptz, timestamptz, text, text, text, json, text), repricer.settle_audit()
     TO repricer_pricing;
 
 -- repricer_service takes notifications in, folds, delivers and settles. It can't submit or approve, and it can't drop
@@ -137,7 +137,7 @@ GRANT EXECUTE ON FUNCTION repricer.approval_outlook(uuid) TO repricer_service;
 GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsal(timestamptz), repricer.summarise_figures(integer),
     repricer.follow_clock(timestamptz, double precision, timestamptz), repricer.recording_instant(),
     repricer.bucket_of(text), repricer.rate_clock(), repricer.database_identity(), repricer.was_just_now(timestamptz),
-    repricer.lease_permits(text, bigint, bigint, bigint, bigint, bigint, bigint, bigint[]),
+    repricer.note_change_price_rate(integer), repricer.settle_audit(), repricer.lease_permits(text, bigint, bigint, bigint, bigint, bigint, bigint, bigint[]),
     repricer.prepare_months(text, timestamptz, integer),
     repricer.release_due_waves(timestamptz), repricer.park_halted(integer),
     repricer.halt_batch(uuid, timestamptz, text, text, json, timestamptz, timestamptz),

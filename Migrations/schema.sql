@@ -3055,7 +3055,7 @@ CREATE VIEW repricer.reconciliation_checks AS
     "*VALUES*".column2 AS is_per_batch,
     "*VALUES*".column3 AS is_of_money,
     "*VALUES*".column4 AS meaning
-   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals of effective changes that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refunds of seats that say nothing of how much was given back'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
+   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals of effective changes that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refund notices that do not say how much was given back, or when'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
 
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
 
@@ -3162,10 +3162,17 @@ UNION ALL
         UNION ALL
          SELECT 'refunds_without_amount'::text,
             count(*) AS count
-           FROM repricer.notifications f
-          WHERE ((f.type = 'REFUND'::text) AND (f.subtype = 'SEATS'::text) AND (f.original_transaction_id IS NOT NULL) AND (NOT (EXISTS ( SELECT
-                   FROM repricer.money_entries e
-                  WHERE ((e.original_transaction_id = f.original_transaction_id) AND (e.kind = 'refund'::text) AND ((e.occurred_at >= (f.signed_at - '1 day'::interval)) AND (e.occurred_at <= (f.signed_at + '1 day'::interval))))))))
+           FROM ( SELECT f_1.notification_uuid
+                   FROM repricer.notifications f_1
+                  WHERE ((f_1.type = 'REFUND'::text) AND (f_1.subtype = 'SEATS'::text) AND (f_1.original_transaction_id IS NOT NULL) AND (NOT (EXISTS ( SELECT
+                           FROM repricer.money_entries e
+                          WHERE ((e.original_transaction_id = f_1.original_transaction_id) AND (e.kind = 'refund'::text) AND ((e.occurred_at >= (f_1.signed_at - '1 day'::interval)) AND (e.occurred_at <= (f_1.signed_at + '1 day'::interval))))))))
+                UNION
+                 SELECT f_1.notification_uuid
+                   FROM repricer.notifications f_1
+                  WHERE ((f_1.unknown IS NOT NULL) AND (EXISTS ( SELECT
+                           FROM unnest(f_1.unknown) u(part)
+                          WHERE (u.part ~ '[.]items[.]refunds[.]refund(Amount|Date)[:=]'::text))))) f
         UNION ALL
          SELECT 'inbox_stuck'::text,
             count(*) AS count
@@ -3254,7 +3261,13 @@ CREATE VIEW report.revenue_at_risk AS
              CROSS JOIN LATERAL ( SELECT c.currency,
                     c.storefront,
                     c.period,
-                    COALESCE(c.at_risk_milliunits, c.current_price_milliunits) AS milliunits,
+                    COALESCE(((c.at_risk_milliunits)::numeric -
+                        CASE
+                            WHEN (c.dependent_skus <> '{}'::text[]) THEN COALESCE(( SELECT sum(o_1.current_price_milliunits) AS sum
+                               FROM repricer.price_changes o_1
+                              WHERE ((o_1.original_transaction_id = c.original_transaction_id) AND (o_1.bucket = c.bucket) AND (o_1.batch_id = c.batch_id) AND (o_1.change_id <> c.change_id) AND (o_1.sku = ANY (c.dependent_skus)) AND (o_1.at_risk_milliunits IS NOT NULL) AND (o_1.undoes_change_id IS NULL) AND (o_1.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND ((o_1.state = 'pending_consent'::text) OR (o_1.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))), (0)::numeric)
+                            ELSE (0)::numeric
+                        END), (c.current_price_milliunits)::numeric) AS milliunits,
                     true AS is_own
                 UNION ALL
                  SELECT (e.value ->> 'currency'::text),
@@ -3332,7 +3345,13 @@ BEGIN
              CROSS JOIN LATERAL ( SELECT c.currency,
                     c.storefront,
                     c.period,
-                    COALESCE(c.at_risk_milliunits, c.current_price_milliunits) AS milliunits,
+                    COALESCE(((c.at_risk_milliunits)::numeric -
+                        CASE
+                            WHEN (c.dependent_skus <> '{}'::text[]) THEN COALESCE(( SELECT sum(o_1.current_price_milliunits) AS sum
+                               FROM repricer.price_changes_at(p_at) o_1
+                              WHERE ((o_1.original_transaction_id = c.original_transaction_id) AND (o_1.bucket = c.bucket) AND (o_1.batch_id = c.batch_id) AND (o_1.change_id <> c.change_id) AND (o_1.sku = ANY (c.dependent_skus)) AND (o_1.at_risk_milliunits IS NOT NULL) AND (o_1.undoes_change_id IS NULL) AND (o_1.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND ((o_1.state = 'pending_consent'::text) OR (o_1.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))), (0)::numeric)
+                            ELSE (0)::numeric
+                        END), (c.current_price_milliunits)::numeric) AS milliunits,
                     true AS is_own
                 UNION ALL
                  SELECT (e.value ->> 'currency'::text),
@@ -3534,7 +3553,8 @@ CREATE TABLE repricer.exchange_rates (
     CONSTRAINT exchange_rates_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
     CONSTRAINT exchange_rates_positive CHECK ((billionths_per_euro > 0)),
     CONSTRAINT exchange_rates_says CHECK (((withdrawn = (billionths_per_euro IS NULL)) AND (withdrawn = (source IS NULL)))),
-    CONSTRAINT exchange_rates_source_size CHECK (((length(source) >= 1) AND (length(source) <= 64)))
+    CONSTRAINT exchange_rates_source_size CHECK (((length(source) >= 1) AND (length(source) <= 64))),
+    CONSTRAINT exchange_rates_valid_from CHECK (((valid_from = '-infinity'::timestamp with time zone) OR ((valid_from >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (valid_from <= '9999-12-31 00:00:00+00'::timestamp with time zone))))
 );
 
 COMMENT ON TABLE repricer.exchange_rates IS 'Append-only. What one euro costs, in billionths of the currency: only for estimates of thresholds.';
@@ -4183,22 +4203,15 @@ CREATE FUNCTION repricer.append_audit(p_actor text, p_occurred_at timestamp with
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
-    v_head audit_head;
-    v_recorded_at timestamptz;
     v_details json := json_strip_nulls(coalesce(p_details, '{}'));
-    v_hash text;
 BEGIN
-    SELECT * INTO STRICT v_head FROM audit_head FOR UPDATE;
-    v_recorded_at := clock_timestamp();
-    v_head.sequence := v_head.sequence + 1;
-    v_hash := audit_hash(v_head.sequence, p_occurred_at, v_recorded_at, p_actor, p_action, p_object, v_details,
-        v_head.hash);
-    INSERT INTO audit_trail
-            (sequence, occurred_at, recorded_at, actor, action, object, details, previous_hash, hash)
-        VALUES (v_head.sequence, p_occurred_at, v_recorded_at, p_actor, p_action, p_object, v_details,
-            v_head.hash, v_hash);
-    UPDATE audit_head SET sequence = v_head.sequence, hash = v_hash;
-    RETURN v_head.sequence;
+    IF NOT hold_audit_head() THEN
+        INSERT INTO audit_waiting (occurred_at, recorded_at, actor, action, object, details)
+            VALUES (p_occurred_at, clock_timestamp(), p_actor, p_action, p_object, v_details);
+        RETURN NULL;
+    END IF;
+    PERFORM chain_waiting_lines();
+    RETURN chain_audit_line(p_actor, p_occurred_at, clock_timestamp(), p_action, p_object, v_details);
 END
 $$;
 
@@ -4691,6 +4704,42 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.chain_audit_line(p_actor text, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_action text, p_object text, p_details json) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_head audit_head;
+    v_hash text;
+BEGIN
+    SELECT * INTO STRICT v_head FROM audit_head;
+    v_head.sequence := v_head.sequence + 1;
+    v_hash := audit_hash(v_head.sequence, p_occurred_at, p_recorded_at, p_actor, p_action, p_object, p_details,
+        v_head.hash);
+    INSERT INTO audit_trail
+            (sequence, occurred_at, recorded_at, actor, action, object, details, previous_hash, hash)
+        VALUES (v_head.sequence, p_occurred_at, p_recorded_at, p_actor, p_action, p_object, p_details,
+            v_head.hash, v_hash);
+    UPDATE audit_head SET sequence = v_head.sequence, hash = v_hash;
+    RETURN v_head.sequence;
+END
+$$;
+
+CREATE FUNCTION repricer.chain_waiting_lines() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_line audit_waiting;
+BEGIN
+    FOR v_line IN SELECT * FROM audit_waiting ORDER BY waiting_id LOOP
+        PERFORM chain_audit_line(v_line.actor, v_line.occurred_at, v_line.recorded_at, v_line.action, v_line.object,
+            v_line.details);
+        DELETE FROM audit_waiting WHERE waiting_id = v_line.waiting_id;
+    END LOOP;
+END
+$$;
+
 CREATE FUNCTION repricer.change_figures_at(p_at timestamp with time zone) RETURNS SETOF repricer.change_figures
     LANGUAGE sql STABLE
     AS $$
@@ -4956,7 +5005,8 @@ CREATE FUNCTION repricer.database_identity() RETURNS text
 SELECT CASE WHEN NOT pg_is_in_recovery() THEN concat_ws('/',
     (SELECT system_identifier FROM pg_control_system()),
     left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
-    (SELECT oid FROM pg_database WHERE datname = current_database())) END
+    (SELECT oid FROM pg_database WHERE datname = current_database()),
+    'repricer.service_controls'::regclass::oid) END
 $$;
 
 CREATE FUNCTION repricer.decision_instant(p_given timestamp with time zone) RETURNS timestamp with time zone
@@ -5214,6 +5264,16 @@ BEGIN
         RAISE EXCEPTION 'batch % holds % rows and % refused ones, not % and %', p_batch_id, v_rows, v_refused, p_rows,
             p_refused_rows USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
+    -- The programs refuse such a row; stored by hand, it would wait for ever.
+    IF EXISTS (
+        SELECT FROM price_changes c
+        WHERE c.batch_id = p_batch_id AND NOT EXISTS (
+            SELECT FROM subscriptions s
+            WHERE s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket))
+    THEN
+        RAISE EXCEPTION 'batch % holds rows of subscriptions of which nothing is known', p_batch_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
     UPDATE batches SET state = 'awaiting_approval', plan_hash = p_plan_hash, row_count = v_rows,
             rejected_row_count = v_refused
         WHERE batch_id = p_batch_id;
@@ -5367,6 +5427,22 @@ CREATE FUNCTION repricer.heard_charges_at(p_at timestamp with time zone) RETURNS
  SELECT (max(e.occurred_at) - 'P3D'::interval) AS until
    FROM repricer.money_entries_at(p_at) e
   WHERE (e.occurred_at <= p_at)
+$$;
+
+CREATE FUNCTION repricer.hold_audit_head() RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_timeout text := current_setting('lock_timeout');
+BEGIN
+    PERFORM set_config('lock_timeout', '2s', true);
+    PERFORM FROM audit_head FOR UPDATE;
+    PERFORM set_config('lock_timeout', v_timeout, true);
+    RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false;
+END
 $$;
 
 CREATE FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) RETURNS integer
@@ -5925,19 +6001,31 @@ WITH subjects AS (
     -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
+        -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
+        CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
         least(h.expires_at,
             CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
                 SELECT max(e.occurred_at) FROM repricer.money_entries e
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
                     AND e.sku = h.sku AND e.kind = 'refund') END,
-            CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
-                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
+            -- One that was given back in full ended no other: it may have been charged twice.
+            CASE WHEN NOT h.is_purchase THEN min(h.purchased_at) FILTER (
+                    WHERE h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) OVER (
+                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase
+                ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
                 END) AT TIME ZONE 'UTC' AS ends
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
     CROSS JOIN LATERAL (
         SELECT k.* FROM repricer.charges k WHERE k.original_transaction_id = s.id AND k.purchased_at <= s.at OFFSET 0) h
 ), paid AS MATERIALIZED (
-    SELECT i.item, i.begins, i.ends, r.milliunits, r.begins AS run_begins, r.ends AS run_ends
+    SELECT i.item, i.begins, i.ends,
+        -- A period of the plan has 365.25 / twelfths days. Those of the Sandbox last minutes, and are left alone.
+        CASE WHEN r.offer_days * i.twelfths >= 1.5 * 365.25
+                THEN floor(r.milliunits / round(r.offer_days * i.twelfths / 365.25))
+            WHEN r.offer_days >= 6 AND r.offer_days * i.twelfths <= 365.25 / 1.5
+                THEN r.milliunits * round(365.25 / (r.offer_days * i.twelfths))
+            ELSE r.milliunits END AS milliunits,
+        r.begins AS run_begins, r.ends AS run_ends
     FROM items i
     JOIN runs r ON r.id = i.id AND r.at = i.at AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
         AND r.ends >= i.begins
@@ -6082,19 +6170,31 @@ WITH subjects AS (
     -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
+        -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
+        CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
         least(h.expires_at,
             CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
                 SELECT max(e.occurred_at) FROM repricer.money_entries_at(p_at) e
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
                     AND e.sku = h.sku AND e.kind = 'refund') END,
-            CASE WHEN NOT h.is_purchase THEN lead(h.purchased_at) OVER (
-                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase ORDER BY h.purchased_at, h.transaction_id)
+            -- One that was given back in full ended no other: it may have been charged twice.
+            CASE WHEN NOT h.is_purchase THEN min(h.purchased_at) FILTER (
+                    WHERE h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) OVER (
+                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase
+                ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
                 END) AT TIME ZONE 'UTC' AS ends
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
     CROSS JOIN LATERAL (
         SELECT k.* FROM repricer.charges_at(p_at) k WHERE k.original_transaction_id = s.id AND k.purchased_at <= s.at OFFSET 0) h
 ), paid AS MATERIALIZED (
-    SELECT i.item, i.begins, i.ends, r.milliunits, r.begins AS run_begins, r.ends AS run_ends
+    SELECT i.item, i.begins, i.ends,
+        -- A period of the plan has 365.25 / twelfths days. Those of the Sandbox last minutes, and are left alone.
+        CASE WHEN r.offer_days * i.twelfths >= 1.5 * 365.25
+                THEN floor(r.milliunits / round(r.offer_days * i.twelfths / 365.25))
+            WHEN r.offer_days >= 6 AND r.offer_days * i.twelfths <= 365.25 / 1.5
+                THEN r.milliunits * round(365.25 / (r.offer_days * i.twelfths))
+            ELSE r.milliunits END AS milliunits,
+        r.begins AS run_begins, r.ends AS run_ends
     FROM items i
     JOIN runs r ON r.id = i.id AND r.at = i.at AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
         AND r.ends >= i.begins
@@ -6232,6 +6332,59 @@ FROM ends e JOIN horizons h ON h.id = e.id AND NOT h.is_unkept;
 END
 $$;
 
+CREATE TABLE repricer.service_controls (
+    one_row boolean DEFAULT true NOT NULL,
+    is_paused boolean DEFAULT false NOT NULL,
+    paused_by text,
+    paused_at timestamp with time zone,
+    paused_reason text,
+    halted_at timestamp with time zone,
+    halted_reason text,
+    halted_answer text,
+    halted_kinds jsonb DEFAULT '{}'::jsonb NOT NULL,
+    throttled_kinds jsonb DEFAULT '{}'::jsonb NOT NULL,
+    database_identity text,
+    catch_up_since timestamp with time zone,
+    catch_up_from timestamp with time zone,
+    catch_up_by text,
+    is_restored boolean DEFAULT false NOT NULL,
+    is_rehearsal boolean DEFAULT false NOT NULL,
+    clock_start timestamp with time zone,
+    clock_rate double precision,
+    clock_origin timestamp with time zone,
+    lowest_program integer DEFAULT 0 NOT NULL,
+    change_price_rate integer,
+    CONSTRAINT service_controls_change_price_rate CHECK ((change_price_rate > 0)),
+    CONSTRAINT service_controls_clock CHECK (((clock_rate IS NULL) OR (is_rehearsal AND (clock_start IS NOT NULL) AND (clock_origin IS NOT NULL) AND (clock_rate > (0)::double precision)))),
+    CONSTRAINT service_controls_halted_kinds CHECK ((jsonb_typeof(halted_kinds) = 'object'::text)),
+    CONSTRAINT service_controls_one_row CHECK (one_row),
+    CONSTRAINT service_controls_throttled_kinds CHECK ((jsonb_typeof(throttled_kinds) = 'object'::text))
+);
+
+COMMENT ON COLUMN repricer.service_controls.halted_answer IS 'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
+
+COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
+
+COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+
+COMMENT ON COLUMN repricer.service_controls.is_restored IS 'A database was lost once, and this one took its place: claims ask whether a status of the list recover/restored is still to be read, of subscriptions that the lost one may have called.';
+
+COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
+
+COMMENT ON COLUMN repricer.service_controls.clock_rate IS 'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. What is recorded is dated by it. Null: by the server''s clock.';
+
+COMMENT ON COLUMN repricer.service_controls.lowest_program IS 'The schema that a program must have been written for to make a call: the newest breaking migration. The migrator sets it.';
+
+COMMENT ON COLUMN repricer.service_controls.change_price_rate IS 'Calls in a thousand seconds that the service makes at most: what people reckon with who name no rate of their own.';
+
+CREATE FUNCTION repricer.note_change_price_rate(p_per_thousand_seconds integer) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    BEGIN ATOMIC
+ UPDATE repricer.service_controls SET change_price_rate = note_change_price_rate.p_per_thousand_seconds
+   WHERE (service_controls.change_price_rate IS DISTINCT FROM note_change_price_rate.p_per_thousand_seconds);
+END;
+
 CREATE FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -6261,47 +6414,6 @@ BEGIN
     END IF;
 END
 $$;
-
-CREATE TABLE repricer.service_controls (
-    one_row boolean DEFAULT true NOT NULL,
-    is_paused boolean DEFAULT false NOT NULL,
-    paused_by text,
-    paused_at timestamp with time zone,
-    paused_reason text,
-    halted_at timestamp with time zone,
-    halted_reason text,
-    halted_answer text,
-    halted_kinds jsonb DEFAULT '{}'::jsonb NOT NULL,
-    throttled_kinds jsonb DEFAULT '{}'::jsonb NOT NULL,
-    database_identity text,
-    catch_up_since timestamp with time zone,
-    catch_up_from timestamp with time zone,
-    catch_up_by text,
-    is_restored boolean DEFAULT false NOT NULL,
-    is_rehearsal boolean DEFAULT false NOT NULL,
-    clock_start timestamp with time zone,
-    clock_rate double precision,
-    clock_origin timestamp with time zone,
-    lowest_program integer DEFAULT 0 NOT NULL,
-    CONSTRAINT service_controls_clock CHECK (((clock_rate IS NULL) OR (is_rehearsal AND (clock_start IS NOT NULL) AND (clock_origin IS NOT NULL) AND (clock_rate > (0)::double precision)))),
-    CONSTRAINT service_controls_halted_kinds CHECK ((jsonb_typeof(halted_kinds) = 'object'::text)),
-    CONSTRAINT service_controls_one_row CHECK (one_row),
-    CONSTRAINT service_controls_throttled_kinds CHECK ((jsonb_typeof(throttled_kinds) = 'object'::text))
-);
-
-COMMENT ON COLUMN repricer.service_controls.halted_answer IS 'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
-
-COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
-
-COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
-
-COMMENT ON COLUMN repricer.service_controls.is_restored IS 'A database was lost once, and this one took its place: claims ask whether a status of the list recover/restored is still to be read, of subscriptions that the lost one may have called.';
-
-COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
-
-COMMENT ON COLUMN repricer.service_controls.clock_rate IS 'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. What is recorded is dated by it. Null: by the server''s clock.';
-
-COMMENT ON COLUMN repricer.service_controls.lowest_program IS 'The schema that a program must have been written for to make a call: the newest breaking migration. The migrator sets it.';
 
 CREATE FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) RETURNS void
     LANGUAGE sql SECURITY DEFINER
@@ -7069,14 +7181,16 @@ CREATE FUNCTION repricer.release_due_waves(p_at timestamp with time zone) RETURN
     AS $$
 DECLARE
     v_batch batches;
+    -- Not a replica's clock, which may be ahead, and nobody's wish: a wave goes at its approved time.
+    v_at timestamptz := decision_instant(p_at);
 BEGIN
     FOR v_batch IN
         SELECT b.* FROM batches b
-        WHERE b.next_release_at <= p_at AND b.state = 'approved'
+        WHERE b.next_release_at <= v_at AND b.state = 'approved'
             AND (NOT b.is_paused OR b.probe_at IS NOT NULL)
         ORDER BY b.next_release_at FOR UPDATE SKIP LOCKED
     LOOP
-        PERFORM release_waves_through(v_batch, v_batch.released_wave + 1, session_user::text, p_at);
+        PERFORM release_waves_through(v_batch, v_batch.released_wave + 1, session_user::text, v_at);
         batch_id := v_batch.batch_id;
         name := v_batch.name;
         wave := v_batch.released_wave + 1;
@@ -7419,6 +7533,18 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.settle_audit() RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    IF EXISTS (SELECT FROM audit_waiting) AND NOT pg_is_in_recovery() AND hold_audit_head() THEN
+        PERFORM chain_waiting_lines();
+    END IF;
+    RETURN (SELECT count(*) FROM audit_waiting);
+END
+$$;
+
 CREATE FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[] DEFAULT NULL::text[], p_at_risk bigint[] DEFAULT NULL::bigint[], p_at_risk_elsewhere jsonb[] DEFAULT NULL::jsonb[], p_kinds bigint[] DEFAULT NULL::bigint[], p_shared_rules text[] DEFAULT NULL::text[], p_stale boolean[] DEFAULT NULL::boolean[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -7610,6 +7736,9 @@ CREATE FUNCTION repricer.throttle_kind(p_kind text, p_at timestamp with time zon
 DECLARE
     v_since jsonb;
 BEGIN
+    IF NOT isfinite(p_until) OR NOT isfinite(p_at) THEN
+        RAISE EXCEPTION 'a throttle begins and ends at an instant' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     SELECT coalesce(throttled_kinds #> ARRAY[p_kind, 'since'], to_jsonb(p_at)) INTO v_since
         FROM service_controls FOR UPDATE;
     UPDATE service_controls SET throttled_kinds = throttled_kinds || jsonb_build_object(p_kind,
@@ -8679,7 +8808,8 @@ CREATE TABLE repricer.always_consent_storefronts (
     source text,
     CONSTRAINT always_consent_storefronts_says CHECK (((withdrawn = (is_required IS NULL)) AND (withdrawn = (source IS NULL)))),
     CONSTRAINT always_consent_storefronts_source CHECK ((source = ANY (ARRAY['apple'::text, 'estimated'::text]))),
-    CONSTRAINT always_consent_storefronts_storefront CHECK ((storefront ~ '^[A-Z]{3}$'::text))
+    CONSTRAINT always_consent_storefronts_storefront CHECK ((storefront ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT always_consent_storefronts_valid_from CHECK (((valid_from = '-infinity'::timestamp with time zone) OR ((valid_from >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (valid_from <= '9999-12-31 00:00:00+00'::timestamp with time zone))))
 );
 
 COMMENT ON TABLE repricer.always_consent_storefronts IS 'Append-only. Storefronts where every increase needs consent, or (is_required false) no longer does.';
@@ -8717,6 +8847,28 @@ CREATE TABLE repricer.audit_trail (
 );
 
 COMMENT ON TABLE repricer.audit_trail IS 'Append-only: every decision of a person, hash-chained. README.md says what is hashed.';
+
+CREATE TABLE repricer.audit_waiting (
+    waiting_id bigint NOT NULL,
+    occurred_at timestamp with time zone NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    actor text NOT NULL,
+    action text NOT NULL,
+    object text NOT NULL,
+    details json NOT NULL,
+    CONSTRAINT audit_waiting_details_size CHECK ((octet_length((details)::text) <= 65536))
+);
+
+COMMENT ON TABLE repricer.audit_waiting IS 'Lines of the audit trail that are still to be chained, because a session held the end of the chain for two seconds.';
+
+ALTER TABLE repricer.audit_waiting ALTER COLUMN waiting_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME repricer.audit_waiting_waiting_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 CREATE TABLE repricer.batch_rule_answers (
     batch_id uuid NOT NULL,
@@ -8885,11 +9037,13 @@ CREATE TABLE repricer.consent_thresholds (
     amount_milliunits bigint,
     source text,
     CONSTRAINT consent_thresholds_amount CHECK ((amount_milliunits >= 0)),
+    CONSTRAINT consent_thresholds_amount_max CHECK ((amount_milliunits <= '1000000000000000'::bigint)),
     CONSTRAINT consent_thresholds_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
     CONSTRAINT consent_thresholds_kind CHECK ((period_kind = ANY (ARRAY['annual'::text, 'nonannual'::text]))),
     CONSTRAINT consent_thresholds_says CHECK (((withdrawn = (amount_milliunits IS NULL)) AND (withdrawn = (source IS NULL)))),
     CONSTRAINT consent_thresholds_source CHECK ((source = ANY (ARRAY['apple'::text, 'estimated'::text]))),
-    CONSTRAINT consent_thresholds_storefront CHECK ((storefront ~ '^[A-Z]{3}$'::text))
+    CONSTRAINT consent_thresholds_storefront CHECK ((storefront ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT consent_thresholds_valid_from CHECK (((valid_from = '-infinity'::timestamp with time zone) OR ((valid_from >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (valid_from <= '9999-12-31 00:00:00+00'::timestamp with time zone))))
 );
 
 COMMENT ON TABLE repricer.consent_thresholds IS 'Append-only. An increase above 50 % that also exceeds the amount needs consent. The newest valid_from at an instant is in force then, of equal ones the highest revision; -infinity: since ever. A row that is withdrawn takes back what earlier revisions say from its valid_from on.';
@@ -8906,7 +9060,8 @@ CREATE TABLE repricer.currency_decimals (
     CONSTRAINT currency_decimals_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
     CONSTRAINT currency_decimals_range CHECK (((decimals >= 0) AND (decimals <= 3))),
     CONSTRAINT currency_decimals_says CHECK (((withdrawn = (decimals IS NULL)) AND (withdrawn = (source IS NULL)))),
-    CONSTRAINT currency_decimals_source CHECK ((source = ANY (ARRAY['apple'::text, 'estimated'::text])))
+    CONSTRAINT currency_decimals_source CHECK ((source = ANY (ARRAY['apple'::text, 'estimated'::text]))),
+    CONSTRAINT currency_decimals_valid_from CHECK (((valid_from = '-infinity'::timestamp with time zone) OR ((valid_from >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (valid_from <= '9999-12-31 00:00:00+00'::timestamp with time zone))))
 );
 
 COMMENT ON TABLE repricer.currency_decimals IS 'Append-only. The currencies that Apple prices in, with the decimals that its prices have.';
@@ -9172,6 +9327,7 @@ CREATE TABLE repricer.imported_increases (
     number integer NOT NULL,
     CONSTRAINT imported_increases_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT imported_increases_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT imported_increases_day CHECK (((increased_on >= '1970-01-01'::date) AND (increased_on <= '9999-12-31'::date))),
     CONSTRAINT imported_increases_id_size CHECK (((length(original_transaction_id) >= 1) AND (length(original_transaction_id) <= 64))),
     CONSTRAINT imported_increases_rise CHECK (((0 < old_price_milliunits) AND (old_price_milliunits < new_price_milliunits))),
     CONSTRAINT imported_increases_sku_size CHECK (((length(sku) >= 1) AND (length(sku) <= 128)))
@@ -10072,6 +10228,9 @@ ALTER TABLE ONLY repricer.audit_trail
 
 ALTER TABLE ONLY repricer.audit_trail
     ADD CONSTRAINT audit_trail_pkey PRIMARY KEY (sequence);
+
+ALTER TABLE ONLY repricer.audit_waiting
+    ADD CONSTRAINT audit_waiting_pkey PRIMARY KEY (waiting_id);
 
 ALTER TABLE ONLY repricer.batch_rejects
     ADD CONSTRAINT batch_rejects_pkey PRIMARY KEY (batch_id, line);
@@ -11014,6 +11173,10 @@ GRANT ALL ON FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_
 
 REVOKE ALL ON FUNCTION repricer.bridge_moves_at(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.chain_audit_line(p_actor text, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_action text, p_object text, p_details json) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.chain_waiting_lines() FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.change_figures_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.change_tallies_at(p_at timestamp with time zone) FROM PUBLIC;
@@ -11087,6 +11250,8 @@ GRANT ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront tex
 
 REVOKE ALL ON FUNCTION repricer.heard_charges_at(p_at timestamp with time zone) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.hold_audit_head() FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.import_history(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_ids text[], p_skus text[], p_days date[], p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) TO repricer_pricing;
 
@@ -11129,11 +11294,14 @@ REVOKE ALL ON FUNCTION repricer.moves_of_at(p_at timestamp with time zone, p_ids
 
 REVOKE ALL ON FUNCTION repricer.moving_instants(p_ids text[]) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) TO repricer_service;
-
 GRANT SELECT ON TABLE repricer.service_controls TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.service_controls TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.note_change_price_rate(p_per_thousand_seconds integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.note_change_price_rate(p_per_thousand_seconds integer) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.note_database(p_at timestamp with time zone, p_from timestamp with time zone, p_oldest timestamp with time zone) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) TO repricer_service;
@@ -11232,6 +11400,10 @@ REVOKE ALL ON FUNCTION repricer.set_default_limits(p_max_rise numeric, p_max_fal
 
 REVOKE ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.settle_audit() FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.settle_audit() TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.settle_audit() TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[], p_shared_rules text[], p_stale boolean[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[], p_shared_rules text[], p_stale boolean[]) TO repricer_pricing;
@@ -11369,6 +11541,9 @@ GRANT SELECT ON TABLE repricer.audit_head TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.audit_trail TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.audit_trail TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.audit_waiting TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.audit_waiting TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.batch_rule_answers TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.batch_rule_answers TO repricer_service;

@@ -34,7 +34,7 @@ class Auditor:
         for failure in self.world["failures"]:
             self.fault("failed-in-quiet-times", failure)
         for check in (self.rows, self.states_add_up, self.effects, self.one_in_flight, self.ids_of_unknowns,
-                      self.decisions, self.truth_of_changes, self.effective_when_charged, self.charged_when_not_effective,
+                      self.decisions, self.truth_of_changes, self.dates, self.effective_when_charged, self.charged_when_not_effective,
                       self.dependents, self.extensions,
                       self.at_rest, self.subscriptions, self.ledger, self.explanations, self.bridge, self.forecasts):
             check()
@@ -252,6 +252,40 @@ class Auditor:
                 if item.get("newPrice") and is_ours and life["isBilledOrWaiting"] and not item["isLeaving"] \
                         and life["autoRenews"] and not opened[(life["id"], item["sku"])] and not opened[(life["id"], name)]:
                     self.fault("truth-without-open", f"{life['id']} {item['sku']} at {item['newPrice']}")
+
+    # Dates: a call planned what the store then made of it, unless something had just happened that no notification had told
+    # yet; and what is open is due when the store will charge it.
+    def dates(self):
+        made, happened = {}, collections.defaultdict(list)
+        for event in self.store["events"]:
+            happened[event.get("subscription")].append(event["at"])
+        for call in self.applied("changePrice"):
+            for item in call["effects"] or ():
+                made.setdefault((call["requestReferenceId"], item["sku"], item.get("newPrice")),
+                                (item.get("effectiveAt"), call["at"]))
+        for change in self.db["changes"]:
+            skus = (change["sku"], change["current_sku"] or change["sku"])
+            planned, at = next((made[key] for sku in skus if (key := (change["reference"], sku, change["price"])) in made),
+                               (None, None))
+            if planned not in (None, change["planned_at"]) \
+                    and not any(at - forecasts.POST <= event < at for event in happened[change["id"]]) \
+                    and not self.is_day_of_extended_month(change, change["planned_at"], planned):
+                self.fault("planned-for-another-date",
+                           f"{change['id']} {change['sku']}: {change['planned_at']}, not {planned}")
+            if change["state"] not in OPEN:
+                continue
+            life = self.lives[change["id"]]
+            for name, item in zip(life["renewalNames"], life["items"]):
+                if skus[1] in (name, item["sku"]) and item.get("newPrice") == change["price"] \
+                        and item.get("effectiveAt") not in (None, change["due_at"]) \
+                        and not self.is_day_of_extended_month(change, change["due_at"], item["effectiveAt"]):
+                    self.fault("due-at-another-date", f"{change['id']} {skus[1]} {change['state']}: {change['due_at']}, "
+                               f"not {item['effectiveAt']}")
+
+    # A month that was extended to its end may renew on a 30th from then on, or on a 31st: no statement tells which.
+    def is_day_of_extended_month(self, change, ours, theirs):
+        first, last = (time.gmtime(at / 1000) for at in (ours, theirs))
+        return bool(self.lives[change["id"]]["extendedAt"]) and first[:2] == last[:2] and 28 <= first.tm_mday < last.tm_mday
 
     def charges(self):
         for life in self.lives.values():

@@ -6,9 +6,11 @@ nothing.
 """
 import copy
 import json
+import pathlib
+import re
 import sys
 
-from audit import Auditor
+from audit import OPEN, Auditor
 
 
 def first(rows, **wanted):
@@ -181,7 +183,98 @@ def broken(world):
         row | {"month": "2026-06-01", "opening_milliunits": 6, "closing_milliunits": 6}]
 
 
+def coming(world):
+    """What is open here and to come in the store: the row and the store's item."""
+    lives = {life["id"]: life for life in world["store"]["subscriptions"]}
+    for row in world["database"]["changes"]:
+        for name, item in zip(lives[row["id"]]["renewalNames"], lives[row["id"]]["items"]):
+            if row["state"] in OPEN and name == (row["current_sku"] or row["sku"]) and item.get("newPrice") == row["price"]:
+                return row, item
+    raise LookupError("nothing is to come")
+
+
+def came_state(world):
+    row, item = coming(world)
+    item["increaseStatus"] = "ACCEPTED"
+    row["state"] = "pending_consent"
+
+
+def misplanned(world):
+    """Nothing had happened that a notification could still have been on its way with."""
+    call = first(world["store"]["calls"], endpoint="changePrice", applied=True, effects=bool,
+                 requestReferenceId=lambda reference: any(
+                     row["reference"] == reference and row["planned_at"] for row in world["database"]["changes"]))
+    world["store"]["events"] = [event for event in world["store"]["events"]
+                                if event.get("subscription") != call["transactionId"]]
+    first(world["database"]["changes"], reference=call["requestReferenceId"])["planned_at"] -= 40 * 86_400_000
+
+
+def nobody_ordered(world):
+    call = applied(world)
+    body = json.loads(call["body"])
+    body["items"][0]["price"] = 1
+    call["body"] = json.dumps(body)
+
+
+def of_another(world):
+    call = applied(world)
+    call["transactionId"] = next(life["id"] for life in world["store"]["subscriptions"] if life["id"] != call["transactionId"])
+
+
+def sent_twice(world):
+    doubtful = {change for call in world["database"]["calls"] if call["is_reopened"] or call["is_doubtful"]
+                for change in call["carries"]}
+    call = first(world["database"]["calls"], kind="price_change", state="answered",
+                 carries=lambda carried: carried and not doubtful & set(carried) and all(
+                     not row["doubtful_since"] for row in world["database"]["changes"] if row["change_id"] in carried))
+    world["database"]["calls"].append(dict(call, call_id="another"))
+
+
+def cancelled(world):
+    row = change(world)
+    world["store"]["calls"].append(dict(applied(world), endpoint="cancel", transactionId=row["id"], requestReferenceId="c"))
+
+
+def explained_twice(world):
+    sent = {(row["id"], row["sku"]): row["sent_at"] for row in world["database"]["changes"] if row["state"] == "effective"}
+    entry = next(entry for entry in world["database"]["money"] if entry["kind"] == "charge" and entry["explained_as"]
+                 and entry["at"] >= sent.get((entry["id"], entry["sku"]), float("inf")))
+    exception(world, entry, "other_price")
+
+
+def exception(world, entry, name):
+    world["database"]["exceptions"].append(
+        {"id": entry["id"], "transaction": entry["transaction"], "sku": entry["sku"], "exception": name, "change_id": None})
+
+
+def extend(world, count, **values):
+    extension(world)
+    world["database"]["extensions"][-1].update(**values)
+    world["store"]["calls"] += [dict(applied(world), endpoint="extend", requestReferenceId="e")] * count
+
+
+def invented(world):
+    """A slip of a minute, which is none."""
+    row = change(world, state="effective", effective_at=bool)
+    first(world["database"]["forecasts"], change_id=row["change_id"]).update(at=row["effective_at"] - 60_000, slip="other")
+
+
 LIES = [
+    ("planned-for-another-date", misplanned),
+    ("due-at-another-date", lambda world: coming(world)[0].update(due_at=1)),
+    ("open-at-another-price", lambda world: coming(world)[1].update(newPrice=1)),
+    ("state-wrong", came_state),
+    ("price-nobody-ordered", nobody_ordered),
+    ("call-of-another", of_another),
+    ("change-sent-twice", sent_twice),
+    ("cancelled-without-cause", cancelled),
+    ("charge-explained-twice", explained_twice),
+    ("exception-without-cause", lambda world: exception(world, charge(world), "double")),
+    ("extended-twice", lambda world: extend(world, 2)),
+    ("extended-yet-refused", lambda world: extend(world, 1, state="refused")),
+    ("extension-lost", lambda world: world["world"]["deeds"].append(
+        {"at": 0, "kind": "extend", "subject": "one lost", "rows": []})),
+    ("slip-invented", invented),
     ("row-lost", lambda world: world["database"]["changes"].remove(change(world))),
     ("row-doubled", lambda world: world["database"]["changes"].append(copy.deepcopy(change(world)))),
     ("row-invented", lambda world: world["database"]["changes"].append(
@@ -231,6 +324,13 @@ LIES = [
 ]
 
 
+def names():
+    """Every fault that the auditor can name."""
+    here = pathlib.Path(__file__).parent
+    text = "".join((here / file).read_text(encoding="utf-8") for file in ("audit.py", "forecasts.py"))
+    return set(re.findall(r"fault(?:s\.append)?\(+\s*\"([a-z-]+)\"", text))
+
+
 def main():
     if len(sys.argv) != 2:
         print(__doc__.strip(), file=sys.stderr)
@@ -239,6 +339,7 @@ def main():
         text = file.read()
     usual = {name for name, _ in Auditor(json.loads(text)).run()}
     missed = [f"the world is not sound: {name}" for name in sorted(usual)]
+    missed += [f"{name}: no lie is planted for it" for name in sorted(names() - {name for name, _ in LIES})]
     for name, lie in LIES:
         world = json.loads(text)
         try:

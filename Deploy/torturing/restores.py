@@ -89,8 +89,12 @@ class Restore:
 
     def _restore(self, dump):
         cluster = self.world.cluster
-        cluster.sql("DROP DATABASE repricer WITH (FORCE)", url=cluster.template)
-        cluster.sql("CREATE DATABASE repricer", url=cluster.template)
+        if self.recovers:
+            cluster.sql("DROP DATABASE repricer WITH (FORCE)", url=cluster.template)
+            cluster.sql("CREATE DATABASE repricer", url=cluster.template)
+        else:
+            # As where nobody may drop the database: it is the same one afterwards, with other tables.
+            cluster.sql("DROP SCHEMA repricer, report CASCADE")
         self._program("pg_restore", "-d", cluster.urls["postgres"], dump)
 
     def _hide(self):

@@ -166,7 +166,7 @@ struct CallRound<Kind: CallKind>: Sendable {
                 try await permitSource.block(until: until, for: reason)
             }
             try await thinOut(attempts)
-            return try await judged(attempts).map(leftAlone)
+            return try await judged(attempts).map(leftAlone).map(throttledAgain)
         }
         attempts.forEach(tell)
         try await store(attempts)
@@ -357,6 +357,15 @@ struct CallRound<Kind: CallKind>: Sendable {
         return attempt.judged(.parked)
     }
 
+    /// A subscription that met the 429 before this one as well waits by itself. It would be the first to go after each
+    /// silence, and nobody would learn whether others are answered.
+    private func throttledAgain(_ attempt: Attempt<Kind>) -> Attempt<Kind> {
+        guard attempt.call.step == .send, case .throttled = attempt.answer,
+            engine.recent.isThrottledAgain(kind.kind, attempt.call.subject)
+        else { return attempt }
+        return attempt.judged(.parked)
+    }
+
     /// Logs what became of one subscription's call, where a person may have to act.
     private func tell(_ attempt: Attempt<Kind>) {
         tellRefusedCheck(attempt)
@@ -367,6 +376,12 @@ struct CallRound<Kind: CallKind>: Sendable {
                     "kind": kind.kind.rawValue, "subject": attempt.call.subject,
                     "attempts": "\(attempt.call.attempts)", "answer": reason,
                 ])
+            engine.count(kind.kind, "parked", by: 1)
+        }
+        if case .throttled = attempt.answer, attempt.verdict == .parked {
+            engine.log.warning(
+                "a call meets 429 again before any other does; it is parked",
+                ["kind": kind.kind.rawValue, "subject": attempt.call.subject])
             engine.count(kind.kind, "parked", by: 1)
         }
         guard let refusal = attempt.answer.refusal, attempt.verdict == .parked,

@@ -122,6 +122,8 @@ final class RecentAnswers: Sendable {
         var unanswered: [StoreCall.Kind: Set<String>] = [:]
         /// The subscriptions whose errors asked to wait since a call was answered, two at most.
         var asked: [StoreCall.Kind: Set<String>] = [:]
+        /// The subscription that met the latest 429.
+        var rateLimited: [StoreCall.Kind: String] = [:]
         /// While calls are throttled: how often in a row, and until when none leaves.
         var few: [StoreCall.Kind: (openings: Int, until: Instant)] = [:]
         /// What the database said last: the throttled kinds, the halted kinds, and whether all are halted.
@@ -198,6 +200,11 @@ final class RecentAnswers: Sendable {
             }
             return state.asked[kind] == [subject]
         }
+    }
+
+    /// Notes a 429. Returns true where the one before it was of the same subscription.
+    func isThrottledAgain(_ kind: StoreCall.Kind, _ subject: String) -> Bool {
+        state.withLock { $0.rateLimited.updateValue(subject, forKey: kind) == subject }
     }
 
     /// Notes calls that got no answer. `isAsked` says that one of them was asked to wait. Returns until when no other

@@ -191,7 +191,9 @@ package struct ResolutionTable: Sendable {
                 call.step == .send && call.attempts >= Self.sendsBeforeCheck ? .check : call.step
             return .open(next, reason: reason, errorCode: call.errorCode)
         // A silence delays all calls by itself.
-        case .throttled: return unapplied(SilenceReason.rateLimited.rawValue, after: .none)
+        case .throttled:
+            return unapplied(
+                SilenceReason.rateLimited.rawValue, after: verdict == .parked ? .parked : .none)
         case .notSent(let reason):
             return unapplied(reason, after: SilenceReason(rawValue: reason) == nil ? .retry : .none)
         case .refused(let refusal, _):
@@ -254,7 +256,9 @@ package struct ResolutionTable: Sendable {
     private func unapplied(_ reason: String, after: Resolution.Delay) -> Resolution {
         call.isFirstAttempt
             ? .released(.init(reason, after: after))
-            : .open(call.step, reason: reason, errorCode: call.errorCode)
+            : .open(
+                call.step, reason: reason, errorCode: call.errorCode,
+                after: verdict == .parked ? .parked : .retry)
     }
 
     private func checkRefused(_ refusal: StoreRefusal) -> Resolution {

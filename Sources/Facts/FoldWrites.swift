@@ -96,7 +96,9 @@ package struct FoldWrites: Sendable {
         }
         if !answers.isEmpty { statements.append(Self.recordAnswers(answers)) }
         if !lines.isEmpty { statements.append(Self.insertHistory(lines)) }
-        if !touched.isEmpty { statements.append(Self.correctHistory(ended + open)) }
+        // A fold of no statement at all has nothing to name as its evidence.
+        let told = (ended + open).filter { $0.latest != nil }
+        if !touched.isEmpty, !told.isEmpty { statements.append(Self.correctHistory(told)) }
         statements += MoneyQueries.save(eventful)
         for one in eventful {
             for cancellation in one.cancellations {

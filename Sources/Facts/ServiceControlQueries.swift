@@ -73,6 +73,23 @@ package enum ServiceControlQueries {
         FROM repricer.service_controls)
         """
 
+    /// Calls of the service in a thousand seconds, at most; nil where no replica has begun yet.
+    package static func changePriceRate(
+        on connection: isolated PostgresConnection
+    ) throws -> Int? {
+        try connection.query(
+            "-- name: changePriceRate\nSELECT change_price_rate FROM repricer.service_controls"
+        ).oneOrNil()?.intOrNil("change_price_rate")
+    }
+
+    package static func noteChangePriceRate(
+        perThousandSeconds rate: Int, on connection: isolated PostgresConnection
+    ) throws {
+        _ = try connection.query(
+            "-- name: noteChangePriceRate\nSELECT repricer.note_change_price_rate(\(rate)::integer)"
+        )
+    }
+
     package static func everything(
         on connection: isolated PostgresConnection
     ) throws -> Everything {

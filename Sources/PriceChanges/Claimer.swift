@@ -3,6 +3,7 @@ import Calls
 import Facts
 import Pricing
 import ServiceKit
+import Synchronization
 
 /// Turns due changes into intents. It locks their subscriptions, judges the changes on the newest facts, and writes
 /// intent and claim in one transaction. Nothing has been called when it returns.
@@ -44,8 +45,42 @@ struct Claimer: Sendable {
         var waitsForSample = false
     }
 
+    /// The subscriptions of a claim that failed.
+    private final class Tried: Sendable {
+        private let noted = Mutex<[String]>([])
+
+        var ids: [String] { noted.withLock { $0 } }
+        func note(_ ids: [String]) { noted.withLock { $0 = ids } }
+    }
+
     /// Claims at most `limit` calls of one bucket.
+    ///
+    /// Where something about one of the subscriptions cannot be stored, fewer are claimed at a time, until that one is
+    /// known. It waits, and the others do not.
     func claim(_ turn: DueOrder.Turn, limit: Int) async throws -> Claim {
+        let tried = Tried()
+        do {
+            return try await claim(turn, limit: limit, noting: tried)
+        } catch  where isDataFault(error) {
+            let ids = tried.ids
+            guard let id = ids.first else { throw error }
+            guard ids.count == 1 else {
+                return try await claim(turn, limit: min(limit, ids.count) / 2)
+            }
+            engine.log.error(
+                "a subscription cannot be claimed; it waits for a minute",
+                ["subject": id, "error": "\(error)"])
+            let until = engine.realClock.nowMilliseconds() + Self.unreadableWait
+            try await engine.pool.withTransaction { connection in
+                try connection.sendLater([OpenChangeQueries.deferReading(id, until: until)])
+            }
+            return Claim(judged: 1)
+        }
+    }
+
+    private func claim(
+        _ turn: DueOrder.Turn, limit: Int, noting tried: Tried
+    ) async throws -> Claim {
         try await engine.pool.withTransaction { connection in
             let probing = turn.probe?.batchID
             guard try lockProbe(of: probing, on: connection) else { return Claim() }
@@ -57,6 +92,7 @@ struct Claimer: Sendable {
                     realNow: engine.realClock.nowMilliseconds(), probing: probing),
                 RuleQueries.revision)
             guard !locked.ids.isEmpty else { return Claim() }
+            tried.note(locked.ids)
             // The instant is read under the locks: whoever waited for them claims later, and its ids say so.
             let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
             let stored = locked.stored

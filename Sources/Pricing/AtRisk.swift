@@ -64,4 +64,42 @@ extension RowGroup {
         }
         return (sum, elsewhere)
     }
+
+    /// Whether a row names another row's item as a dependent.
+    var hasDependentsAsRows: Bool {
+        guard dependencies != nil else { return false }
+        let items = Set(rows.map(\.sku))
+        return rows.contains { row in row.dependentSKUs.contains(where: items.contains) }
+    }
+
+    /// Notes what is at risk by two rows: an item that has a row of its own, and is a dependent of another one. In a sum it
+    /// counts once, where the loss is more certain, and otherwise with its own row.
+    func noteSharedRisk(_ plans: inout [PlanRow]) {
+        guard hasDependentsAsRows else { return }
+        let lost = plans.indices.filter { plans[$0].mayBeLost && plans[$0].atRisk != nil }
+        let rowOf = Dictionary(lost.map { (plans[$0].sku, $0) }) { first, _ in first }
+        for index in lost {
+            for sku in Set(plans[index].dependentSKUs) where context.places[sku] == nil {
+                guard let own = rowOf[sku], own != index, let charge = facts.charge(of: sku) else {
+                    continue
+                }
+                let isSurer = plans[index].consent == .required && plans[own].consent == .notKnown
+                let counted = isSurer ? own : index
+                plans[counted].sharedAtRisk = plans[counted].sharedAtRisk.addingSaturated(
+                    charge.amount)
+            }
+        }
+    }
+}
+
+extension PlanRow {
+    /// Whether the row can go, and its customer must consent, or may have to.
+    fileprivate var mayBeLost: Bool {
+        fault == nil && (consent == .required || consent == .notKnown)
+    }
+
+    /// What counts in a sum of what is at risk, in milliunits a period.
+    package func countedAtRisk(_ current: Int64) -> MoneySum {
+        MoneySum(atRisk ?? current) - MoneySum(sharedAtRisk)
+    }
 }

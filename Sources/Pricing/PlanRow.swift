@@ -32,6 +32,8 @@ package struct PlanRow: Hashable, Sendable {
     /// What a period loses when the customer does not consent, dependents included, in milliunits of the row's
     /// currency; nil for a decrease.
     package var atRisk: Int64?
+    /// The part of it that sums count with another row of the batch.
+    package var sharedAtRisk: Int64 = 0
     /// The charges of dependents in another currency or period.
     package var atRiskElsewhere: [ItemCharge] = []
     /// R0, the next renewal.

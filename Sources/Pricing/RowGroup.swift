@@ -11,7 +11,7 @@ final class RowGroup: Sendable {
     let dependenciesInFile: DependencyRules?
     let dependencies: DependencyRules?
     /// All of the batch that name the subscription.
-    private let rows: [BatchRow]
+    let rows: [BatchRow]
     /// The lines that name each SKU, where there are many.
     private let linesBySKU: [String: [Int]]?
 
@@ -70,7 +70,7 @@ final class RowGroup: Sendable {
     func plan(at isWanted: (_ line: Int) -> Bool, _ take: (consuming PlanRow) -> Void) {
         var history = knownHistory
         var waiting = waitingIncreases
-        guard rows.count > 1 || !waiting.isEmpty, !areAllOfOneRenewal else {
+        guard rows.count > 1 || !waiting.isEmpty, !areAllOfOneRenewal || hasDependentsAsRows else {
             for row in rows where isWanted(row.line) {
                 take(plan(RowCase(row, of: self), history))
             }
@@ -97,6 +97,7 @@ final class RowGroup: Sendable {
         for index in plans.indices where plans[index].isIncreaseThatIsRefused {
             plans[index] = plan(cases[index], history)
         }
+        noteSharedRisk(&plans)
         for plan in plans where isWanted(plan.line) { take(plan) }
     }
 

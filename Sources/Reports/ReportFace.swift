@@ -110,14 +110,18 @@ extension ReportFace {
 
     fileprivate static let money = ReportFace(
         title: "Money",
-        order: "occurred_at, recorded_at, original_transaction_id, transaction_id, sku, kind",
+        // A line and its corrections may be of one instant. The same bytes for ever take an order
+        // that leaves nothing open.
+        order:
+            "occurred_at, recorded_at, original_transaction_id, transaction_id, sku, kind, is_correction, "
+            + "currency, amount_milliunits, tax_exclusive_milliunits, storefront, explained_as, evidence_id",
         hidden: ["batch_id", "change_id", "recorded_at", "evidence_id", "is_correction"],
         totals: ["amount_milliunits"])
 
     fileprivate static let chargeException = ReportFace(
         title: "Charges that are not as they should be",
         order: "batch_name, batch_id, exception, occurred_at, original_transaction_id, "
-            + "transaction_id, sku",
+            + "transaction_id, sku, change_id, amount_milliunits",
         hidden: ["batch_id", "change_id"])
 
     fileprivate static let revenueAtRisk = ReportFace(

@@ -58,6 +58,23 @@ import Testing
                 ])
     }
 
+    /// What was given back, and when, is money that somebody has to look up elsewhere.
+    @Test func verify_whenARefundSaysNotHowMuchOrWhen_namesIt() throws {
+        let refunds: [JSON] = [
+            ["refundDate": 1, "refundType": "FULL"], ["refundAmount": 1, "refundDate": NSNull()],
+            ["refundAmount": -1, "refundDate": 1], ["refundAmount": 0, "refundDate": 1],
+        ]
+        let place = "transaction.advancedCommerceInfo.items.refunds"
+
+        #expect(
+            try unknown(transaction: [
+                "advancedCommerceInfo": ["items": [["SKU": "A", "refunds": refunds]]]
+            ]) == [
+                "shape:\(place).refundAmount:absent", "shape:\(place).refundDate:absent",
+                "value:\(place).refundAmount=-1",
+            ])
+    }
+
     /// Nobody could tell which item was asked about: that is said, and not passed over.
     @Test func verify_whenAnAnnouncedIncreaseIsNowhereToBeSeen_namesIt() throws {
         let bare: JSON = ["items": [["SKU": "A", "price": 12_990]]]

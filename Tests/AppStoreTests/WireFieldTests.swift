@@ -426,7 +426,7 @@ enum FieldTable {
                     switch field.form {
                     case .object(let inner), .list(let inner):
                         names(inner).union(["\(field.name)"])
-                    case .text, .integer, .instant, .boolean, .texts, .word, .code:
+                    case .text, .integer, .amount, .instant, .boolean, .texts, .word, .code:
                         ["\(field.name)"]
                     }
                 })

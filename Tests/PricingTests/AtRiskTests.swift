@@ -58,6 +58,45 @@ struct AtRiskTests {
         #expect(sums.map { $0.map(\.milliunits) } == [[0, 1000], [9990, 10_990], [0, 1000]])
     }
 
+    /// An item that is a row of its own, and falls with another one, is lost once.
+    @Test(
+        arguments: [
+            (9990, 13_980, 0), (4990, 9990 + 3990, 0), (2990, 13_980, 0),
+        ] as [(Int64, Int64, Int64)])
+    func sums_countAnItemOnce_thatIsARowAndADependent(
+        price: Int64, atRisk: Int64, maybe: Int64
+    ) {
+        let rows = [
+            BatchRow.make(19_990, dependents: ["OTHER"]),
+            .make(price, sku: "OTHER", line: 3),
+        ]
+
+        let plans = Judge.make().judge(rows: rows, facts: .make(), context: JudgeContext())
+        var forecast = BatchForecast()
+        plans.forEach { forecast.add($0) }
+
+        #expect(plans.map(\.code) == [nil, nil])
+        #expect(plans[0].atRisk == 13_980)
+        let sums = forecast.money.values.map { [$0.atRisk, $0.maybeAtRisk] }
+        #expect(sums.map { $0.map(\.milliunits) } == [[atRisk, maybe]])
+    }
+
+    /// It counts where its loss is more certain.
+    @Test func sums_countAnItemOnce_whereItsLossIsSurer() {
+        let facts = SubscriptionFacts.make { $0.knownSince = nil }
+        let rows = [
+            BatchRow.make(19_990, dependents: ["OTHER"]), .make(4990, sku: "OTHER", line: 3),
+        ]
+
+        let plans = Judge.make().judge(rows: rows, facts: facts, context: JudgeContext())
+        var forecast = BatchForecast()
+        plans.forEach { forecast.add($0) }
+
+        #expect(plans.map(\.consent) == [.required, .notKnown])
+        let sums = forecast.money.values.map { [$0.atRisk, $0.maybeAtRisk] }
+        #expect(sums.map { $0.map(\.milliunits) } == [[13_980, 0]])
+    }
+
     /// The item renews on another subscription of the customer, and only there can it fall.
     @Test func dependent_thatLeavesHereAndRenewsElsewhere_countsThereAlone() {
         let facts = SubscriptionFacts.make { $0.edit("OTHER") { $0.renews = false } }

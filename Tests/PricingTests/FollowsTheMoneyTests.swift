@@ -100,10 +100,14 @@ private typealias Story = LifecycleStory
     }
 
     @Test func leftAndResubscribedAtTheNewPrice_isEffective() {
+        let back = renewed(33, 15990, reason: "PURCHASE")
+
         #expect(last(asked + [left]) == "cancelled left_voluntarily")
-        #expect(
-            last(asked + [left, renewed(33, 15990, reason: "PURCHASE")])
-                == "effective charged_after_all")
+        #expect(last(asked + [left, back]) == "effective charged_after_all")
+        // It came later than was forecast, by the customer's own doing.
+        let progress = Story.fold(asked + [left, back]).state.changes[0].progress
+        #expect(progress.effectiveAt == Story.at(33))
+        #expect(progress.slip == .other)
         #expect(
             last(asked + [left, renewed(33, 9990, reason: "PURCHASE")])
                 == "cancelled left_voluntarily")
@@ -181,7 +185,12 @@ private typealias Story = LifecycleStory
             $0.storefront = currency == "GBP" ? "GBR" : "USA"
         }
 
-        #expect(last([Story.bought, told, charged], Story.change(to: 7990)) == end)
+        let change = Story.change(to: 7990, dueAt: Story.at(31))
+        #expect(last([Story.bought, told, charged], change) == end)
+        // A charge that ends a change is no renewal that it missed.
+        let progress = Story.fold([Story.bought, told, charged], [change]).state.changes[0].progress
+        #expect(progress.slip == nil)
+        #expect(progress.dueAt == Story.at(31))
     }
 
     /// The subscription's own currency is the new one from the move on; the change's is not.

@@ -62,6 +62,65 @@ private typealias Story = LifecycleStory
         #expect(revoked(nil, "ASSIGNMENT_REVOKE") == ["charge A 15990 -"])
     }
 
+    /// An item that bears its own revocation is prorated like its transaction. Where only some items are revoked, what is
+    /// given back of the transaction is theirs.
+    @Test func revocationOfItems_isProrated_whereTheRefundIs() {
+        func revoked(_ type: String?, _ items: [StatementItem], at: Instant? = Story.at(5))
+            -> [String]
+        {
+            lines([
+                event(5, "REFUND", charged: items) {
+                    $0.revokedAt = at
+                    $0.details[.revocationPercentage] = .number(25_000)
+                    $0.details[.revocationType] = type.map { .text($0) }
+                }
+            ])
+        }
+        var item = Story.charged(price: 15990)
+        item.revokedAt = Story.at(5)
+        let other = Story.charged("B", price: 15990)
+
+        #expect(revoked("REFUND_PRORATED", [item]) == ["charge A 15990 -", "refund A -3998 -"])
+        #expect(revoked("REFUND_FULL", [item]) == ["charge A 15990 -", "refund A -15990 -"])
+        #expect(revoked(nil, [item]) == ["charge A 15990 -", "refund A -15990 -"])
+        #expect(
+            revoked("REFUND_PRORATED", [item, other]) == [
+                "charge A 15990 -", "refund A -3998 -", "charge B 15990 -", "refund B -3998 -",
+            ])
+        // A quarter of the whole is half of the one item that is revoked.
+        #expect(
+            revoked("REFUND_PRORATED", [item, other], at: nil) == [
+                "charge A 15990 -", "refund A -7995 -", "charge B 15990 -",
+            ])
+    }
+
+    /// A statement that takes refunds back and still lists one of them leaves that one given back.
+    @Test func refundReversed_leavesWhatItStillLists_besideWhatItDoesNot() {
+        let (first, second) = (
+            StatementRefund(amount: 4000, at: Story.at(3)),
+            StatementRefund(amount: 1000, at: Story.at(4))
+        )
+        func told(_ day: Int64, _ type: String, _ refunds: [StatementRefund]) -> SubscriptionEvent {
+            var item = Story.charged(price: 15990)
+            item.refunds = refunds
+            return event(day, type, charged: [item])
+        }
+        let refund = told(5, "REFUND", [first, second])
+        let part = ["charge A 15990 -", "refund A -4000 -", "refund A -1000 -"]
+
+        #expect(
+            lines([refund, told(7, "REFUND_REVERSED", [second])]) == part + ["reversal A 4000 -"])
+        #expect(
+            lines([refund, told(7, "REFUND_REVERSED", [first, second])])
+                == part + ["reversal A 5000 -"])
+        #expect(lines([refund, told(7, "REFUND_REVERSED", [])]) == part + ["reversal A 5000 -"])
+        // Told once more, it takes nothing more back.
+        #expect(
+            lines([
+                refund, told(7, "REFUND_REVERSED", [second]), told(8, "REFUND_REVERSED", [second]),
+            ]) == part + ["reversal A 4000 -"])
+    }
+
     @Test func refundReversed_takesBackWhatWasGivenBack_howeverItIsTold() {
         var item = Story.charged(price: 15990)
         item.refunds = [StatementRefund(amount: 5000, at: Story.at(3))]
@@ -84,6 +143,22 @@ private typealias Story = LifecycleStory
 
         #expect(SubscriptionFold.isLate([reversed], after: before.foldedThrough, []))
         #expect(!SubscriptionFold.isLate([event(8, "DID_RENEW")], after: before.foldedThrough, []))
+    }
+
+    /// Of several seats Apple signs the average price; what is left of it without tax may be an average, too.
+    @Test(
+        arguments: [
+            (15990, 31_980), (13_000, 26_000), (31_980, 31_980), (20_000, 20_000),
+        ] as [(Int64, Int64)])
+    func taxExclusivePrice_ofSeveralSeats_isThatOfOne_whereItIsNoMoreThanItsPrice(
+        signed: Int64, counted: Int64
+    ) {
+        let seats = event(5, "DID_RENEW") {
+            $0.quantity = 2
+            $0.taxExclusivePrice = signed
+        }
+
+        #expect(lines([seats]) == ["charge A 31980 \(counted)"])
     }
 
     @Test func taxExclusivePrice_isSharedByPrice_andItsSharesAddUp() {

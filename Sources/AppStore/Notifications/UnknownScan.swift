@@ -31,7 +31,7 @@ struct UnknownScan {
             // An explicit null says as little as an absent field.
             if !value.isNull { compare(value, shape.fields[place]) }
         }
-        if let required = shape.required, json[required]?.isText != true {
+        for required in shape.required where json[required]?.isNull ?? true {
             add(.shape, place("\(required):absent"))
         }
     }
@@ -40,6 +40,9 @@ struct UnknownScan {
         switch field.form {
         case .text: require(value.isText, field, value)
         case .integer: require(value.int64 != nil, field, value)
+        case .amount:
+            guard let amount = value.int64 else { return require(false, field, value) }
+            if amount < 0 { add(field, "\(amount)") }
         case .instant: require(value.int64RoundedDown != nil, field, value)
         case .boolean: require(value.boolean != nil, field, value)
         case .texts:

@@ -107,23 +107,25 @@ extension WireShape {
     ])
 
     private static let transactionItem = WireShape(
-        required: "SKU",
+        required: ["SKU"],
         [
             Field("SKU", .text), Field("displayName", .text), Field("description", .text),
             Field("price", .integer), Field("offer", .object(offer)),
             Field("refunds", .list(refund)), Field("revocationDate", .instant),
         ])
 
-    private static let refund = WireShape([
-        Field("refundAmount", .integer), Field("refundDate", .instant),
-        Field(
-            "refundReason",
-            .word([
-                "UNINTENDED_PURCHASE", "FULFILLMENT_ISSUE", "UNSATISFIED_WITH_PURCHASE", "LEGAL",
-                "OTHER", "MODIFY_ITEMS_REFUND", "SIMULATE_REFUND_DECLINE",
-            ])),
-        Field("refundType", .word(["FULL", "PRORATED", "CUSTOM"])),
-    ])
+    private static let refund = WireShape(
+        required: ["refundAmount", "refundDate"],
+        [
+            Field("refundAmount", .amount), Field("refundDate", .instant),
+            Field(
+                "refundReason",
+                .word([
+                    "UNINTENDED_PURCHASE", "FULFILLMENT_ISSUE", "UNSATISFIED_WITH_PURCHASE",
+                    "LEGAL", "OTHER", "MODIFY_ITEMS_REFUND", "SIMULATE_REFUND_DECLINE",
+                ])),
+            Field("refundType", .word(["FULL", "PRORATED", "CUSTOM"])),
+        ])
 
     static let renewal = WireShape([
         Field("originalTransactionId", .text), Field("autoRenewProductId", .text),
@@ -157,7 +159,7 @@ extension WireShape {
     ])
 
     private static let renewalItem = WireShape(
-        required: "SKU",
+        required: ["SKU"],
         [
             Field("SKU", .text), Field("displayName", .text), Field("description", .text),
             Field("price", .integer), Field("offer", .object(offer)),

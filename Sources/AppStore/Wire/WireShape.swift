@@ -8,6 +8,8 @@ struct WireShape: Sendable {
     /// Reading never depends on the form: an odd value is read as far as possible, and reported.
     enum Form: Sendable {
         case text, integer, instant, boolean, texts
+        /// An integer that is not negative.
+        case amount
         /// An enumeration, kept raw wherever it is read.
         case word(PermanentList<StaticString>)
         case code(PermanentList<Int64>)
@@ -28,12 +30,12 @@ struct WireShape: Sendable {
     let fields: PermanentList<Field>
     /// The fields' names, in their order.
     let names: JSONNames
-    /// The field without which an object of this shape cannot be read.
-    let required: StaticString?
+    /// The fields without which an object of this shape cannot be read.
+    let required: PermanentList<StaticString>
 
-    init(required: StaticString? = nil, _ fields: [Field]) {
+    init(required: [StaticString] = [], _ fields: [Field]) {
         self.fields = PermanentList(fields)
-        self.required = required
+        self.required = PermanentList(required)
         names = JSONNames(fields.map(\.name))
     }
 }

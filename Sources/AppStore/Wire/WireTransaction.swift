@@ -49,7 +49,8 @@ struct WireTransaction: WireObject {
         item?.revokedAt = json["revocationDate"]?.instant
         item?.refunds =
             json["refunds"]?.elements?.compactMap { refund in
-                guard let amount = refund["refundAmount"]?.int64,
+                // Any other is reported as unknown (`WireShape`), and counted by `refunds_without_amount`.
+                guard let amount = refund["refundAmount"]?.int64, amount >= 0,
                     let at = refund["refundDate"]?.instant
                 else { return nil }
                 return StatementRefund(amount: amount, at: at)

@@ -48,6 +48,8 @@ package struct AuditChain: Sendable {
             case headUnknown = "head_unknown"
             /// Something is stored as decided, and no line of the trail tells of it.
             case untraced
+            /// Lines are still to be chained.
+            case waiting
         }
 
         package var kind: Kind
@@ -122,6 +124,14 @@ package struct AuditChain: Sendable {
                 .headUnknown, nil,
                 "the kept head \(place)\(kept.hash) is not in the trail: it was cut or rewritten")
         }
+    }
+
+    /// Notes lines that are not in the chain yet, because a session holds its end.
+    package mutating func noteWaiting(_ count: Int) {
+        note(
+            .waiting, nil,
+            "\(count) more wait for a session that holds the end of the chain: end that session (`repricer status` names "
+                + "it), and verify again")
     }
 
     mutating func noteUntraced(_ message: String) { note(.untraced, nil, message) }

@@ -102,6 +102,17 @@ package enum AuditQueries {
         ).map { try $0.text("message") }
     }
 
+    /// Chains the lines of decisions that were made while somebody held the end of the chain. Returns how many still
+    /// wait; a standby chains none.
+    package static func settle(on connection: isolated PostgresConnection) throws -> Int {
+        try connection.query(
+            """
+            -- name: settleAudit
+            SELECT repricer.settle_audit() AS waiting
+            """
+        ).one().int("waiting")
+    }
+
     /// The end of the chain.
     package static func head(
         on connection: isolated PostgresConnection

@@ -60,6 +60,7 @@ package enum ShowQueries {
             if let code = RowCode(rawValue: code) { figures.codes[code] = Int(rows) }
         }
         try addMoney(to: &figures, batchID, on: connection)
+        try takeSharedMoney(from: &figures, batchID, on: connection)
         try addMoneyElsewhere(to: &figures, batchID, on: connection)
         try addDates(to: &figures, batchID, on: connection)
         try addMoves(to: &figures, batchID, on: connection)
@@ -115,6 +116,36 @@ package enum ShowQueries {
             throw FactsError.unreadable("the sum \(column)")
         }
         return sum
+    }
+
+    /// As `RowGroup.noteSharedRisk`: what is a row of its own, and a dependent of another one, counts once.
+    private static func takeSharedMoney(
+        from figures: inout BatchFigures, _ batchID: String,
+        on connection: isolated PostgresConnection
+    ) throws {
+        let rows = try connection.query(
+            """
+            -- name: showSharedMoney
+            SELECT c.currency, c.storefront, c.period,
+                CASE WHEN o.forecast_consent = 'not_known' THEN 'not_known' ELSE c.forecast_consent END AS forecast_consent,
+                sum(o.current_price_milliunits)::text AS shared
+            FROM repricer.price_changes c
+            JOIN repricer.price_changes o ON o.batch_id = c.batch_id AND o.bucket = c.bucket
+                AND o.original_transaction_id = c.original_transaction_id AND o.sku = ANY (c.dependent_skus)
+                AND o.change_id <> c.change_id
+            WHERE c.batch_id = \(uuid: batchID) AND c.dependent_skus <> '{}' AND NOT c.is_held_out AND NOT o.is_held_out
+                AND c.at_risk_milliunits IS NOT NULL AND o.at_risk_milliunits IS NOT NULL
+                AND c.forecast_consent IN ('required', 'not_known') AND o.forecast_consent IN ('required', 'not_known')
+            GROUP BY 1, 2, 3, 4
+            """)
+        for row in rows {
+            let key = BatchFigures.MoneyKey(
+                currency: try row.text("currency"), storefront: try row.text("storefront"),
+                period: try row.text("period"))
+            figures.money[key]?.addAtRisk(
+                .zero - (try sum(row, "shared")),
+                Consent(rawValue: try row.text("forecast_consent")))
+        }
     }
 
     private static func addMoneyElsewhere(

@@ -72,7 +72,7 @@ extension [BatchFigures.MoneyKey: BatchFigures.Money] {
         let key = BatchFigures.MoneyKey(
             currency: currency, storefront: storefront, period: period)
         self[key, default: .init()].addPrice(current, new)
-        self[key]?.addAtRisk(MoneySum(row.atRisk ?? current), row.consent)
+        self[key]?.addAtRisk(row.countedAtRisk(current), row.consent)
         for charge in row.atRiskElsewhere {
             let key = BatchFigures.MoneyKey(
                 currency: charge.currency, storefront: charge.storefront, period: charge.period)

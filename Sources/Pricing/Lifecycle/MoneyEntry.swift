@@ -143,7 +143,38 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
     }
 }
 
+extension MoneyLedger {
+    /// Which part of what was given back stands, where a statement that takes refunds back still lists some of them and
+    /// not the others. Where it lists all or none, all are taken back: Apple does not say whether it lists those still.
+    func keptRefunds(
+        _ item: Item, listed: [(at: Instant, number: Int, amount: Int64)]
+    ) -> Int64 {
+        let known = Set(lazy.filter { $0.key.kind == .refund && $0.key.item == item }.map(\.key))
+        let stands = listed.filter { refund in
+            known.contains { $0.occurredAt == refund.at && $0.number == refund.number }
+        }
+        guard stands.count < known.count else { return 0 }
+        return stands.reduce(0) { $0.addingSaturated($1.amount) }
+    }
+}
+
+/// A part of a whole, by which a sum is divided.
+struct MoneyShare {
+    var part: Int64
+    var whole: Int64
+
+    init(_ part: Int64, of whole: Int64) {
+        self.part = part
+        self.whole = whole
+    }
+
+    /// nil where no share can be told.
+    func of(_ amount: Int64) -> Int64? { amount.share(part, of: whole) }
+}
+
 extension Int64 {
+    var negatedSaturated: Int64 { self == .min ? .max : -self }
+
     func addingSaturated(_ other: Int64) -> Int64 {
         let (sum, overflow) = addingReportingOverflow(other)
         return overflow ? (other < 0 ? .min : .max) : sum

@@ -19,7 +19,7 @@ package struct SubscriptionFold: Sendable {
     package var isAnew: Bool
     /// Where it began then: nil for the first statement, otherwise the checkpoint that replaces the earlier ones.
     package var checkpoint: FoldCheckpoint?
-    /// The latest statement that arrived. A `correction` names it.
+    /// The latest statement that arrived, or where none did the latest that was folded anew. A `correction` names it.
     package var latest: SubscriptionEvent?
 
     /// Whether a fold of these must begin again: one of them is older than what was folded, or than the end that a
@@ -92,7 +92,7 @@ package struct SubscriptionFold: Sendable {
                 .filter { former($0.changeID)?.becomes($0) == true }.map(\.changeID))
         self.state = state
         self.moved = moved
-        latest = arrived.max { $0.key < $1.key }
+        latest = arrived.max { $0.key < $1.key } ?? events.last
         reopened = moved.filter { change in
             !change.progress.state.isFinal
                 && former(change.changeID)?.progress.state.isFinal == true

@@ -11,7 +11,8 @@ extension SubscriptionState {
         let charges = transaction.items.compactMap { item in
             transaction.terms(of: item).map { (item: item, terms: $0) }
         }
-        let shares = transaction.taxExclusiveShares(of: charges.map(\.terms.amount))
+        let shares = transaction.taxExclusiveShares(of: charges)
+        let prorated = transaction.proratedShare(of: charges)
         for (index, charge) in charges.enumerated() {
             let sku = charge.item.sku
             let line = MoneyLedger.Item(transactionID: transactionID, sku: sku)
@@ -34,25 +35,29 @@ extension SubscriptionState {
             money.note(charged)
             if event.type == refundReversed {
                 let back = money.givenBack(line)
-                if back.amount < 0 {
+                let kept = money.keptRefunds(line, listed: charge.item.listedRefunds)
+                let given = back.amount.negatedSaturated
+                let reversed = given.addingSaturated(kept.negatedSaturated)
+                if reversed > 0 {
                     money.note(
                         entry(
-                            .reversal, at: event.key.signedAt, -back.amount,
-                            back.taxExclusive.map { -$0 }))
+                            .reversal, at: event.key.signedAt, reversed,
+                            back.taxExclusive?.negatedSaturated.share(reversed, of: given)))
                 }
                 continue
             }
             func refund(at: Instant, number: Int, _ back: Int64) -> MoneyEntry {
                 entry(
-                    .refund, at: at, number: number, -back,
+                    .refund, at: at, number: number, back.negatedSaturated,
                     whole.flatMap { (-$0).share(back, of: amount) })
             }
             for listed in charge.item.listedRefunds {
                 money.note(refund(at: listed.at, number: listed.number, listed.amount))
             }
-            guard let revoked = transaction.revocation(of: charge.item, charged: amount) else {
-                continue
-            }
+            guard let revokedAt = transaction.revocation(of: charge.item) else { continue }
+            // An item with a revocation of its own is given back as a whole, unless that is prorated.
+            let share = prorated ?? (charge.item.revokedAt == nil ? transaction.signedShare : nil)
+            let revoked = (at: revokedAt, amount: share?.of(amount) ?? amount)
             let key = refund(at: revoked.at, number: 0, 0).key
             if charge.item.refunds.isEmpty {
                 // No more than is left of it can be given back.
@@ -110,17 +115,32 @@ extension TransactionStatement {
             expiresAt: expiresAt)
     }
 
-    /// What a revocation of an item gives back: its percentage, or all where none is signed. Where `refunds[]` gives
-    /// amounts, these count in its place.
-    fileprivate func revocation(
-        of item: StatementItem, charged: Int64
-    ) -> (at: Instant, amount: Int64)? {
-        guard let at = item.revokedAt ?? revokedAt, isPaidBack else { return nil }
-        var amount = charged
-        if item.revokedAt == nil, case .number(let share) = details[.revocationPercentage] {
-            amount = charged.share(share, of: Self.wholePercentage) ?? charged
+    /// When an item was revoked and paid for again, alone or with the whole transaction. Where `refunds[]` gives amounts,
+    /// these count in its place.
+    fileprivate func revocation(of item: StatementItem) -> Instant? {
+        isPaidBack ? item.revokedAt ?? revokedAt : nil
+    }
+
+    /// Which share a prorated revocation gives back of each item that it is about; nil where it is not prorated.
+    ///
+    /// `revocationPercentage` is that of the whole transaction. Where only some items are revoked, what is given back is
+    /// theirs (an inference).
+    fileprivate func proratedShare(
+        of charges: [(item: StatementItem, terms: MoneyEntry.Terms)]
+    ) -> MoneyShare? {
+        guard details[.revocationType] == .text("REFUND_PRORATED"), let signedShare else {
+            return nil
         }
-        return (at, amount)
+        let revoked = charges.filter { revocation(of: $0.item) != nil }
+        let whole = revoked.reduce(Int64(0)) { $0.addingSaturated($1.terms.amount) }
+        let total = charges.reduce(Int64(0)) { $0.addingSaturated($1.terms.amount) }
+        return signedShare.of(total).map { MoneyShare(min($0, whole), of: whole) }
+    }
+
+    /// The share that is signed of the whole transaction.
+    fileprivate var signedShare: MoneyShare? {
+        guard case .number(let percentage) = details[.revocationPercentage] else { return nil }
+        return MoneyShare(percentage, of: Self.wholePercentage)
     }
 
     /// The whole in thousandths of a percent, which is how `revocationPercentage` counts.
@@ -134,14 +154,27 @@ extension TransactionStatement {
 
     /// The share of each item: `taxExclusivePrice` is that of the whole transaction. The shares follow the prices and
     /// add up to it.
-    fileprivate func taxExclusiveShares(of prices: [Int64]) -> [Int64]? {
+    ///
+    /// Of several seats `price` is the average, and what is no more than the prices of one seat is taken for an average, too
+    /// (an inference): otherwise half of what two seats are charged, or more, would be tax.
+    fileprivate func taxExclusiveShares(
+        of charges: [(item: StatementItem, terms: MoneyEntry.Terms)]
+    ) -> [Int64]? {
+        let prices = charges.map(\.terms.amount)
         var total: Int64 = 0
         for price in prices {
             let (sum, isTooMuch) = total.addingReportingOverflow(price)
             if isTooMuch { return nil }
             total = sum
         }
-        guard let taxExclusive = taxExclusivePrice, taxExclusive >= 0, total > 0 else { return nil }
+        guard var taxExclusive = taxExclusivePrice, taxExclusive >= 0, total > 0 else { return nil }
+        let seats = charges.map(\.terms.quantity).max() ?? 1
+        let ofOneSeat = charges.reduce(Int64(0)) { $0.addingSaturated($1.terms.price) }
+        if seats > 1, taxExclusive <= ofOneSeat {
+            let (whole, isTooMuch) = taxExclusive.multipliedReportingOverflow(by: seats)
+            if isTooMuch { return nil }
+            taxExclusive = whole
+        }
         var shares: [Int64] = []
         var charged: Int64 = 0
         var given: Int64 = 0

@@ -75,7 +75,8 @@ extension TrackedChange {
     /// own. Where it was exactly the renewal at which the change was due, the App Store took the call for too late,
     /// and the next renewal is meant. Both are inferences, because Apple is silent.
     mutating func readPeriod(_ reading: Reading, _ lines: inout [Transition]) {
-        guard progress.state.isWithApple, let due = progress.dueAt,
+        // A charge in another currency ends the change, and moves nothing.
+        guard progress.state.isWithApple, !isInAnotherCurrency(reading), let due = progress.dueAt,
             let began = reading.newTransaction?.purchasedAt
         else { return }
         let sameTurn = reading.sandboxRenewal(inTheTurnOf: due)

@@ -21,6 +21,7 @@ extension TrackedChange {
             !isInAnotherCurrency(reading)
         {
             progress.effectiveAt = charged.at
+            if let transaction = laterTransaction(reading) { noteLateCharge(transaction, reading) }
             return move(to: .effective, reason: chargedAfterAll, reading, &lines)
         }
         guard isIncrease, reading.end == nil, isApplied(in: renewalItem(reading)) else { return }

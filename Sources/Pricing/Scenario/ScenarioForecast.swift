@@ -123,7 +123,7 @@ package struct ScenarioForecast: Sendable, Equatable {
         case .required?, .notKnown?: break
         }
         // Dependents are on the same subscription. A charge that stands apart had no room in a sum of 64 bits.
-        let atRisk = row.atRiskElsewhere.reduce(MoneySum(row.atRisk ?? current)) {
+        let atRisk = row.atRiskElsewhere.reduce(row.countedAtRisk(current)) {
             $0 + MoneySum($1.amount)
         }
         effects[code, default: .none].loss += gain + atRisk.times(Int64(count))

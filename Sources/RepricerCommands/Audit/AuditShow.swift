@@ -13,6 +13,7 @@ extension Commands {
         try await invocation.withPool(try invocation.configuration()) { pool in
             let batch = try await BatchFinder.find(invocation.arguments[shownBatch], pool: pool)
             let wanted = batch.map { "batch:\($0.batchID)" }
+            let waiting = try await pool.withTransaction { try AuditQueries.settle(on: $0) }
             var last = Int64.min
             while true {
                 let after = last
@@ -23,6 +24,10 @@ extension Commands {
                     try invocation.print(json: json(line), text(line))
                 }
                 guard let newest = lines.last, lines.count == AuditQueries.linesPerPage else {
+                    if waiting > 0 {
+                        invocation.note(
+                            "\(waiting) more wait for a session that holds the end of the trail")
+                    }
                     return .done
                 }
                 last = newest.sequence

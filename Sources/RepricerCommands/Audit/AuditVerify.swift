@@ -19,9 +19,12 @@ extension Commands {
             try head(text)
         }
         let chain = try await invocation.withPool(try invocation.configuration()) { pool in
-            try await pool.withTransaction(.repeatableRead) { connection in
+            let waiting = try await pool.withTransaction { try AuditQueries.settle(on: $0) }
+            var chain = try await pool.withTransaction(.repeatableRead) { connection in
                 try AuditQueries.verify(kept: kept, on: connection)
             }
+            if waiting > 0 { chain.noteWaiting(waiting) }
+            return chain
         }
         try invocation.print(json: json(chain), text(chain))
         guard chain.findingCount > 0 else { return .done }

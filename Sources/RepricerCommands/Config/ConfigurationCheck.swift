@@ -127,9 +127,14 @@ struct ConfigurationCheck: Sendable {
             let finance =
                 problem == nil
                 ? try await connection.read { try FinanceLoginQueries.logins(on: $0) } : []
+            let closed =
+                problem == nil && user == .service
+                ? try await tableClosedToService(connection) : nil
             await connection.close()
             return [
-                Result(name: "database", found: "connected", problems: []),
+                Result(
+                    name: "database", found: closed == nil ? "connected" : nil,
+                    problems: closed.map { [Self.noRights($0)] } ?? []),
                 Result(
                     name: "schema", found: SchemaCheck.words(schema),
                     problems: problem.map { [$0] } ?? []),
@@ -157,6 +162,14 @@ struct ConfigurationCheck: Sendable {
                     ], isAway: failure.code == .unavailable)
             ]
         }
+    }
+
+    /// `serve` would end at once with such a user.
+    private static func noRights(_ table: String) -> ConfigurationProblem {
+        ConfigurationProblem(
+            Variable.databaseURL.rawValue,
+            "names a database user that may not write \(table), as the service must",
+            remedy: "GRANT repricer_service to that user, or use the user of the service")
     }
 
     /// A long question of finance must not hold up the service. Members inherit what a role is granted, but not its

@@ -116,20 +116,29 @@ package struct Configuration: Sendable {
 }
 
 extension Configuration {
-    /// Adds the environment that the database remembers, where the settings name none: who plans needs only the
-    /// database.
+    /// Adds what the database remembers, where the settings do not name it: the environment, and the rate at which the
+    /// service calls. Who plans needs only the database.
     func completed(by pool: PostgresPool) async throws -> Configuration {
-        guard environment == nil, !isSet(.environment) else { return self }
-        let bound = try await pool.withTransaction { connection in
-            try AppBindingQueries.read(on: connection)
+        let namesRate = !entries.contains {
+            $0.variable == .changePriceRate && $0.source == "default"
         }
-        guard let bound else { return self }
+        let namesEnvironment = environment != nil || isSet(.environment)
+        guard !namesRate || !namesEnvironment else { return self }
+        let known = try await pool.withTransaction { connection in
+            (
+                app: try AppBindingQueries.read(on: connection),
+                rate: try ServiceControlQueries.changePriceRate(on: connection)
+            )
+        }
         var whole = self
-        whole.environment = StoreEnvironment(rawValue: bound.environment)
-        if entries.contains(where: { $0.variable == .changePriceRate && $0.source == "default" }) {
+        if !namesEnvironment, let app = known.app {
+            whole.environment = StoreEnvironment(rawValue: app.environment)
+        }
+        if !namesRate {
             whole.changePriceRate = CallRate(
-                perThousandSeconds: ConfigurationReader.perThousand(
-                    ConfigurationReader.changePriceRate, in: whole.environment))
+                perThousandSeconds: known.rate
+                    ?? ConfigurationReader.perThousand(
+                        ConfigurationReader.changePriceRate, in: whole.environment))
         }
         return whole
     }

@@ -48,6 +48,11 @@ extension CommandFailure {
             || error.constraint == "batches_second_pair_of_eyes"
         {
             self.init(.approvalNeededOrRefused, said + Self.grantHint(said))
+        } else if error.constraint == "price_changes_one_open" {
+            self.init(
+                .conflict,
+                "somebody else submitted a change of the same item at this moment; submit again to see whose"
+            )
         } else if state.isIntegrityConstraintViolation && state != .checkViolation
             || state.isTransactionRetryable || state.classCode == "55"
         {

@@ -36,6 +36,12 @@ struct SchemaGate: Sendable {
                     try await ServiceRights.check(on: connection)
                     try await AppCheck.bind(configuration, on: connection)
                     try await AppCheck.checkStore(configuration, on: connection)
+                    if catchUp != nil, let rate = configuration.changePriceRate {
+                        try await connection.transaction { connection in
+                            try ServiceControlQueries.noteChangePriceRate(
+                                perThousandSeconds: rate.perThousandSeconds, on: connection)
+                        }
+                    }
                 }
                 return schema
             }

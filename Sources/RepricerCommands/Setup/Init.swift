@@ -225,7 +225,7 @@ extension Commands {
         return [
             (
                 "as a superuser of PostgreSQL, make the owner and the database",
-                "psql -f \(path("1-database.sql")) postgres"
+                "psql -f \(path("1-database.sql")) \(plan.database.maintenance)"
             ),
             (
                 "make the schema and its roles",

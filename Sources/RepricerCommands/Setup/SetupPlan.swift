@@ -29,6 +29,16 @@ struct SetupPlan: Sendable {
             name = String(path)
         }
 
+        /// What leads `psql` to the database `postgres` of the same server.
+        var maintenance: String {
+            guard let start = uri.range(of: "://")?.upperBound,
+                let slash = uri[start...].firstIndex(of: "/")
+            else { return "postgres" }
+            let query = uri[slash...].firstIndex(of: "?").map { uri[$0...] } ?? ""
+            guard slash > start || !query.isEmpty else { return "postgres" }
+            return "'\(uri[..<slash])/postgres\(query)'"
+        }
+
         func uri(as user: String) -> String {
             uri + (uri.contains("?") ? "&" : "?") + "user=\(user)"
         }

@@ -64,6 +64,58 @@ import Testing
         await harness.close()
     }
 
+    /// The App Store applied it, and refused it all the same. What it tells later is believed before another call, though
+    /// the history says by then that the row waits.
+    @Test func parkedRow_thatAppleShowsApplied_isAdopted_andStopsNobody() async throws {
+        let harness = try await Harness.make()
+        let ids = try await harness.idsOfOneBucket(4)
+        for id in ids { try await harness.subscribe(id) }
+        harness.store.setAnswers([ids[0]], .refused(.suspect, code: 4_000_999))
+        try await harness.submitAndApprove(
+            ids.prefix(3).enumerated().map { Harness.row($0.element, line: $0.offset + 2) })
+        try await harness.deliver(harness.scheduler())
+        try await harness.tell(
+            Harness.scheduled(ids[0], at: Harness.start.advanced(by: 1)))
+        #expect(try await harness.changes().first?.hasPrefix("A queued") == true)
+        let calls = harness.store.calls.count
+        try await harness.approve(try await harness.submit([Harness.row(ids[3])], content: "later"))
+        harness.clock.advance(by: .seconds(3600))
+        harness.realClock.advance(by: .seconds(3600))
+
+        try await harness.deliver(harness.scheduler())
+
+        #expect(
+            try await harness.changes().filter { $0.hasPrefix("A scheduled") }.count == 4)
+        #expect(harness.store.calls.count == calls + 1)
+        await harness.close()
+    }
+
+    /// It would be the first to go after each silence, and nobody else would.
+    @Test func subscription_thatMeets429Again_waitsByItself_andIsNamed() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.subscribe("2")
+        harness.store.setAnswers(["1"], .throttled(until: Harness.start))
+        try await harness.submitAndApprove([Harness.row("1")])
+
+        try await harness.deliver(harness.scheduler())
+        harness.realClock.advance(by: .seconds(10))
+        try await harness.deliver(harness.scheduler())
+
+        #expect(harness.store.calls.count == 2)
+        let parked = try await harness.service.withConnection { connection in
+            try await connection.query(
+                "SELECT parked_reason AS text FROM repricer.price_changes WHERE parked_reason IS NOT NULL"
+            ).map { try $0.text("text") }
+        }
+        #expect(parked == ["rate_limited"])
+        harness.store.setAnswers(["1"], nil)
+        harness.realClock.advance(by: .seconds(400))
+        try await harness.deliver(harness.scheduler())
+        #expect(try await harness.changes() == ["A scheduled"])
+        await harness.close()
+    }
+
     /// Two rows that share no call, of one subscription: the parked one waits, and keeps the other from nothing.
     @Test func parkedRow_waitsThoughItsSubscriptionHasAnother() async throws {
         let harness = try await Harness.make()

@@ -54,6 +54,34 @@ import Testing
         await harness.close(isTamperedWith: true)
     }
 
+    /// What a claim would write of one subscription cannot be stored. It waits by itself, by name.
+    @Test func claim_thatCannotBeStored_stopsNoOther() async throws {
+        let harness = try await Harness.make()
+        let ids = try await harness.idsOfOneBucket(9)
+        for id in ids { try await harness.subscribe(id) }
+        try await harness.submitAndApprove(
+            ids.enumerated().map { Harness.row($0.element, line: $0.offset + 2) })
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            CREATE FUNCTION repricer.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN RAISE EXCEPTION 'planted' USING ERRCODE = 'not_null_violation'; END $$;
+            CREATE TRIGGER planted BEFORE INSERT ON repricer.store_calls FOR EACH ROW
+                WHEN (NEW.subject = '\(ids[6])') EXECUTE FUNCTION repricer.refuse();
+            """)
+
+        try await harness.deliver(harness.scheduler())
+
+        #expect(try await harness.changes().filter { $0 == "A scheduled" }.count == 8)
+        #expect(try await harness.changes().contains("A queued facts_unreadable"))
+        try await owner.script("DROP TRIGGER planted ON repricer.store_calls")
+        await owner.close()
+        harness.realClock.advance(by: .seconds(61))
+        try await harness.deliver(harness.scheduler())
+        #expect(try await harness.changes().filter { $0 == "A scheduled" }.count == 9)
+        await harness.close(isTamperedWith: true)
+    }
+
     @Test func projector_notificationThatCannotBeStored_isSetAsideAndStopsNoOther() async throws {
         let harness = try await Harness.make()
         let ids = (1...40).map { "10000000\($0)" }
