@@ -1459,6 +1459,15 @@ CREATE FUNCTION repricer.halt_batch(
 BEGIN
     PERFORM FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused FOR UPDATE;
     IF NOT FOUND THEN
+        -- A guard may have been faster than the code that all meet: what ended by that code is put back all the same.
+        IF p_probe_at IS NOT NULL AND EXISTS (
+            SELECT FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND is_paused AND halted_by IS NOT NULL)
+            AND NOT EXISTS (
+                SELECT FROM put_backs WHERE kind = 'price_change' AND batch_id = p_batch_id AND code = p_by
+                    AND ended_until IS NULL)
+        THEN
+            PERFORM note_put_back('price_change', p_batch_id, p_by, p_from);
+        END IF;
         RETURN false;
     END IF;
     PERFORM keep_batch(p_batch_id);

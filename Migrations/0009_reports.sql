@@ -486,9 +486,10 @@ COMMENT ON VIEW repricer.explained_charges IS
     'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
 
 -- A renewal is missing where a paid period ended, a later one is known, and no statement in between tells why no charge
--- came: a failed charge, say, or an end. The Sandbox's short periods count alike.
+-- came: a failed charge, say, or an end. Where several periods have passed, each of their renewals is. The Sandbox's short
+-- periods count alike.
 CREATE VIEW repricer.missing_renewals AS
-SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, h.expires_at AS occurred_at,
+SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, missed.at AS occurred_at,
     c.new_price_milliunits * h.quantity AS expected_milliunits, h.currency, h.storefront, c.bucket
 FROM repricer.price_changes c
 -- OFFSET 0 has the same reason as in explained_charges. What follows in time is out before anything else is asked of it.
@@ -509,6 +510,19 @@ CROSS JOIN LATERAL (
         AND coalesce(h.next_at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10), true)
     OFFSET 0
 ) next
+CROSS JOIN LATERAL (
+    -- A month is added in UTC, whatever the session's zone.
+    SELECT g.at AT TIME ZONE 'UTC' AS at
+    FROM generate_series(h.expires_at AT TIME ZONE 'UTC', next.at AT TIME ZONE 'UTC',
+        CASE WHEN h.expires_at - h.purchased_at < interval '6 days'
+            THEN greatest(h.expires_at - h.purchased_at, interval '1 second')
+            ELSE CASE c.period WHEN 'P1W' THEN interval '7 days' WHEN 'P2M' THEN interval '2 months'
+                WHEN 'P3M' THEN interval '3 months' WHEN 'P6M' THEN interval '6 months' WHEN 'P1Y' THEN interval '1 year'
+                ELSE interval '1 month' END END) AS g (at)
+    WHERE g.at = h.expires_at AT TIME ZONE 'UTC'
+        OR g.at < next.at AT TIME ZONE 'UTC' - (h.expires_at - h.purchased_at) / 2
+    LIMIT 400
+) missed
 WHERE c.state = 'effective' AND c.undoes_change_id IS NULL
     AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
     AND NOT EXISTS (

@@ -970,12 +970,12 @@ CREATE VIEW repricer.missing_renewals AS
     c.original_transaction_id,
     c.change_id,
     h.sku,
-    h.expires_at AS occurred_at,
+    missed.at AS occurred_at,
     (c.new_price_milliunits * h.quantity) AS expected_milliunits,
     h.currency,
     h.storefront,
     c.bucket
-   FROM ((repricer.price_changes c
+   FROM (((repricer.price_changes c
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -1005,6 +1005,22 @@ CREATE VIEW repricer.missing_renewals AS
                  OFFSET 0) p
           WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))), true))
          OFFSET 0) next)
+     CROSS JOIN LATERAL ( SELECT (g.at AT TIME ZONE 'UTC'::text) AS at
+           FROM generate_series((h.expires_at AT TIME ZONE 'UTC'::text), (next.at AT TIME ZONE 'UTC'::text),
+                CASE
+                    WHEN ((h.expires_at - h.purchased_at) < '6 days'::interval) THEN GREATEST((h.expires_at - h.purchased_at), '00:00:01'::interval)
+                    ELSE
+                    CASE c.period
+                        WHEN 'P1W'::text THEN '7 days'::interval
+                        WHEN 'P2M'::text THEN '2 mons'::interval
+                        WHEN 'P3M'::text THEN '3 mons'::interval
+                        WHEN 'P6M'::text THEN '6 mons'::interval
+                        WHEN 'P1Y'::text THEN '1 year'::interval
+                        ELSE '1 mon'::interval
+                    END
+                END) g(at)
+          WHERE ((g.at = (h.expires_at AT TIME ZONE 'UTC'::text)) OR (g.at < ((next.at AT TIME ZONE 'UTC'::text) - ((h.expires_at - h.purchased_at) / (2)::double precision))))
+         LIMIT 400) missed)
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements e
           WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
@@ -5359,6 +5375,15 @@ CREATE FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zo
 BEGIN
     PERFORM FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused FOR UPDATE;
     IF NOT FOUND THEN
+        -- A guard may have been faster than the code that all meet: what ended by that code is put back all the same.
+        IF p_probe_at IS NOT NULL AND EXISTS (
+            SELECT FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND is_paused AND halted_by IS NOT NULL)
+            AND NOT EXISTS (
+                SELECT FROM put_backs WHERE kind = 'price_change' AND batch_id = p_batch_id AND code = p_by
+                    AND ended_until IS NULL)
+        THEN
+            PERFORM note_put_back('price_change', p_batch_id, p_by, p_from);
+        END IF;
         RETURN false;
     END IF;
     PERFORM keep_batch(p_batch_id);
@@ -5881,12 +5906,12 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
     c.original_transaction_id,
     c.change_id,
     h.sku,
-    h.expires_at AS occurred_at,
+    missed.at AS occurred_at,
     (c.new_price_milliunits * h.quantity) AS expected_milliunits,
     h.currency,
     h.storefront,
     c.bucket
-   FROM ((repricer.unfrozen_changes_at(p_at) c
+   FROM (((repricer.unfrozen_changes_at(p_at) c
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -5916,6 +5941,22 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                  OFFSET 0) p
           WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))), true))
          OFFSET 0) next)
+     CROSS JOIN LATERAL ( SELECT (g.at AT TIME ZONE 'UTC'::text) AS at
+           FROM generate_series((h.expires_at AT TIME ZONE 'UTC'::text), (next.at AT TIME ZONE 'UTC'::text),
+                CASE
+                    WHEN ((h.expires_at - h.purchased_at) < 'P6D'::interval) THEN GREATEST((h.expires_at - h.purchased_at), 'PT1S'::interval)
+                    ELSE
+                    CASE c.period
+                        WHEN 'P1W'::text THEN 'P7D'::interval
+                        WHEN 'P2M'::text THEN 'P2M'::interval
+                        WHEN 'P3M'::text THEN 'P3M'::interval
+                        WHEN 'P6M'::text THEN 'P6M'::interval
+                        WHEN 'P1Y'::text THEN 'P1Y'::interval
+                        ELSE 'P1M'::interval
+                    END
+                END) g(at)
+          WHERE ((g.at = (h.expires_at AT TIME ZONE 'UTC'::text)) OR (g.at < ((next.at AT TIME ZONE 'UTC'::text) - ((h.expires_at - h.purchased_at) / (2)::double precision))))
+         LIMIT 400) missed)
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements_at(p_at) e
           WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT

@@ -192,12 +192,18 @@ private struct ApprovalView {
                     ? "every row is known" : "rows that may have to agree; sent as if they must"),
             card(
                 "First call by",
-                figures.firstSendBy.map { .time($0.milliseconds) } ?? "–",
-                facts.due.unsent == 0
-                    ? "everything was sent or has ended"
-                    : "\(counted(facts.due.withinADay)) must leave within a day, \(counted(facts.due.withinAWeek)) within a week"
-            ),
+                facts.due.firstSendBy.map { .time($0) } ?? "–",
+                dueWords),
         ])
+    }
+
+    private var dueWords: HTML {
+        let due = facts.due
+        guard due.unsent > 0 else { return "everything was sent or has ended" }
+        let overdue: HTML =
+            due.overdue > 0 ? "\(counted(due.overdue)) overdue, to a later renewal; " : .none
+        return overdue
+            + "\(counted(due.withinADay)) must leave within a day, \(counted(due.withinAWeek)) within a week"
     }
 
     // MARK: To decide

@@ -87,7 +87,10 @@ final class UnclaimedWatch: Sendable {
     private func tellUnclaimed(
         _ sessions: [BlockerQueries.Session], _ waited: Duration, _ now: ContinuousClock.Instant
     ) async throws {
-        let text = sessions.isEmpty ? "of this database user" : Self.text(sessions)
+        let text =
+            sessions.isEmpty
+            ? "a session of this database user, or an error that the service logs"
+            : Self.text(sessions)
         let isFirst = state.withLock { state in
             state.note(sessions, now: now)
             state.told.formUnion(sessions.map(\.transaction))
@@ -96,7 +99,9 @@ final class UnclaimedWatch: Sendable {
         }
         if isFirst {
             log.error(
-                "changes are due, and none can be claimed: another session holds their rows",
+                sessions.isEmpty
+                    ? "changes are due, and none can be claimed"
+                    : "changes are due, and none can be claimed: another session holds their rows",
                 ["seconds": "\(Int64(waited.seconds))", "sessions": text])
         }
         try await write(since: waited, text, isAll: true)

@@ -154,8 +154,14 @@ import Testing
             INSERT INTO repricer.batches (batch_id, name, content_sha256, plan_hash, planned_as_of, row_count, submitted_at)
             VALUES ('\(id.dropLast())\(id.hasSuffix("0") ? "1" : "0")', 'autumn', 'c', 'p', '2026-01-05Z', 1, '2026-01-05Z')
             """)
-        await connection.close()
         let several = await run("abort", String(id.prefix(8)), environment: office.ana)
+        // A name that looks like the beginning of another batch's id stands for neither.
+        try await connection.script(
+            "UPDATE repricer.batches SET name = '\(id.prefix(8))' WHERE name = 'autumn'")
+        let named = await run("abort", String(id.prefix(8)), environment: office.ana)
+        try await connection.script(
+            "UPDATE repricer.batches SET name = 'autumn' WHERE name <> 'spring'")
+        await connection.close()
         let reports = await run(
             "report", "batch_summary", "--batch", String(id.prefix(8)), environment: office.ana)
 
@@ -168,6 +174,8 @@ import Testing
         #expect(several.messages.contains("(autumn, "))
         #expect(reports.code == .conflict)
         #expect(reports.messages.contains(id))
+        #expect(named.code == .conflict)
+        #expect(named.messages.contains("or begin with it"))
     }
 
     @Test func commands_atATerminal_suggestTheNextOne_andNowhereElse() async throws {

@@ -31,6 +31,9 @@ package enum ApprovalOutlookQueries {
         package var ready: Int64
         /// When the first of the other rows may go, in UTC milliseconds.
         package var nextAt: Int64?
+        /// The rows whose last instant has passed: they take effect a renewal later, or not at all.
+        package var overdue: Int64
+        /// When the first of the others must go, in UTC milliseconds.
         package var firstSendBy: Int64?
         package var withinADay: Int64
         package var withinAWeek: Int64
@@ -44,9 +47,12 @@ package enum ApprovalOutlookQueries {
             -- name: showDue
             SELECT count(*) AS unsent,
                 count(*) FILTER (WHERE send_after IS NULL OR send_after <= d.now) AS ready,
-                min(send_after) FILTER (WHERE send_after > d.now) AS next_at, min(send_by) AS first_send_by,
-                count(*) FILTER (WHERE send_by < d.now + interval '1 day') AS within_a_day,
-                count(*) FILTER (WHERE send_by < d.now + interval '7 days') AS within_a_week
+                min(send_after) FILTER (WHERE send_after > d.now) AS next_at,
+                count(*) FILTER (WHERE send_by < d.now) AS overdue,
+                min(send_by) FILTER (WHERE send_by >= d.now) AS first_send_by,
+                count(*) FILTER (WHERE send_by >= d.now AND send_by < d.now + interval '1 day') AS within_a_day,
+                count(*) FILTER (WHERE send_by >= d.now AND send_by < d.now + interval '7 days')
+                    AS within_a_week
             FROM repricer.price_changes CROSS JOIN (SELECT \(timestamp: now)::timestamptz AS now) AS d
             WHERE batch_id = \(uuid: batchID) AND stage IN ('awaiting_approval', 'queued')
                 AND NOT is_held_out
@@ -55,6 +61,7 @@ package enum ApprovalOutlookQueries {
         return Due(
             unsent: try row.int64("unsent"), ready: try row.int64("ready"),
             nextAt: try row.millisecondsOrNil("next_at"),
+            overdue: try row.int64("overdue"),
             firstSendBy: try row.millisecondsOrNil("first_send_by"),
             withinADay: try row.int64("within_a_day"), withinAWeek: try row.int64("within_a_week"))
     }

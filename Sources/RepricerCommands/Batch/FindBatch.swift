@@ -28,9 +28,9 @@ enum BatchFinder {
         let named = all.filter { $0.name == text }
         // A name that was withdrawn and used again stands for the live batch.
         let live = named.filter { $0.state != "aborted" && $0.state != "rejected" }
-        let candidates =
-            named.isEmpty
-            ? all.filter { !id.isEmpty && $0.batchID.hasPrefix(id) } : live.isEmpty ? named : live
+        let begun = all.filter { !id.isEmpty && $0.batchID.hasPrefix(id) && $0.name != text }
+        // A name that is also the beginning of another batch's id stands for neither.
+        let candidates = (live.isEmpty ? named : live) + begun
         guard let only = candidates.first else {
             let lists = "`repricer status` lists them"
             throw CommandFailure(
@@ -49,7 +49,8 @@ enum BatchFinder {
                 named.isEmpty
                     ? "\(candidates.count) batches begin with \(quoted(text)); give more of the id: "
                         + shown.joined(separator: ", ") + (more > 0 ? " and \(more) more" : "")
-                    : "\(candidates.count) batches are called \(quoted(text)); give the id: "
+                    : "\(candidates.count) batches are called \(quoted(text))"
+                        + (begun.isEmpty ? "" : ", or begin with it") + "; give the id: "
                         + shown.joined(separator: ", ") + (more > 0 ? " and \(more) more" : ""))
         }
         return only

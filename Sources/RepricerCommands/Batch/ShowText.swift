@@ -63,9 +63,14 @@ extension ShowFacts {
         guard due.unsent > 0 else { return "due: nothing, all was sent or has ended\n" }
         var said = ["due: \(counted(due.ready)) of \(counted(due.unsent, "row")) may go at once"]
         if let nextAt = due.nextAt { said.append("the next from \(nextAt.instantText) on") }
+        if due.overdue > 0 {
+            said.append(
+                "\(counted(due.overdue, "row")) \(due.overdue == 1 ? "is" : "are") overdue, and can only take effect "
+                    + "at a later renewal than planned")
+        }
         if let first = due.firstSendBy {
             said.append(
-                "the first must go by \(first.instantText), \(counted(due.withinADay)) within a day, "
+                "the first\(due.overdue > 0 ? " of the others" : "") must go by \(first.instantText), \(counted(due.withinADay)) within a day, "
                     + "\(counted(due.withinAWeek)) within a week")
         }
         return wrapped(said.joined(separator: "; "))
@@ -111,7 +116,8 @@ extension ShowFacts {
             "due": [
                 "unsent": due.unsent, "may_go_at_once": due.ready,
                 "next_at": due.nextAt?.instantText,
-                "first_send_by": due.firstSendBy?.instantText, "within_a_day": due.withinADay,
+                "overdue": due.overdue, "first_send_by": due.firstSendBy?.instantText,
+                "within_a_day": due.withinADay,
                 "within_a_week": due.withinAWeek,
             ] as JSONValue, "policy": policy,
         ]

@@ -70,7 +70,8 @@ extension CommandFailure {
 
     private static func grantHint(_ said: String) -> String {
         said.hasPrefix("permission denied")
-            ? "; the database user needs GRANT repricer_pricing, or repricer_service for the service"
+            ? "; who submits and decides needs GRANT repricer_pricing, the service repricer_service, and `migrate`, "
+                + "`policy set` and `retention` are the owner's"
             : ""
     }
 }

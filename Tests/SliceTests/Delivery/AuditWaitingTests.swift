@@ -26,7 +26,7 @@ struct AuditWaitingTests {
 
         _ = try await other.query("SELECT repricer.set_pause(NULL, now(), true, 'fire')")
 
-        let controls = try await harness.service.withConnection {
+        let controls = try await harness.service.withTransaction {
             try ServiceControlQueries.everything(on: $0)
         }
         #expect(controls.isPaused)

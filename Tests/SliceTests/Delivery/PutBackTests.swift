@@ -46,6 +46,28 @@ import Testing
         await harness.close()
     }
 
+    /// A guard may halt the batch before the code does that all meet. Only a person resumes it then; what the code ended
+    /// goes again all the same.
+    @Test func rowsThatEnded_whereAGuardHaltedFirst_goAgain() async throws {
+        let harness = try await Harness.make()
+        let batchID = try await harness.submitRows(1...60)
+        let service = try await harness.service.withConnection { connection in
+            try await connection.query(
+                """
+                SELECT repricer.halt_batch(\(uuid: batchID), now(), 'errors>5%/50', 'guard', NULL, NULL) AS guard,
+                    repricer.halt_batch(\(uuid: batchID), now(), '4030010', 'alike', NULL, now(), now()) AS code,
+                    repricer.halt_batch(\(uuid: batchID), now(), '4030010', 'alike', NULL, now(), now()) AS again
+                """
+            ).one()
+        }
+
+        #expect(try service.bool("guard"))
+        #expect(try !service.bool("code"))
+        #expect(
+            try await harness.texts("SELECT code AS text FROM repricer.put_backs") == ["4030010"])
+        await harness.close()
+    }
+
     /// They are read before they are believed, and so end when their batch has halted.
     @Test func rowsThatEnd_afterTheirBatchHalted_goAgain() async throws {
         let harness = try await Harness.make()
