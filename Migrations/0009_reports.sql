@@ -511,17 +511,18 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) next
 CROSS JOIN LATERAL (
-    -- A month is added in UTC, whatever the session's zone.
-    SELECT g.at AT TIME ZONE 'UTC' AS at
-    FROM generate_series(h.expires_at AT TIME ZONE 'UTC', next.at AT TIME ZONE 'UTC',
-        CASE WHEN h.expires_at - h.purchased_at < interval '6 days'
-            THEN greatest(h.expires_at - h.purchased_at, interval '1 second')
-            ELSE CASE c.period WHEN 'P1W' THEN interval '7 days' WHEN 'P2M' THEN interval '2 months'
-                WHEN 'P3M' THEN interval '3 months' WHEN 'P6M' THEN interval '6 months' WHEN 'P1Y' THEN interval '1 year'
-                ELSE interval '1 month' END END) AS g (at)
-    WHERE g.at = h.expires_at AT TIME ZONE 'UTC'
-        OR g.at < next.at AT TIME ZONE 'UTC' - (h.expires_at - h.purchased_at) / 2
-    LIMIT 400
+    -- Months are added in UTC, whatever the session's zone, and to the first of these renewals, whose day they keep.
+    SELECT t.at
+    FROM generate_series(0, least(400, greatest(0, extract(epoch FROM next.at - h.expires_at)
+        / greatest(1, extract(epoch FROM h.expires_at - h.purchased_at))))::integer) AS n (n)
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN h.expires_at - h.purchased_at < interval '6 days'
+            THEN h.expires_at + n.n * (h.expires_at - h.purchased_at)
+            ELSE (h.expires_at AT TIME ZONE 'UTC' + n.n * CASE c.period
+                WHEN 'P1W' THEN interval '7 days' WHEN 'P2M' THEN interval '2 months' WHEN 'P3M' THEN interval '3 months'
+                WHEN 'P6M' THEN interval '6 months' WHEN 'P1Y' THEN interval '1 year' ELSE interval '1 month' END)
+                AT TIME ZONE 'UTC' END AS at) t
+    WHERE n.n = 0 OR t.at < next.at - (h.expires_at - h.purchased_at) / 2
 ) missed
 WHERE c.state = 'effective' AND c.undoes_change_id IS NULL
     AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)

@@ -1005,22 +1005,22 @@ CREATE VIEW repricer.missing_renewals AS
                  OFFSET 0) p
           WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))), true))
          OFFSET 0) next)
-     CROSS JOIN LATERAL ( SELECT (g.at AT TIME ZONE 'UTC'::text) AS at
-           FROM generate_series((h.expires_at AT TIME ZONE 'UTC'::text), (next.at AT TIME ZONE 'UTC'::text),
-                CASE
-                    WHEN ((h.expires_at - h.purchased_at) < '6 days'::interval) THEN GREATEST((h.expires_at - h.purchased_at), '00:00:01'::interval)
-                    ELSE
-                    CASE c.period
-                        WHEN 'P1W'::text THEN '7 days'::interval
-                        WHEN 'P2M'::text THEN '2 mons'::interval
-                        WHEN 'P3M'::text THEN '3 mons'::interval
-                        WHEN 'P6M'::text THEN '6 mons'::interval
-                        WHEN 'P1Y'::text THEN '1 year'::interval
-                        ELSE '1 mon'::interval
-                    END
-                END) g(at)
-          WHERE ((g.at = (h.expires_at AT TIME ZONE 'UTC'::text)) OR (g.at < ((next.at AT TIME ZONE 'UTC'::text) - ((h.expires_at - h.purchased_at) / (2)::double precision))))
-         LIMIT 400) missed)
+     CROSS JOIN LATERAL ( SELECT t.at
+           FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - h.expires_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM (h.expires_at - h.purchased_at)))))))::integer) n(n)
+             CROSS JOIN LATERAL ( SELECT
+                        CASE
+                            WHEN ((h.expires_at - h.purchased_at) < '6 days'::interval) THEN (h.expires_at + ((n.n)::double precision * (h.expires_at - h.purchased_at)))
+                            ELSE (((h.expires_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision *
+                            CASE c.period
+                                WHEN 'P1W'::text THEN '7 days'::interval
+                                WHEN 'P2M'::text THEN '2 mons'::interval
+                                WHEN 'P3M'::text THEN '3 mons'::interval
+                                WHEN 'P6M'::text THEN '6 mons'::interval
+                                WHEN 'P1Y'::text THEN '1 year'::interval
+                                ELSE '1 mon'::interval
+                            END)) AT TIME ZONE 'UTC'::text)
+                        END AS at) t)
+          WHERE ((n.n = 0) OR (t.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements e
           WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
@@ -5941,22 +5941,22 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                  OFFSET 0) p
           WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))), true))
          OFFSET 0) next)
-     CROSS JOIN LATERAL ( SELECT (g.at AT TIME ZONE 'UTC'::text) AS at
-           FROM generate_series((h.expires_at AT TIME ZONE 'UTC'::text), (next.at AT TIME ZONE 'UTC'::text),
-                CASE
-                    WHEN ((h.expires_at - h.purchased_at) < 'P6D'::interval) THEN GREATEST((h.expires_at - h.purchased_at), 'PT1S'::interval)
-                    ELSE
-                    CASE c.period
-                        WHEN 'P1W'::text THEN 'P7D'::interval
-                        WHEN 'P2M'::text THEN 'P2M'::interval
-                        WHEN 'P3M'::text THEN 'P3M'::interval
-                        WHEN 'P6M'::text THEN 'P6M'::interval
-                        WHEN 'P1Y'::text THEN 'P1Y'::interval
-                        ELSE 'P1M'::interval
-                    END
-                END) g(at)
-          WHERE ((g.at = (h.expires_at AT TIME ZONE 'UTC'::text)) OR (g.at < ((next.at AT TIME ZONE 'UTC'::text) - ((h.expires_at - h.purchased_at) / (2)::double precision))))
-         LIMIT 400) missed)
+     CROSS JOIN LATERAL ( SELECT t.at
+           FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - h.expires_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM (h.expires_at - h.purchased_at)))))))::integer) n(n)
+             CROSS JOIN LATERAL ( SELECT
+                        CASE
+                            WHEN ((h.expires_at - h.purchased_at) < 'P6D'::interval) THEN (h.expires_at + ((n.n)::double precision * (h.expires_at - h.purchased_at)))
+                            ELSE (((h.expires_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision *
+                            CASE c.period
+                                WHEN 'P1W'::text THEN 'P7D'::interval
+                                WHEN 'P2M'::text THEN 'P2M'::interval
+                                WHEN 'P3M'::text THEN 'P3M'::interval
+                                WHEN 'P6M'::text THEN 'P6M'::interval
+                                WHEN 'P1Y'::text THEN 'P1Y'::interval
+                                ELSE 'P1M'::interval
+                            END)) AT TIME ZONE 'UTC'::text)
+                        END AS at) t)
+          WHERE ((n.n = 0) OR (t.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements_at(p_at) e
           WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT

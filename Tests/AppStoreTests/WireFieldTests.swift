@@ -93,6 +93,10 @@ private let instant = "1767571200000"
 private let instantRead = "Instant(milliseconds: 1767571200000)"
 private let info = "{\"advancedCommerceInfo\":{%}}"
 private let item = "{\"advancedCommerceInfo\":{\"items\":[{\"SKU\":\"S\",%}]}}"
+/// A refund, which has both its amount and its date, with another field.
+private func refund(_ others: String) -> String {
+    "{\"advancedCommerceInfo\":{\"items\":[{\"SKU\":\"S\",\"refunds\":[{%,\(others)}]}]}}"
+}
 private let offer = "{\"advancedCommerceInfo\":{\"items\":[{\"SKU\":\"S\",\"offer\":{%}}]}}"
 
 enum FieldTable {
@@ -182,7 +186,7 @@ enum FieldTable {
             .transaction, item,
             [
                 ("displayName", "\"Größe\""), ("description", "\"d\""),
-                ("refunds", "[{\"refundType\":\"FULL\"}]"),
+                ("refunds", "[{\"refundAmount\":1,\"refundDate\":1}]"),
             ])
         + cases(
             WireTransaction.self, .transaction, offer,
@@ -192,13 +196,11 @@ enum FieldTable {
                 ("periodCount", "12", "12", { $0.statement.items.first?.offerPeriodCount }),
                 ("reason", "\"WIN_BACK\"", "WIN_BACK", { $0.statement.items.first?.offerReason }),
             ])
+        + known(.transaction, refund("\"refundDate\":1"), [("refundAmount", "1299")])
+        + known(.transaction, refund("\"refundAmount\":1"), [("refundDate", instant)])
         + known(
-            .transaction,
-            "{\"advancedCommerceInfo\":{\"items\":[{\"SKU\":\"S\",\"refunds\":[{%}]}]}}",
-            [
-                ("refundAmount", "1299"), ("refundDate", instant), ("refundReason", "\"LEGAL\""),
-                ("refundType", "\"CUSTOM\""),
-            ])
+            .transaction, refund("\"refundAmount\":1,\"refundDate\":1"),
+            [("refundReason", "\"LEGAL\""), ("refundType", "\"CUSTOM\"")])
         + known(
             .transaction, "{\"advancedCommerceInfo\":{\"descriptors\":{%}}}",
             [("displayName", "\"n\""), ("description", "\"d\"")])

@@ -23,6 +23,11 @@ import Testing
             ]
             try await Self.statements(
                 """
+                INSERT INTO repricer.subscriptions (original_transaction_id, bucket)
+                VALUES ('1', repricer.bucket_of('1'))
+                """, as: TestDatabase.url)
+            try await Self.statements(
+                """
                 BEGIN;
                 SELECT repricer.begin_submission('\(batchID)', 'spring', 'c0', 'announced', '[]', '[]', '2026-01-05Z');
                 SELECT repricer.store_changes('\(batchID)', ARRAY['1'], ARRAY[gen_random_uuid()], ARRAY[2],

@@ -108,8 +108,74 @@ import Testing
         await harness.close()
     }
 
+    /// It would wait for ever: nothing of it can be judged.
+    @Test func rowOfASubscriptionThatNobodyKnows_isRefused() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+
+        let error = await #expect(throws: PostgresError.self) {
+            try await Self.script(
+                "BEGIN;" + Self.begin(at: "'2026-03-01Z'") + Self.store("2") + Self.finish()
+                    + "COMMIT", by: harness.submitter)
+        }
+
+        #expect(error?.message?.contains("of which nothing is known") == true)
+        await harness.close()
+    }
+
+    /// Every plan reads the rules, and every claim the imported history: an instant that no program can read would stop
+    /// all of them.
+    @Test(arguments: [
+        "import_rules('g', 'y', now(), '{threshold}', '{USA}', '{USD}', '{nonannual}', '{infinity}', '{5000}', '{apple}')",
+        "import_rules('g', 'y', now(), '{currency}', '{NULL}', '{USD}', '{NULL}', '{4000-01-01 00:00:00Z BC}', '{2}', '{apple}')",
+        "import_rules('g', 'y', now(), '{threshold}', '{USA}', '{USD}', '{nonannual}', '{NULL}', '{9223372036854775807}', '{apple}')",
+        "import_history('h', 'q', now(), '{1}', '{A}', '{-infinity}', '{1}', '{2}', '{USD}')",
+        "import_history('h', 'q', now(), '{1}', '{A}', '{0044-03-15 BC}', '{1}', '{2}', '{USD}')",
+    ])
+    func importThatNoProgramCanRead_isRefused(_ call: String) async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+
+        let error = await #expect(throws: PostgresError.self) {
+            try await Self.script("SELECT repricer.\(call)", by: harness.submitter)
+        }
+
+        #expect(error?.sqlState == .checkViolation, "\(String(describing: error))")
+        await harness.close()
+    }
+
+    /// A wave goes at its approved time, by the server's clock, whatever instant a replica, or its login, gives.
+    @Test func wave_isNotReleasedBeforeItsTime_byAnInstantThatIsGiven() async throws {
+        let harness = try await Harness.make()
+        for id in ["1", "2"] { try await harness.subscribe(id) }
+        let batchID = try await harness.submit(
+            [Harness.row("1"), Harness.row("2", line: 3)],
+            terms: BatchTerms(waves: try WavePlan("50%,rest@2999-06-01T00:00:00Z")))
+        try await harness.approve(batchID)
+        try await Self.own {
+            try await $0.script("UPDATE repricer.service_controls SET is_rehearsal = false")
+        }
+
+        try await Self.script(
+            "SELECT repricer.release_due_waves('2999-12-31Z')", by: harness.service)
+
+        let released = try await harness.service.withConnection { connection in
+            try await connection.query("SELECT released_wave AS n FROM repricer.batches").one()
+                .int("n")
+        }
+        #expect(released == 1)
+        let error = await #expect(throws: PostgresError.self) {
+            try await Self.script(
+                "SELECT repricer.throttle_kind('price_change', now(), 'infinity', '500')",
+                by: harness.service)
+        }
+        #expect(error?.message?.contains("at an instant") == true)
+        await harness.close(isTamperedWith: true)
+    }
+
     @Test func rows_ofAFinishedSubmission_takeNoOther() async throws {
         let harness = try await Harness.make()
+        try await harness.subscribe("1")
         let submission = Self.begin(at: "'2026-03-01Z'") + Self.store() + Self.finish()
         let more = Self.store("2")
 
@@ -135,6 +201,7 @@ import Testing
     @Test(arguments: ["", "SET CONSTRAINTS ALL IMMEDIATE;"])
     func submission_thatIsNotFinished_isNotStored(_ before: String) async throws {
         let harness = try await Harness.make()
+        try await harness.subscribe("1")
 
         let error = await #expect(throws: PostgresError.self) {
             try await Self.script(
@@ -184,6 +251,7 @@ import Testing
     ])
     func submission_thatProgramsCannotRead_isRefused(_ statements: String) async throws {
         let harness = try await Harness.make()
+        try await harness.subscribe("1")
 
         let error = await #expect(throws: PostgresError.self) {
             try await Self.script("BEGIN;" + statements, by: harness.submitter)
@@ -197,6 +265,7 @@ import Testing
 
     @Test func submission_withWavesAndGuardsOfEveryForm_isTaken() async throws {
         let harness = try await Harness.make()
+        try await harness.subscribe("1")
         let waves = """
             [{"label":"1%","release":"approval"},{"label":"10%","release":"at","at":"2026-12-01T00:00:00.000Z"},
             {"label":"20%","release":"after","after_ms":8640000000000},{"label":"rest","release":"hand"}]
@@ -217,6 +286,7 @@ import Testing
     /// harness asks for each of them when it closes.
     @Test func price_thatIsTooLargeForAnySum_isRefused_andTheLargestFailsNoReport() async throws {
         let harness = try await Harness.make()
+        try await harness.subscribe("1")
         let largest = PriceText.milliunitsMax
 
         for price in [largest + 1, Int64.max] {
@@ -241,6 +311,7 @@ import Testing
 
     @Test func submission_whoseCountIsWrong_isRefused() async throws {
         let harness = try await Harness.make()
+        try await harness.subscribe("1")
 
         let error = await #expect(throws: PostgresError.self) {
             try await Self.script(
@@ -254,6 +325,7 @@ import Testing
 
     @Test func decisions_datedByTheirCallers_bearTheServersInstant() async throws {
         let harness = try await Harness.make()
+        try await harness.subscribe("1")
         try await Self.own {
             try await $0.script("UPDATE repricer.service_controls SET is_rehearsal = false")
         }

@@ -178,7 +178,7 @@ enum FormerViews {
                 x.expected_milliunits * x.quantity AS expected_milliunits, x.refunded_milliunits, x.currency, x.storefront
             FROM repricer.explained_charges x WHERE x.exception IS NOT NULL
             UNION ALL
-            SELECT c.batch_id, c.original_transaction_id, c.change_id, NULL, h.sku, 'missing', h.expires_at, 0,
+            SELECT c.batch_id, c.original_transaction_id, c.change_id, NULL, h.sku, 'missing', gap.at, 0,
                 c.new_price_milliunits * h.quantity, 0, h.currency, h.storefront
             FROM repricer.price_changes c
             JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
@@ -193,6 +193,18 @@ enum FormerViews {
                             AND n.purchased_at > h.purchased_at),
                     CASE WHEN s.purchased_at > h.purchased_at THEN s.purchased_at END) AS at
             ) next
+            CROSS JOIN LATERAL (
+                -- Each renewal of the gap, as long as half a period is left until the next one.
+                SELECT t.at FROM generate_series(0, 400) n, LATERAL (
+                    SELECT CASE WHEN h.expires_at - h.purchased_at < interval '6 days'
+                        THEN h.expires_at + n * (h.expires_at - h.purchased_at)
+                        ELSE (h.expires_at AT TIME ZONE 'UTC' + n * CASE c.period
+                            WHEN 'P1W' THEN interval '1 week' WHEN 'P2M' THEN interval '2 months'
+                            WHEN 'P3M' THEN interval '3 months' WHEN 'P6M' THEN interval '6 months'
+                            WHEN 'P1Y' THEN interval '12 months' ELSE interval '1 month' END) AT TIME ZONE 'UTC'
+                        END AS at) t
+                WHERE n = 0 OR t.at < next.at - (h.expires_at - h.purchased_at) / 2
+            ) gap
             WHERE c.state = 'effective' AND c.undoes_change_id IS NULL
                 AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
                 AND NOT EXISTS (
@@ -255,7 +267,7 @@ enum FormerViews {
                 ('dependents_not_recorded', true, 'dependents of declined changes that nobody looks after'),
                 ('notifications_not_understood', false, 'notifications stored but not understood'),
                 ('refunds_without_amount', false,
-                    'refunds of seats that say nothing of how much was given back'),
+                    'refund notices that do not say how much was given back, or when'),
                 ('inbox_stuck', false, 'notifications with an error, or waiting for more than a day')
         ), problems (batch_id, check_name, problems) AS (
             SELECT batch_id, 'rows_add_up', count(*) FROM report.batch_summary
