@@ -104,10 +104,7 @@ struct Claimer: Sendable {
                 SubscriptionQueries.renewingSKUs(ofCustomers: tokens),
                 ImportedIncreaseQueries.increases(of: locked.ids))
             let carriers = try carriers(of: open, on: connection)
-            let course = try rules.course(from: now, revision: revision, on: connection)
-            let judge = Judge(rules: course, environment: engine.environment, now: now)
-            let late = Judge(
-                rules: course, environment: engine.environment, now: now.advanced(by: callTime))
+            let (judge, late) = try judges(now, revision, on: connection)
             var claim = Claim()
             let postponed = postponed(locked, open, realNow: realNow)
             var statements = postponed.sorted { $0.key < $1.key }.map(\.value)
@@ -150,6 +147,17 @@ struct Claimer: Sendable {
             try connection.sendLater(statements)
             return claim
         }
+    }
+
+    /// One judges as of now, and one as of when a call may still be applied.
+    private func judges(
+        _ now: Instant, _ revision: Int, on connection: isolated DatabaseConnection
+    ) throws -> (Judge, late: Judge) {
+        let course = try rules.course(from: now, revision: revision, on: connection)
+        return (
+            Judge(rules: course, environment: engine.environment, now: now),
+            Judge(rules: course, environment: engine.environment, now: now.advanced(by: callTime))
+        )
     }
 
     /// Subscriptions that cannot be judged now: their facts cannot be read, or a lost database may have called them

@@ -169,7 +169,7 @@ struct ConfigurationCheck: Sendable {
         ConfigurationProblem(
             Variable.databaseURL.rawValue,
             "names a database user that may not write \(table), as the service must",
-            remedy: "GRANT repricer_service to that user, or use the user of the service")
+            remedy: "use the user of the service, which is a member of repricer_service")
     }
 
     /// A long question of finance must not hold up the service. Members inherit what a role is granted, but not its

@@ -1,0 +1,50 @@
+import Postgres
+import TestSupport
+import Testing
+
+@testable import RepricerCommands
+
+/// Which batch a name, an id or its beginning stands for.
+@Suite(.database) struct BatchFinderTests {
+    private typealias Office = BatchCommandTests.Office
+
+    /// As often as a person is asked for a batch, fewer letters will do.
+    @Test func batch_byTheBeginningOfItsId_isFound_andSeveralAreListed() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+
+        let found = await run("show", String(id.prefix(8)).uppercased(), environment: office.ana)
+        let report = await run(
+            "report", "batch_summary", "--batch", String(id.prefix(8)), "--json",
+            environment: office.ana)
+        let nothing = await run("show", "fffffff", environment: office.ana)
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            INSERT INTO repricer.batches (batch_id, name, content_sha256, plan_hash, planned_as_of, row_count, submitted_at)
+            VALUES ('\(id.dropLast())\(id.hasSuffix("0") ? "1" : "0")', 'autumn', 'c', 'p', '2026-01-05Z', 1, '2026-01-05Z')
+            """)
+        let several = await run("abort", String(id.prefix(8)), environment: office.ana)
+        // A name that looks like the beginning of another batch's id stands for neither.
+        try await connection.script(
+            "UPDATE repricer.batches SET name = '\(id.prefix(8))' WHERE name = 'autumn'")
+        let named = await run("abort", String(id.prefix(8)), environment: office.ana)
+        try await connection.script(
+            "UPDATE repricer.batches SET name = 'autumn' WHERE name <> 'spring'")
+        await connection.close()
+        let reports = await run(
+            "report", "batch_summary", "--batch", String(id.prefix(8)), environment: office.ana)
+
+        #expect(found.code == .done, "\(found.messages)")
+        #expect(report.output.contains(id))
+        #expect(nothing.code == .inputRejected)
+        #expect(several.code == .conflict)
+        #expect(several.messages.contains("2 batches begin with"))
+        #expect(several.messages.contains("\(id) (spring, awaiting_approval)"))
+        #expect(several.messages.contains("(autumn, "))
+        #expect(reports.code == .conflict)
+        #expect(reports.messages.contains(id))
+        #expect(named.code == .conflict)
+        #expect(named.messages.contains("or begin with it"))
+    }
+}
