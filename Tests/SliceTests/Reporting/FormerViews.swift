@@ -195,7 +195,7 @@ enum FormerViews {
             ) next
             CROSS JOIN LATERAL (
                 -- Each renewal of the gap, as long as half a period is left until the next one.
-                SELECT t.at FROM generate_series(0, 400) n, LATERAL (
+                SELECT t.at FROM generate_series(0, CASE WHEN next.at > h.expires_at THEN 400 ELSE 0 END) n, LATERAL (
                     SELECT CASE WHEN h.expires_at - h.purchased_at < interval '6 days'
                         THEN h.expires_at + n * (h.expires_at - h.purchased_at)
                         ELSE (h.expires_at AT TIME ZONE 'UTC' + n * CASE c.period
