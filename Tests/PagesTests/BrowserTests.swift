@@ -51,7 +51,8 @@ import Testing
         try await PagesHarness.withPages(conninfo: TestDatabase.url) { _, base in
             let end = try await Program.run(
                 URL(fileURLWithPath: RepositoryFiles.path("Deploy/browse")),
-                pictures + [base] + paths, environment: environment)
+                // Beside other tests a browser takes its time over twenty pages, twice on screens and once on paper.
+                pictures + [base] + paths, environment: environment, within: .seconds(300))
 
             #expect(end.code == 0, "\(end.output)\(end.messages)")
             #expect(end.messages.contains("browse: \(paths.count) pages, 0 faults"))

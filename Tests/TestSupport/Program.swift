@@ -54,9 +54,10 @@ package final class Program: Sendable {
 
     /// Runs it to its end.
     package static func run(
-        _ executable: URL, _ arguments: [String], environment: [String: String] = [:]
+        _ executable: URL, _ arguments: [String], environment: [String: String] = [:],
+        within time: Duration = .seconds(60)
     ) async throws -> End {
-        try await Program(executable, arguments, environment: environment).end()
+        try await Program(executable, arguments, environment: environment).end(within: time)
     }
 
     /// Runs a command of the system, as whoever tests would, and blocks until its end: for suites that have a thread of
@@ -88,9 +89,9 @@ package final class Program: Sendable {
     package func kill() { send(signal: SIGKILL) }
 
     /// Waits for its end, and for all it wrote.
-    package func end() async throws -> End {
+    package func end(within time: Duration = .seconds(60)) async throws -> End {
         do {
-            try await eventually("the end of the program") {
+            try await eventually("the end of the program", within: time) {
                 fate.isOver && output.isWhole && messages.isWhole
             }
         } catch is NeverCame {
