@@ -13,7 +13,6 @@ import forecasts
 
 OPEN = {"scheduled", "pending_consent", "accepted"}
 IN_FLIGHT = {"sending", "unknown"}
-NEVER_HAD = {"rejected", "ineligible", "missed", "aborted"}
 STATES = ("awaiting_approval queued sending unknown scheduled pending_consent accepted effective declined cancelled "
           "lapsed invalidated rejected ineligible missed aborted").split()
 DAY = 86_400_000
@@ -443,7 +442,7 @@ class Auditor:
         since = collections.defaultdict(list)
         for change in self.db["changes"]:
             # What the App Store never had explains nothing.
-            if change["sent_at"] is not None and change["state"] not in NEVER_HAD:
+            if change["sent_at"] is not None and change["state"] not in forecasts.NEVER_HAD:
                 for sku in {change["sku"], change["current_sku"] or change["sku"]}:
                     since[(change["id"], sku)].append(change)
         for entry in self.db["money"]:

@@ -12,6 +12,7 @@ MOMENTS = 3_600_000
 LEADS = {"P1W": 7, "P1M": 27, "P2M": 60, "P3M": 60, "P6M": 60, "P1Y": 60}
 # A notification comes so late at most, and what it told of was not known to a plan before.
 POST = 11 * DAY
+NEVER_HAD = {"rejected", "ineligible", "missed", "aborted"}
 SLIPS = ("billing_failure", "late_call", "extension", "other")
 
 
@@ -141,7 +142,8 @@ def check(store, database):
         is_late = end > change["at"] + MOMENTS
         slip = change["slip"] if end > change["at"] else None
         about = f"{change['id']} {change['sku']} {change['state']}"
-        if is_late and slip is None:
+        # What the store never had is due at no renewal.
+        if is_late and slip is None and change["state"] not in NEVER_HAD:
             faults.append(("slip-unnamed", f"{about}: {end}, forecast {change['at']}"))
         if slip is not None and not is_late:
             faults.append(("slip-invented", about))
