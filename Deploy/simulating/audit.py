@@ -253,7 +253,9 @@ class Auditor:
                     self.fault("truth-without-open", f"{life['id']} {item['sku']} at {item['newPrice']}")
 
     # Dates: a call planned what the store then made of it, unless something had just happened that no notification had told
-    # yet; and what is open is due when the store will charge it.
+    # yet, or the store asks where nobody could know that, or does not: what is not known is dated as if it were asked. And what is open is due when the store will charge it.
+    SAID = {"required": True, "not_required": False, "none": None}
+
     def dates(self):
         made, happened = {}, collections.defaultdict(list)
         for event in self.store["events"]:
@@ -261,12 +263,14 @@ class Auditor:
         for call in self.applied("changePrice"):
             for item in call["effects"] or ():
                 made.setdefault((call["requestReferenceId"], item["sku"], item.get("newPrice")),
-                                (item.get("effectiveAt"), call["at"]))
+                                (item.get("effectiveAt"), item.get("needsConsent"), call["at"]))
+        consents = {row["change_id"]: row["consent"] for row in self.db["forecasts"]}
         for change in self.db["changes"]:
             skus = (change["sku"], change["current_sku"] or change["sku"])
-            planned, at = next((made[key] for sku in skus if (key := (change["reference"], sku, change["price"])) in made),
-                               (None, None))
+            planned, asks, at = next((made[key] for sku in skus
+                                      if (key := (change["reference"], sku, change["price"])) in made), (None, None, None))
             if planned not in (None, change["planned_at"]) \
+                    and self.SAID.get(consents.get(change["change_id"], "none"), "not known") == asks \
                     and not any(at - forecasts.POST <= event < at for event in happened[change["id"]]) \
                     and not self.is_day_of_extended_month(change, change["planned_at"], planned):
                 self.fault("planned-for-another-date",

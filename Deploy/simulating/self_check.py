@@ -201,9 +201,15 @@ def came_state(world):
 
 def misplanned(world):
     """Nothing had happened that a notification could still have been on its way with."""
-    call = first(world["store"]["calls"], endpoint="changePrice", applied=True, effects=bool,
-                 requestReferenceId=lambda reference: any(
-                     row["reference"] == reference and row["planned_at"] for row in world["database"]["changes"]))
+    asked = {row["change_id"]: row["consent"] for row in world["database"]["forecasts"]}
+    planned = {row["reference"]: row for row in world["database"]["changes"] if row["planned_at"]}
+    call = next(call for call in world["store"]["calls"]
+                if call["endpoint"] == "changePrice" and call["applied"] and call["requestReferenceId"] in planned
+                and any(Auditor.SAID.get(asked.get(planned[call["requestReferenceId"]]["change_id"]), "not known")
+                        == item.get("needsConsent") and item.get("effectiveAt")
+                        and (item["sku"], item.get("newPrice")) == tuple(
+                            planned[call["requestReferenceId"]][key] for key in ("sku", "price"))
+                        for item in call["effects"] or ()))
     world["store"]["events"] = [event for event in world["store"]["events"]
                                 if event.get("subscription") != call["transactionId"]]
     first(world["database"]["changes"], reference=call["requestReferenceId"])["planned_at"] -= 40 * 86_400_000
