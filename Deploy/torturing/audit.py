@@ -7,6 +7,7 @@ with the ids and instants that prove it. Instants are UTC milliseconds: `at` of 
 
 import collections
 import json
+import time
 
 import around
 from look import (
@@ -490,6 +491,20 @@ def is_period_stretched(look, change, call, date):
     return stretched > 0 and late > 0 and late % stretched == 0 and late // stretched <= PERIODS_AHEAD
 
 
+def is_day_of_extended_month(look, change, call, date):
+    """Whether both are days of one month that an extension had led to its end, the ledger's the earlier of them.
+
+    A month that was extended to a 31st renews on the 30th of a shorter month. Whether it renews on a 30th or a 31st from
+    then on, no statement tells, and the contract takes the day that is known.
+    """
+    if look.is_real or not any(
+            event["kind"] == "RENEWAL_EXTENDED" and event["at"] <= call["applied_at"]
+            for event in look.events_of[call["subscription"]]):
+        return False
+    ours, theirs = (time.gmtime(at / 1000) for at in (change["due_effective_at"], date))
+    return ours[:2] == theirs[:2] and 28 <= ours.tm_mday < theirs.tm_mday
+
+
 def extended_since(look, call):
     """By how much the renewal that came next was extended after the call took effect, in milliseconds."""
     expires, moved = look.owners[call["subscription"]]["expires"], 0
@@ -543,6 +558,9 @@ def dates_equal(look):
                 continue
             if is_dated_as_if_asked(look, change, call, item, dates[-1]):
                 look.excused["dates_equal of a consent that is not known"] += 1
+                continue
+            if is_day_of_extended_month(look, change, call, dates[-1]):
+                look.excused["dates_equal of an extended month"] += 1
                 continue
             if is_period_stretched(look, change, call, dates[-1]):
                 look.excused["dates_equal of a stretched period"] += 1

@@ -499,6 +499,15 @@ def sooner_than_a_rise_of_another_item_explains(world):
     world["calls"][0]["effects"] = {"A": {"effectiveAt": RENEWAL, "needsConsent": True}, "B": rise}
 
 
+def later_than_an_extended_month_explains(world):
+    """dates_equal"""
+    later_than_said(world)
+    world["is_real"] = False
+    # Another month, and the ledger's day is the later one.
+    world["changes"][0].update(due_effective_at=RENEWAL + 33 * DAY)
+    world["events"].insert(0, event(DAY, "RENEWAL_EXTENDED", [item("A", 1000)]))
+
+
 def later_than_the_subscriber_was_told(world):
     """dates_equal"""
     later_than_said(world)
