@@ -33,8 +33,8 @@ class Auditor:
         for failure in self.world["failures"]:
             self.fault("failed-in-quiet-times", failure)
         for check in (self.rows, self.states_add_up, self.effects, self.one_in_flight, self.ids_of_unknowns,
-                      self.decisions, self.truth_of_changes, self.dates, self.effective_when_charged, self.charged_when_not_effective,
-                      self.dependents, self.extensions,
+                      self.decisions, self.truth_of_changes, self.dates, self.effective_when_charged,
+                      self.charged_when_not_effective, self.dependents, self.extensions,
                       self.at_rest, self.subscriptions, self.ledger, self.explanations, self.bridge, self.forecasts):
             check()
         return self.faults
@@ -253,7 +253,8 @@ class Auditor:
                     self.fault("truth-without-open", f"{life['id']} {item['sku']} at {item['newPrice']}")
 
     # Dates: a call planned what the store then made of it, unless something had just happened that no notification had told
-    # yet, or the store asks where nobody could know that, or does not: what is not known is dated as if it were asked. And what is open is due when the store will charge it.
+    # yet, or the store asks where nobody could know that, or does not: what is not known is dated as if it were asked. And
+    # what is open is due when the store will charge it.
     SAID = {"required": True, "not_required": False, "none": None}
 
     def dates(self):

@@ -138,6 +138,25 @@ import Testing
         #expect(known.code == .conflict)
     }
 
+    /// Who names no rate reckons with the one at which the service calls.
+    @Test func plan_withoutARate_takesTheServices() async throws {
+        let office = try await Office()
+        let file = try office.file(Self.good)
+        let before = await run("plan", file, "--json", environment: office.ana)
+        let owner = try await TestDatabase.connect()
+        try await owner.script("SELECT repricer.note_change_price_rate(10)")
+        await owner.close()
+
+        let after = await run("plan", file, "--json", environment: office.ana)
+        let own = await run(
+            "plan", file, "--json",
+            environment: office.ana.merging(["REPRICER_CHANGE_PRICE_RATE": "7"]) { _, new in new })
+
+        #expect(before.output.contains(#""calls_per_thousand_seconds":50000"#))
+        #expect(after.output.contains(#""calls_per_thousand_seconds":10,"#))
+        #expect(own.output.contains(#""calls_per_thousand_seconds":7000"#))
+    }
+
     @Test func commands_atATerminal_suggestTheNextOne_andNowhereElse() async throws {
         let office = try await Office()
         let file = try office.file(Self.good + Self.unknown)

@@ -100,14 +100,18 @@ package enum ShowQueries {
                 figures.notKnown[rule, default: .init()].rows += count
                 figures.notKnown[rule]?.storefronts.insert(storefront)
             }
-            let key = BatchFigures.MoneyKey(
-                currency: try row.text("currency"), storefront: storefront,
-                period: try row.text("period"))
+            let key = try moneyKey(row)
             figures.money[key, default: .init()].add(
                 BatchFigures.Money(
                     rows: count, now: try sum(row, "now"), then: try sum(row, "then")))
             figures.money[key]?.addAtRisk(try sum(row, "at_risk"), consent)
         }
+    }
+
+    private static func moneyKey(_ row: Row) throws -> BatchFigures.MoneyKey {
+        BatchFigures.MoneyKey(
+            currency: try row.text("currency"), storefront: try row.text("storefront"),
+            period: try row.text("period"))
     }
 
     /// The sum is read as text, because the sum of many prices may exceed 64 bits.
@@ -139,9 +143,7 @@ package enum ShowQueries {
             GROUP BY 1, 2, 3, 4
             """)
         for row in rows {
-            let key = BatchFigures.MoneyKey(
-                currency: try row.text("currency"), storefront: try row.text("storefront"),
-                period: try row.text("period"))
+            let key = try moneyKey(row)
             figures.money[key]?.addAtRisk(
                 .zero - (try sum(row, "shared")),
                 Consent(rawValue: try row.text("forecast_consent")))
@@ -164,11 +166,8 @@ package enum ShowQueries {
             GROUP BY 1, 2, 3, 4
             """)
         for row in rows {
-            let key = BatchFigures.MoneyKey(
-                currency: try row.text("currency"), storefront: try row.text("storefront"),
-                period: try row.text("period"))
             figures.money.addElsewhere(
-                key, try sum(row, "at_risk"),
+                try moneyKey(row), try sum(row, "at_risk"),
                 Consent(rawValue: try row.text("forecast_consent")))
         }
     }

@@ -73,9 +73,12 @@ import Testing
         harness.store.setAnswers([ids[0]], .refused(.suspect, code: 4_000_999))
         try await harness.submitAndApprove(
             ids.prefix(3).enumerated().map { Harness.row($0.element, line: $0.offset + 2) })
+        harness.clock.advance(by: .seconds(60))
+        harness.realClock.advance(by: .seconds(60))
         try await harness.deliver(harness.scheduler())
+        // Signed before the refusal came: the line that says it waits is the newest of its history.
         try await harness.tell(
-            Harness.scheduled(ids[0], at: Harness.start.advanced(by: 1)))
+            Harness.scheduled(ids[0], at: Harness.start.advanced(by: 59_000)))
         #expect(try await harness.changes().first?.hasPrefix("A queued") == true)
         let calls = harness.store.calls.count
         try await harness.approve(try await harness.submit([Harness.row(ids[3])], content: "later"))
