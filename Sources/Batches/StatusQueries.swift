@@ -114,7 +114,8 @@ package enum StatusQueries {
             """
             -- name: putBackChanges
             SELECT batch_id, count(*) AS rows FROM repricer.price_changes
-            WHERE batch_id = ANY (\(uuids: batchIDs)) AND stage = 'queued' AND next_attempt_at IS NOT NULL
+            WHERE batch_id = ANY (\(uuids: batchIDs)) AND stage = 'queued'
+                AND (next_attempt_at IS NOT NULL OR reason = 'halted')
             GROUP BY batch_id
             """)
         return Dictionary(

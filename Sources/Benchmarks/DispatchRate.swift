@@ -17,7 +17,7 @@ enum DispatchRate {
         let store = InstantStore()
         let rate = try options.integer("rate")
         var limits = Scheduler.Limits()
-        limits.changePricePerSecond = rate > 0 ? rate : nil
+        limits.changePricePerSecond = rate > 0 ? Double(rate) : nil
         limits.lanes = try options.integer("lanes", 1)
         limits.requestsPerClaim = try options.integer("claim", limits.requestsPerClaim)
         let conninfo = try options.text("database")

@@ -47,7 +47,7 @@ extension CallEngine {
 extension CallPermitSource {
     /// The permits for Get All Subscription Statuses that status checks share.
     package static func statuses(
-        _ engine: CallEngine, perSecond: Int, wait: @escaping Wait
+        _ engine: CallEngine, perSecond: Double, wait: @escaping Wait
     ) -> CallPermitSource {
         CallPermitSource(
             pool: engine.pool, endpoint: "status", perSecond: perSecond, clock: engine.clock,

@@ -27,7 +27,7 @@ package struct CallPermitSource: Sendable {
     let pool: DatabasePool
     package let endpoint: String
     /// Calls a second; nil for no limit, which only measurements of the rest of the road use.
-    package let perSecond: Int?
+    package let perSecond: Double?
     let clock: any WallClock
     /// The longest silence that is waited out. A longer one ends the run.
     let silenceMax: Duration
@@ -37,7 +37,7 @@ package struct CallPermitSource: Sendable {
     private let silence = Silence()
 
     package init(
-        pool: DatabasePool, endpoint: String, perSecond: Int?, clock: any WallClock,
+        pool: DatabasePool, endpoint: String, perSecond: Double?, clock: any WallClock,
         silenceMax: Duration = .seconds(3600), wait: @escaping Wait = CallPermitSource.sleep
     ) {
         self.pool = pool
@@ -54,7 +54,7 @@ package struct CallPermitSource: Sendable {
     private var isReal: Bool { clock is SystemClock }
 
     private var rate: CallRate {
-        let perSecond = perSecond ?? .max
+        let perSecond = perSecond ?? .greatestFiniteMagnitude
         guard !isReal else {
             return CallRate(
                 endpoint: endpoint, perSecond: perSecond, horizonMicros: Self.horizon.microseconds)
@@ -109,7 +109,7 @@ package struct CallPermitSource: Sendable {
     /// The most calls that one lease can hold.
     package var permitsAhead: Int {
         guard let perSecond else { return .max }
-        let ahead = Double(perSecond) * Double(rate.horizonMicros) / 1_000_000
+        let ahead = perSecond * Double(rate.horizonMicros) / 1_000_000
         return max(1, Int(min(ahead.rounded(.up), 1_000_000)))
     }
 

@@ -15,8 +15,8 @@ package struct Canceller: Service {
     private let rounds: CancelRound
 
     package struct Limits: Sendable {
-        package var statusPerSecond = 50
-        package var cancelsPerSecond = 5
+        package var statusPerSecond = 50.0
+        package var cancelsPerSecond = 5.0
         package var checksMax = 5
         package var dependentsPerRound = 25
         package var checkAgainAfter: Duration = .seconds(30)

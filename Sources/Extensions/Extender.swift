@@ -16,10 +16,10 @@ package struct Extender: Service {
     private let redater: Redater
 
     package struct Limits: Sendable {
-        package var extendPerSecond = 20
+        package var extendPerSecond = 20.0
         /// The rate of mass extensions and of their status checks. It is Apple's limit.
-        package var massPerSecond = 1
-        package var statusPerSecond = 50
+        package var massPerSecond = 1.0
+        package var statusPerSecond = 50.0
         package var retry = Backoff(first: .seconds(2), max: .seconds(300))
         /// The time between two checks of a mass extension that is running, by the business clock.
         package var checkEvery: Duration = .seconds(900)
@@ -36,7 +36,7 @@ package struct Extender: Service {
     ) {
         self.engine = engine
         self.limits = limits
-        func permitSource(_ endpoint: String, _ perSecond: Int) -> CallPermitSource {
+        func permitSource(_ endpoint: String, _ perSecond: Double) -> CallPermitSource {
             CallPermitSource(
                 pool: engine.pool, endpoint: endpoint, perSecond: perSecond, clock: engine.clock,
                 wait: wait)

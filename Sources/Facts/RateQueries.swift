@@ -9,20 +9,20 @@ package struct CallRate: Hashable, Sendable {
     /// so that a call that was held up can be told from one too many.
     private static let catchUpPerMille: Int64 = 900
     /// The most permits a second that are remembered. A faster endpoint's permits only keep their distance.
-    private static let rememberedMax = 1000
+    private static let rememberedMax = 1000.0
     /// In microseconds. Permits that are reserved further ahead are not remembered either: a rehearsal's clock
     /// reserves so far, and misses none.
     private static let rememberedHorizonMax: Int64 = 1_000_000
 
     package var endpoint: String
-    /// Calls in any second, at least 1.
-    package var perSecond: Int
+    /// Calls in any second; of Sandbox it may be half a call. At least one in a thousand seconds.
+    package var perSecond: Double
     /// How far ahead permits are reserved. A silence, a pause or a step of the clock concerns no call beyond it.
     package var horizonMicros: Int64
 
-    package init(endpoint: String, perSecond: Int, horizonMicros: Int64 = 500_000) {
+    package init(endpoint: String, perSecond: Double, horizonMicros: Int64 = 500_000) {
         self.endpoint = endpoint
-        self.perSecond = min(max(1, perSecond), 1_000_000)
+        self.perSecond = min(max(0.001, perSecond), 1_000_000)
         self.horizonMicros = max(1, horizonMicros)
     }
 
@@ -31,7 +31,7 @@ package struct CallRate: Hashable, Sendable {
 
     /// Microseconds between two permits at an even pace, rounded up.
     package var spacingMicros: Int64 {
-        (windowMicros + Int64(perSecond) - 1) / Int64(perSecond)
+        Int64((Double(windowMicros) / perSecond).rounded(.up))
     }
 
     /// The least distance between two permits, in microseconds.
@@ -39,10 +39,16 @@ package struct CallRate: Hashable, Sendable {
         isRemembered ? spacingMicros * Self.catchUpPerMille / 1000 : spacingMicros
     }
 
-    /// Whether the permits of a window are counted. Otherwise only their distance keeps the rate.
-    var isRemembered: Bool {
-        perSecond <= Self.rememberedMax && horizonMicros <= Self.rememberedHorizonMax
+    /// The permits of a window, where they are counted; 0 where only their distance keeps the rate, as it does where a
+    /// window holds no whole number of them.
+    var rememberedPermits: Int {
+        guard perSecond <= Self.rememberedMax, horizonMicros <= Self.rememberedHorizonMax,
+            perSecond == perSecond.rounded()
+        else { return 0 }
+        return Int(perSecond)
     }
+
+    private var isRemembered: Bool { rememberedPermits > 0 }
 }
 
 /// The rate limit of each endpoint over all replicas. An endpoint has one small row with the permits of the last
@@ -96,7 +102,7 @@ package enum RateQueries {
         -- name: leasePermits
         SELECT now_micros, permits, next_micros, blocked_until FROM repricer.lease_permits(
             \(rate.endpoint), \(wanted), \(nowMicros), \(rate.horizonMicros), \(rate.gapMicros),
-            \(rate.windowMicros), \(rate.isRemembered ? rate.perSecond : 0), \(missed))
+            \(rate.windowMicros), \(rate.rememberedPermits), \(missed))
         """
     }
 

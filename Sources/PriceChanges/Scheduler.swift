@@ -22,9 +22,9 @@ package struct Scheduler: Service {
 
     package struct Limits: Sendable {
         /// Calls a second; nil for no limit, which only measurements of the rest of the road use.
-        package var changePricePerSecond: Int? = 50
+        package var changePricePerSecond: Double? = 50
         /// Status checks a second. The canceller uses the same permits.
-        package var statusPerSecond = 50
+        package var statusPerSecond = 50.0
         /// How many claims are made side by side. More than one serves thousands of calls a second. More than two
         /// were no faster on two cores (`Deploy/bench dispatch`), and slower beside other processes.
         package var lanes = 2

@@ -40,7 +40,12 @@ package struct GuardRail: Hashable, Sendable {
 
     /// Whether `count` of `all` is too many.
     package func isExceeded(by count: Int64, of all: Int64) -> Bool {
-        guard all >= Int64(least), count > 0 else { return false }
+        all >= Int64(least) && isShareExceeded(by: count, of: all)
+    }
+
+    /// The same of however few.
+    package func isShareExceeded(by count: Int64, of all: Int64) -> Bool {
+        guard count > 0 else { return false }
         let left = count.multipliedFullWidth(by: 10_000)
         let right = all.multipliedFullWidth(by: Int64(over))
         return (left.high, left.low) > (right.high, right.low)

@@ -44,7 +44,7 @@ package struct Reconciler: Sendable {
 
     package struct Limits: Sendable {
         /// Status reads a second. Readings of the history have as many calls of their own.
-        package var statusPerSecond = 50
+        package var statusPerSecond = 50.0
         /// How long after it should have been heard of a change counts as silent.
         package var silentAfter: Duration = .seconds(86_400)
         package var silentPerRun = 10_000

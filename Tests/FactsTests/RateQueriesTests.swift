@@ -14,7 +14,7 @@ import Testing
     @Test(arguments: [50, 7, 1, 1200])
     func lease_whateverReplicasDo_keepsTheRateInEveryWindow(perSecond: Int) async throws {
         let pool = try await Self.pool(size: 1)
-        let rate = CallRate(endpoint: "change_price", perSecond: perSecond)
+        let rate = CallRate(endpoint: "change_price", perSecond: Double(perSecond))
         var random = Seeded(state: 42 + UInt64(perSecond))
         var arrivals: [Int64] = []
         var missed: [Int64] = []
@@ -45,6 +45,24 @@ import Testing
         #expect(arrivals.count > 10 * perSecond)
         #expect(Self.most(of: arrivals, in: Self.second) <= perSecond)
         #expect(Self.most(of: arrivals, in: 10 * Self.second) <= 10 * perSecond)
+        await pool.close()
+    }
+
+    /// Sandbox allows a cancellation in two seconds.
+    @Test(arguments: [0.5, 0.125, 2.5])
+    func lease_ofABrokenRate_keepsItAndUsesIt(perSecond: Double) async throws {
+        let pool = try await Self.pool(size: 1)
+        let rate = CallRate(endpoint: "cancel", perSecond: perSecond)
+        var calls: [Int64] = []
+
+        for turn in 0..<1600 {
+            calls += try await Self.lease(
+                rate, 3, at: Self.start + Int64(turn) * 100_000, of: pool
+            ).permits
+        }
+
+        #expect(Self.most(of: calls, in: 16 * Self.second) <= Int(16 * perSecond))
+        #expect(Double(calls.count) >= 0.95 * 160 * perSecond)
         await pool.close()
     }
 

@@ -31,7 +31,7 @@ struct Workers: Sendable {
 
     /// Rounds of one part in one turn: what is due comes to rest before, and what waits for time waits.
     private static let roundsMax = 20
-    private static let rate = 1000
+    private static let rate = 1000.0
 
     init(
         _ database: SimulationDatabase, _ store: SimulatedStore, _ wire: Wire, _ clock: WorldClock,

@@ -57,15 +57,37 @@ package struct GuardJudge: Sendable {
             guard let found = counts[rail.figure],
                 rail.isExceeded(by: found.count, of: found.all)
             else { continue }
-            return try await halt(batch, rail, found)
+            return try await halt(batch, rail, found, "\(found.count) of \(found.all)")
         }
+        guard let rail = batch.rails.first(where: { $0.figure == .errors }),
+            let own = counts[.errors], rail.isShareExceeded(by: own.count, of: own.all)
+        else { return }
+        try await judgeWithSmallBatches(batch, rail)
+    }
+
+    /// A batch with fewer rows than its guard waits for is judged by what others of that size got as well.
+    private func judgeWithSmallBatches(
+        _ batch: GuardQueries.Guarded, _ rail: GuardRail
+    ) async throws {
+        let now = clock.nowMilliseconds()
+        let answers = try await pool.read {
+            try SmallBatchQueries.answers(
+                with: batch.batchID, least: rail.least, since: batch.countFrom, at: now, on: $0)
+        }
+        guard let answers, answers.batches > 1,
+            rail.isExceeded(by: answers.errors.count, of: answers.errors.all)
+        else { return }
+        try await halt(
+            batch, rail, answers.errors,
+            "\(answers.errors.count) of \(answers.errors.all) in \(answers.batches) batches with fewer rows each")
     }
 
     private func halt(
-        _ batch: GuardQueries.Guarded, _ rail: GuardRail, _ found: GuardQueries.Count
+        _ batch: GuardQueries.Guarded, _ rail: GuardRail, _ found: GuardQueries.Count,
+        _ counted: String
     ) async throws {
         let now = clock.nowMilliseconds()
-        let reason = "\(rail.text): \(found.count) of \(found.all)"
+        let reason = "\(rail.text): \(counted)"
         let details = "{\"count\":\(found.count),\"of\":\(found.all),\"over\":\(rail.over)}"
         let isNew = try await pool.withTransaction {
             try GuardQueries.halt(

@@ -81,7 +81,7 @@ package enum GuardQueries {
     }
 
     /// The App Store has answered for the change.
-    private static let isAnswered: SQL = """
+    static let isAnswered: SQL = """
         stage IN ('scheduled', 'pending_consent', 'accepted', 'effective', 'declined', 'cancelled', 'lapsed',
             'invalidated', 'rejected')
         """

@@ -274,12 +274,22 @@ struct StatusText {
     /// How much of a UUIDv7 is shown: up to its millisecond, which is enough to name a batch.
     private static let idShown = 13
 
+    /// One long word would leave no room for a table. The beginning of its id names the batch as well.
+    private static func shortened(_ name: String, _ longest: Int?) -> String {
+        guard let longest else { return name }
+        return name.split(separator: " ", omittingEmptySubsequences: false).map { word in
+            word.count > longest ? word.prefix(longest - 1) + "…" : word
+        }.joined(separator: " ")
+    }
+
     /// A terminal has room for the beginning of an id and the day.
     private static let batchColumns: [Column<BatchQueries.Batch>] = [
         .shown(.left("BATCH")) {
             Screen.columns == nil ? $0.batchID : String($0.batchID.prefix(idShown))
         },
-        .key("batch_id") { $0.batchID }, .text("NAME", "name") { $0.name },
+        .key("batch_id") { $0.batchID },
+        .shown(.left("NAME")) { shortened($0.name, Screen.columns.map { max(8, $0 - 68) }) },
+        .key("name") { $0.name },
         .shown(.left("STATE")) { $0.state + ($0.isPaused ? ", paused" : "") },
         .key("state") { $0.state }, .key("paused") { $0.isPaused }, .key("pause") { $0.pauseJSON },
         .key("wave_count") { $0.waveCount }, .key("released_wave") { $0.releasedWave },

@@ -20,8 +20,7 @@ package struct Configuration: Sendable {
     package struct CallRate: Equatable, Sendable {
         package let perThousandSeconds: Int
 
-        /// At least 1.
-        package var perSecond: Int { max(1, perThousandSeconds / 1000) }
+        package var perSecond: Double { Double(perThousandSeconds) / 1000 }
     }
 
     package struct Address: Equatable, Sendable {

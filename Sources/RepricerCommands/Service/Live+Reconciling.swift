@@ -81,7 +81,7 @@ extension Live {
             clock: clock, realClock: realClock, log: log)
     }
 
-    private func statusPerSecond() throws -> Int {
+    private func statusPerSecond() throws -> Double {
         try configuration.required(configuration.statusRate, .statusRate).perSecond
     }
 }

@@ -229,8 +229,8 @@ struct Live: Sendable {
         // its connections of the same client.
         limits.callsOutMax = Self.callsMax - 2 * cancelling.dependentsPerRound
         if clock is SystemClock {
-            limits.lanes = min(limits.lanes, max(1, rate / 500))
-            limits.requestsPerClaim = min(500, max(25, rate / 2))
+            limits.lanes = min(limits.lanes, max(1, Int(rate / 500)))
+            limits.requestsPerClaim = min(500, max(25, Int(rate / 2)))
         }
         limits.idleWait = idleWait
         var folding = Projector.Limits()

@@ -61,7 +61,7 @@ extension Commands {
                 ("calls without an outcome", "\(scope.openCalls)"),
                 (
                     "subscriptions to ask",
-                    "\(scope.subscriptions), about \(scope.subscriptions / max(1, rate) / 60 + 1) min"
+                    "\(scope.subscriptions), about \(Int(Double(scope.subscriptions) / rate / 60) + 1) min"
                 ),
             ]) + "nothing was written\n")
     }

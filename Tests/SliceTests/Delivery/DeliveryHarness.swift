@@ -147,7 +147,7 @@ struct DeliveryHarness {
         calls: (any StoreCalls)? = nil,
         retry: Backoff = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0),
         leaseFor: Duration = CallEngine.Limits().leaseFor,
-        perSecond: Int? = Scheduler.Limits().changePricePerSecond,
+        perSecond: Double? = Scheduler.Limits().changePricePerSecond,
         wait: @escaping CallPermitSource.Wait = { _ in }
     ) -> Scheduler {
         var limits = Scheduler.Limits()

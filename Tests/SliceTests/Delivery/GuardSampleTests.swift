@@ -154,6 +154,74 @@ import Testing
         await harness.close()
     }
 
+    /// Eight batches of thirty rows, none of which a guard of fifty answers could judge. Three fifths of all are refused.
+    @Test func smallBatches_areJudgedTogether() async throws {
+        let harness = try await Harness.make()
+        for first in stride(from: 1, through: 211, by: 30) {
+            try await harness.submitRows(first...(first + 29), guards: GuardRail.byDefault)
+        }
+        harness.store.setAnswers((1...240).filter { $0 % 5 < 3 }.map { "\($0)" }, Self.rejected)
+        let scheduler = harness.scheduler()
+        for _ in 0..<40 {
+            _ = try await scheduler.round()
+            harness.clock.advance(by: .seconds(1))
+        }
+        try await harness.watch().round()
+
+        let ended = try await harness.stateCounts()["rejected", default: 0]
+        #expect(ended > 25)
+        #expect(ended <= 50)
+        let halted = try await harness.texts(
+            "SELECT paused_reason AS text FROM repricer.batches WHERE halted_by = 'errors'")
+        #expect(halted.count == 8)
+        #expect(halted.allSatisfy { $0.contains(" batches with fewer rows each") })
+        await harness.close()
+    }
+
+    /// Odd rows of two small batches, of at least fifty answers, are not what everybody meets.
+    @Test func smallBatchesWithAnOddRow_goOn() async throws {
+        let harness = try await Harness.make()
+        for first in stride(from: 1, through: 101, by: 25) {
+            try await harness.submitRows(first...(first + 24), guards: GuardRail.byDefault)
+        }
+        harness.store.setAnswers(["3", "30"], Self.rejected)
+
+        try await harness.deliver(harness.scheduler(perSecond: nil))
+        try await harness.watch().round()
+
+        #expect(try await harness.stateCounts()["rejected"] == 2)
+        #expect(harness.store.calls.count == 125)
+        await harness.close()
+    }
+
+    /// Whom a person has let go on has a sample of its own before it is halted again.
+    @Test func smallBatchThatAPersonResumed_isCountedAnew() async throws {
+        let harness = try await Harness.make()
+        let first = try await harness.submitRows(1...40, guards: GuardRail.byDefault)
+        try await harness.submitRows(41...80, guards: GuardRail.byDefault)
+        harness.store.setAnswers((1...80).filter { $0 % 2 == 0 }.map { "\($0)" }, Self.rejected)
+        let scheduler = harness.scheduler()
+        for _ in 0..<20 {
+            _ = try await scheduler.round()
+            harness.clock.advance(by: .seconds(1))
+        }
+        try await harness.watch().round()
+        let before = harness.store.calls.count
+        #expect(before < 80)
+        try await harness.setPause(first, false)
+
+        for _ in 0..<20 {
+            _ = try await scheduler.round()
+            harness.clock.advance(by: .seconds(1))
+        }
+
+        let left = try await harness.texts(
+            "SELECT state AS text FROM repricer.price_changes WHERE batch_id = '\(first)' AND state = 'queued'")
+        #expect(left.isEmpty)
+        #expect(harness.store.calls.count > before)
+        await harness.close()
+    }
+
     /// Only the batch that is counted waits.
     @Test func anotherBatch_goesOnMeanwhile() async throws {
         let (harness, _) = try await Self.approved(70)

@@ -376,7 +376,7 @@ import Testing
     }
 
     @Test(arguments: [50, nil])
-    func refusedKey_howeverFastCallsMayGo_isProbedByOneCall(perSecond: Int?) async throws {
+    func refusedKey_howeverFastCallsMayGo_isProbedByOneCall(perSecond: Double?) async throws {
         let refusal = ScriptedStore.Reply.refused(.haltService, code: 4_010_000)
         let harness = try await Harness.make(Array(repeating: refusal, count: 100))
         let ids = try await harness.idsOfOneBucket(12)

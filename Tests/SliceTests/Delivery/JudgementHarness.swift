@@ -7,13 +7,16 @@ import ServiceKit
 extension DeliveryHarness {
     /// Submits and approves one row for each of these subscriptions; returns the batch.
     @discardableResult
-    func submitRows(_ numbers: ClosedRange<Int>) async throws -> String {
+    func submitRows(
+        _ numbers: ClosedRange<Int>, guards: [GuardRail] = []
+    ) async throws -> String {
         var rows: [BatchRow] = []
         for number in numbers {
             try await subscribe("\(number)")
             rows.append(Self.row("\(number)", line: number + 1))
         }
-        let batchID = try await submit(rows, content: "\(numbers)")
+        let batchID = try await submit(
+            rows, content: "\(numbers)", terms: BatchTerms(guards: guards))
         try await approve(batchID)
         return batchID
     }

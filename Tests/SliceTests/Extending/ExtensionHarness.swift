@@ -129,7 +129,7 @@ struct ExtensionHarness {
         calls: (any ExtensionCalls)? = nil, statuses: (any StatusCalls)? = nil,
         pool: DatabasePool? = nil, wait: CallPermitSource.Wait? = nil,
         leavesWithin: Duration = .seconds(60), drainFor: Duration = .seconds(60),
-        perSecond: Int = Extender.Limits().extendPerSecond,
+        perSecond: Double = Extender.Limits().extendPerSecond,
         retry: Backoff = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
     ) -> Extender {
         var engine = CallEngine.Limits()

@@ -1,0 +1,52 @@
+import Facts
+import Postgres
+
+/// Batches with fewer rows than their guard of errors waits for, which no guard could ever judge. What everybody meets
+/// would end their rows one batch after the other, so they are judged by what all of them got within a day.
+enum SmallBatchQueries {
+    /// The last ones that were approved count: more would tell nothing new.
+    private static let batchesMax = 100
+    private static let day: Int64 = 24 * 3600 * 1000
+
+    /// What the small batches got together.
+    struct Answers: Sendable, Equatable {
+        var batches: Int64
+        var errors: GuardQueries.Count
+    }
+
+    /// The answers of the batches with fewer rows than `least`, of which `batchID` is one; nil where it is none, or where it
+    /// has nothing left to hold back.
+    ///
+    /// - Parameters:
+    ///   - since: A person has let the batch go on: what was sent before then no longer counts against it.
+    ///   - at: Now, by the business clock. Both are UTC milliseconds.
+    static func answers(
+        with batchID: String, least: Int, since: Int64?, at: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> Answers? {
+        let row = try connection.query(
+            """
+            -- name: smallBatches
+            WITH small AS (
+                SELECT batch_id, greatest(guards_count_from, \(timestamp: since)::timestamptz,
+                    \(timestamp: at - day)::timestamptz) AS count_from
+                FROM repricer.batches
+                WHERE state IN ('approved', 'aborted') AND row_count < \(least) AND guards @> '[{"guard": "errors"}]'
+                ORDER BY decided_at DESC, batch_id LIMIT \(batchesMax)
+            )
+            SELECT count(DISTINCT c.batch_id) AS batches, count(*) AS answered,
+                count(*) FILTER (WHERE c.state = 'rejected') AS refused,
+                coalesce(bool_or(c.batch_id = \(uuid: batchID)), false) AS is_one
+            FROM small s
+            CROSS JOIN LATERAL (
+                SELECT batch_id, state FROM repricer.price_changes
+                WHERE batch_id = s.batch_id AND \(fragment: GuardQueries.isAnswered) AND sent_at >= s.count_from) c
+            """
+        ).one()
+        guard try row.bool("is_one") else { return nil }
+        return Answers(
+            batches: try row.int64("batches"),
+            errors: GuardQueries.Count(
+                count: try row.int64("refused"), all: try row.int64("answered")))
+    }
+}
