@@ -5,7 +5,7 @@ import Reports
 
 /// The figures of all batches at one instant, for the home page.
 struct HomeFigures: Sendable {
-    /// The open rows by batch and stage.
+    /// The open rows by batch and stage. A batch that came after the count has no entry.
     var open: [String: [String: Int64]] = [:]
     var consents: [String: HomeQueries.Consent] = [:]
     var effects: [String: [HomeQueries.Effect]] = [:]

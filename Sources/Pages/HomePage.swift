@@ -38,7 +38,7 @@ extension Site {
             : section("Batches", home.table(Array(shown)), after: home.notes(hidden: rest))
         return Page(
             title: "Price-change batches", lead: home.lead, body: body, asOf: now,
-            isLive: home.isLive, refreshSeconds: figures.isCounted ? nil : Self.firstCountSeconds)
+            isLive: home.isLive, refreshSeconds: home.isCounted ? nil : Self.firstCountSeconds)
     }
 }
 
@@ -50,18 +50,26 @@ private struct Home {
     let storefronts: [ControlQueries.HaltedStorefront]
     let now: Int64
 
-    private func progress(_ batch: BatchQueries.Batch) -> Progress {
-        Progress(rows: batch.rowCount, open: figures.open[batch.batchID] ?? [:])
+    /// nil where the batch came after the figures were counted.
+    private func progress(_ batch: BatchQueries.Batch) -> Progress? {
+        figures.open[batch.batchID].map { Progress(rows: batch.rowCount, open: $0) }
     }
 
+    /// Whether the figures are of all batches.
+    var isCounted: Bool {
+        figures.isCounted && batches.allSatisfy { figures.open[$0.batchID] != nil }
+    }
+
+    private func isFinal(_ batch: BatchQueries.Batch) -> Bool { progress(batch)?.isFinal ?? false }
+
     private func isUnderWay(_ batch: BatchQueries.Batch) -> Bool {
-        batch.state == "approved" && !progress(batch).isFinal
+        batch.state == "approved" && !isFinal(batch)
     }
 
     /// Whether a later view may show something else.
     var isLive: Bool {
         batches.contains { $0.state == "awaiting_approval" || isUnderWay($0) }
-            || isOld || figures.unsummed > 0 || !figures.isCounted
+            || isOld || figures.unsummed > 0 || !isCounted
     }
 
     /// It is counted in real time, because a rehearsal's clock is faster.
@@ -90,7 +98,7 @@ private struct Home {
     private func notices(_ batch: BatchQueries.Batch) -> [Notice] {
         var notices: [Notice] = []
         if batch.state == "awaiting_approval" { notices.append(approval(batch)) }
-        if batch.state == "approved", !progress(batch).isFinal, let stop = batch.stopNotice {
+        if batch.state == "approved", !isFinal(batch), let stop = batch.stopNotice {
             notices.append(stop)
         }
         let parked = figures.parked.filter { $0.batchID == batch.batchID }
@@ -159,12 +167,11 @@ private struct Home {
     }
 
     private func row(_ batch: BatchQueries.Batch) -> [HTML] {
-        guard figures.isCounted else {
+        guard let progress = progress(batch) else {
             let cells: [HTML] = [link(batch), batch.badge(isFinal: false), .day(batch.submittedAt)]
             let open = [HTML](repeating: "…", count: 7)
             return cells + [HTML(counted(batch.rowCount))] + open
         }
-        let progress = progress(batch)
         let isDead = batch.state == "rejected" || batch.state == "aborted"
         let bars =
             isDead && progress.isFinal

@@ -7,7 +7,7 @@ enum HomeQueries {
     static let openStages: SQL =
         "('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')"
 
-    /// The open rows by batch and stage. A call that is out counts as queued.
+    /// The open rows by batch and stage. A call that is out counts as queued. Each batch that was counted has an entry.
     static func openRows(
         on connection: isolated PostgresConnection
     ) throws -> [String: [String: Int64]] {
@@ -15,15 +15,16 @@ enum HomeQueries {
             """
             -- name: homeOpenRows
             SELECT b.batch_id, c.stage, c.rows FROM repricer.batches b
-            CROSS JOIN LATERAL (
+            LEFT JOIN LATERAL (
                 SELECT c.stage, count(*) AS rows FROM repricer.price_changes c
                 WHERE c.batch_id = b.batch_id AND c.stage IN \(fragment: openStages)
-                GROUP BY c.stage OFFSET 0) c
+                GROUP BY c.stage OFFSET 0) c ON true
             """)
         var open: [String: [String: Int64]] = [:]
         for row in rows {
-            open[try row.text("batch_id"), default: [:]][try row.text("stage")] =
-                try row.int64("rows")
+            var stages = open[try row.text("batch_id")] ?? [:]
+            if let stage = try row.textOrNil("stage") { stages[stage] = try row.int64("rows") }
+            open[try row.text("batch_id")] = stages
         }
         return open
     }

@@ -95,6 +95,36 @@ import Testing
         await other.close()
     }
 
+    /// The figures are kept for a while. A batch that came since was not counted, and is not final.
+    @Test func home_ofABatchYoungerThanItsFigures_claimsNothingOfIt() async throws {
+        try await PagesFixture.fill()
+        let other = try await TestDatabase.connect()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let before = try await PagesHarness.whole("/", ask)
+            #expect(!before.contains(">young</a>"))
+            try await other.script(
+                """
+                INSERT INTO repricer.batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count,
+                    submitted_by, submitted_at)
+                VALUES ('\(PagesFixture.batch(9))', 'young', 'awaiting_approval', 'c9', 'h9', '2026-03-31Z', 4321,
+                    'ana', '2026-03-31Z');
+                """)
+            try await other.script(
+                "BEGIN; LOCK TABLE repricer.figure_tallies IN ACCESS EXCLUSIVE MODE")
+            let early = try await ask("GET", "/", [:]).text
+            try await other.script("ROLLBACK")
+
+            let row = try #require(
+                early.split(separator: "<tr").dropFirst().first {
+                    $0.contains(">young</a>") && $0.contains("4,321")
+                })
+            #expect(!row.contains("%"))
+            #expect(row.contains("…"))
+            #expect(early.contains("http-equiv=\"refresh\" content=\"3\""))
+        }
+        await other.close()
+    }
+
     @Test func batch_tellsItsStoryBeforeItsTables() async throws {
         try await PagesFixture.fill()
         try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
