@@ -140,7 +140,11 @@ struct BatchView {
 
     private var nextCard: HTML {
         if let sendBy = facts.outlook.nextSendBy {
-            return card("Next call by", .time(sendBy), "the first queued row must have left")
+            return sendBy < now
+                ? card(
+                    "A call was due by", .time(sendBy),
+                    "it has not left, and goes to a later renewal")
+                : card("Next call by", .time(sendBy), "the first queued row must have left")
         }
         guard isOpen, let last = facts.outlook.lastDueEffectiveAt else {
             return card(

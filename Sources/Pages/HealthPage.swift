@@ -183,7 +183,8 @@ private struct HealthView {
         HTMLTable(
             "Work of one replica at a time",
             [.text("Work"), .text("Last done"), .text("Next")],
-            work.map { [HTML(spaced($0.name)), .time($0.lastRunAt), .time($0.nextRunAt)] })
+            work.map { [HTML(spaced($0.name)), .time($0.lastRunAt), .time($0.nextRunAt)] },
+            isStacked: true)
     }
 
     private var versions: HTML {

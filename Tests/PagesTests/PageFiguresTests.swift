@@ -79,7 +79,7 @@ import Testing
                 "Delivered | 75 % | 45 of 60; the App Store has answered, or no call is needed",
                 "Answered | 42 % | 25 of 60; agreed, informed, or ended",
                 "Final | 30 % | 18 of 60; nothing more is expected",
-                "Next call by | 24 Feb 2026, 00:00 UTC | the first queued row must have left",
+                "A call was due by | 24 Feb 2026, 00:00 UTC | it has not left, and goes to a later renewal",
             ])
         #expect(
             funnel.map { "\($0[0]) \($0[2])" } == [
