@@ -1,13 +1,16 @@
 /// Lays lines of cells out as columns, without trailing blanks, so that output can be compared. A missing cell is
 /// empty, and the first line may be underlined. On a terminal it keeps to the width of the screen: cells break
-/// between words, and where the words themselves are too long, each line becomes a record of names and values.
+/// between words, and where the words themselves are too long, each line becomes a record of names and values. Values
+/// under no heading break anywhere before that.
 package func aligned(
     _ lines: [[String]], isRight: [Bool], isUnderlined: Bool = false, hasHeadings: Bool = true
 ) -> String {
     let natural = isRight.indices.map { column in
         lines.map { column < $0.count ? cellCount($0[column]) : 0 }.max() ?? 0
     }
-    guard let widths = TableWidths.fitted(natural, to: Screen.columns, lines) else {
+    guard let widths = TableWidths.fitted(
+            natural, to: Screen.columns, lines, breaksLast: !hasHeadings)
+    else {
         return records(lines, hasHeadings: hasHeadings, columns: Screen.columns ?? 80)
     }
     let dashes = isUnderlined ? [widths.map { String(repeating: "-", count: $0) }] : []
@@ -70,12 +73,15 @@ private enum TableWidths {
 
     /// The widths that fit; nil where it is too wide even when broken at every blank. The widest columns give way
     /// first.
-    static func fitted(_ natural: [Int], to columns: Int?, _ lines: [[String]]) -> [Int]? {
+    static func fitted(
+        _ natural: [Int], to columns: Int?, _ lines: [[String]], breaksLast: Bool
+    ) -> [Int]? {
         guard let columns else { return natural }
         var over = natural.reduce(0, +) + gap * max(0, natural.count - 1) - columns
         guard over > 0 else { return natural }
         let least = natural.indices.map { column in
-            lines.map { column < $0.count ? longestWord($0[column]) : 0 }.max() ?? 0
+            if breaksLast && column == natural.count - 1 { return min(natural[column], 30) }
+            return lines.map { column < $0.count ? longestWord($0[column]) : 0 }.max() ?? 0
         }
         var widths = natural
         while over > 0 {

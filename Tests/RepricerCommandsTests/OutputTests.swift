@@ -82,6 +82,24 @@ import Testing
                 """)
     }
 
+    @Test func namesAndValues_withALongWord_keepTheirColumns() {
+        let text = Screen.$columns.withValue(48) {
+            definitionList([
+                ("batch", "0190a0b0 A-name-without-any-blank-that-is-longer-than-the-screen"),
+                ("refused rows", "3"),
+            ])
+        }
+
+        #expect(
+            text == """
+                batch         0190a0b0
+                              A-name-without-any-blank-that-is-l
+                              onger-than-the-screen
+                refused rows  3
+
+                """)
+    }
+
     @Test func table_onATerminalThatItsWordsAreTooLongFor_isARecordALine() {
         let text = Screen.$columns.withValue(20) { Self.table().text }
 
