@@ -20,6 +20,9 @@ package struct CallPermitSource: Sendable {
     /// before permits are missed. A claim costs the same for ten calls as for twenty.
     private static let ahead: Duration = .milliseconds(250)
 
+    /// How soon a silence that another process met holds here.
+    private static let heedsWithin: Duration = .milliseconds(50)
+
     /// In microseconds. Permits that lie closer together than a process can keep are never missed. Apple has no rate
     /// beyond ten thousand a second, so such a rate is as good as no limit.
     private static let spacingMin: Int64 = 100
@@ -185,6 +188,22 @@ package struct CallPermitSource: Sendable {
 
     /// Silences this process at once, before the others are told.
     func hush(until: Instant, for reason: SilenceReason) { silence.note(until: until, for: reason) }
+
+    /// Asks again and again, until the last of these permits has come, whether another process was asked for silence. Its
+    /// calls stay then, as ours do, though they hold permits from before.
+    func heedOthers(while permits: CallPermits) async {
+        guard isReal, perSecond != nil, permits.granted > 0 else { return }
+        while ContinuousClock.now < permits.end {
+            do {
+                try await Alarm.shared.wait(for: Self.heedsWithin)
+                let until = try await pool.read { try RateQueries.blockedUntil(endpoint, on: $0) }
+                if let until { hush(until: Instant(milliseconds: until), for: .silenced) }
+            } catch {
+                // Without a database no lease follows, and these permits come within half a second.
+                return
+            }
+        }
+    }
 
     /// Silences every replica after a 429, where the App Store asks for it, or for a halt.
     package func block(until: Instant, for reason: SilenceReason = .rateLimited) async throws {

@@ -26,7 +26,13 @@ struct CallRound<Kind: CallKind>: Sendable {
             let heart = Task(executorPreference: Alarm.shared) {
                 await keepLeases(of: calls)
             }
-            defer { heart.cancel() }
+            let ear = Task(executorPreference: Alarm.shared) {
+                await permitSource.heedOthers(while: permits)
+            }
+            defer {
+                heart.cancel()
+                ear.cancel()
+            }
             if let failure = await callAll(calls) { throw failure }
         }
     }

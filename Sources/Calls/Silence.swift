@@ -11,6 +11,8 @@ package enum SilenceReason: String, Sendable, CaseIterable {
     case unanswered = "no_answers"
     /// Calls are refused alike, and one at a time probes.
     case halted
+    /// Another process met one of these.
+    case silenced
 
     package init(_ answer: StoreAnswer) {
         switch answer {

@@ -129,6 +129,18 @@ package enum RateQueries {
         ) { try $0.one().int64("now") }
     }
 
+    /// Until when the endpoint is silent, in UTC milliseconds; nil where it never was.
+    package static func blockedUntil(
+        _ endpoint: String, on connection: isolated PostgresConnection
+    ) throws -> Int64? {
+        try connection.query(
+            """
+            -- name: blockedUntil
+            SELECT blocked_until FROM repricer.rate_limits WHERE endpoint = \(endpoint)
+            """
+        ).oneOrNil()?.millisecondsOrNil("blocked_until")
+    }
+
     /// Releases the permits of a lease that no call will use: all but its first `used`.
     package static func returnUnused(_ rate: CallRate, _ lease: Lease, used: Int) -> SQL {
         let unused = Array(lease.permits.dropFirst(used))
