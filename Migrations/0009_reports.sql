@@ -2099,19 +2099,24 @@ CREATE FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign inte
 
 CREATE VIEW report.holdout AS
 WITH rows AS (
-    SELECT c.batch_id, c.forecast_consent, c.original_transaction_id, c.is_held_out,
-        c.is_held_out OR coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL AS is_as_meant,
-        c.forecast_effective_at + interval '1 day' < report.as_of() AS is_due,
-        NOT EXISTS (
-            SELECT FROM repricer.charges h
-            WHERE h.original_transaction_id = c.original_transaction_id
-                AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
-                AND h.purchased_at <= report.as_of() AND coalesce(h.expires_at, 'infinity') + interval '1 day' > report.as_of()
-                AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)) AS has_left
+    SELECT b.batch_id, c.forecast_consent, c.original_transaction_id, c.is_held_out, c.is_as_meant, c.is_due, c.has_left
     FROM repricer.batches b
-    JOIN repricer.price_changes c ON c.batch_id = b.batch_id
+    -- OFFSET 0 makes PostgreSQL read the changes of such batches alone.
+    CROSS JOIN LATERAL (
+        SELECT c.forecast_consent, c.original_transaction_id, c.is_held_out,
+            c.is_held_out OR coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL AS is_as_meant,
+            c.forecast_effective_at + interval '1 day' < report.as_of() AS is_due,
+            NOT EXISTS (
+                SELECT FROM repricer.charges h
+                WHERE h.original_transaction_id = c.original_transaction_id
+                    AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+                    AND h.purchased_at <= report.as_of()
+                    AND coalesce(h.expires_at, 'infinity') + interval '1 day' > report.as_of()
+                    AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)) AS has_left
+        FROM repricer.price_changes c
+        WHERE c.batch_id = b.batch_id AND c.undoes_change_id IS NULL
+        OFFSET 0) c
     WHERE b.holdout_basis_points > 0 AND b.decided_at <= report.as_of() AND b.state <> 'rejected'
-        AND c.undoes_change_id IS NULL
 ), subscriptions AS (
     SELECT batch_id, forecast_consent, original_transaction_id, is_held_out, bool_and(is_as_meant) AS is_as_meant,
         bool_and(is_due) AS is_due, bool_or(has_left) AS has_left

@@ -2381,18 +2381,26 @@ CREATE FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign inte
 
 CREATE VIEW report.holdout AS
  WITH rows AS (
-         SELECT c.batch_id,
+         SELECT b_1.batch_id,
             c.forecast_consent,
             c.original_transaction_id,
             c.is_held_out,
-            (c.is_held_out OR (COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL)) AS is_as_meant,
-            ((c.forecast_effective_at + '1 day'::interval) < report.as_of()) AS is_due,
-            (NOT (EXISTS ( SELECT
-                   FROM repricer.charges h
-                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at <= report.as_of()) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + '1 day'::interval) > report.as_of()) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
+            c.is_as_meant,
+            c.is_due,
+            c.has_left
            FROM (repricer.batches b_1
-             JOIN repricer.price_changes c ON ((c.batch_id = b_1.batch_id)))
-          WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= report.as_of()) AND (b_1.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL))
+             CROSS JOIN LATERAL ( SELECT c_1.forecast_consent,
+                    c_1.original_transaction_id,
+                    c_1.is_held_out,
+                    (c_1.is_held_out OR (COALESCE(c_1.sent_at, c_1.doubtful_since, c_1.scheduled_at) IS NOT NULL)) AS is_as_meant,
+                    ((c_1.forecast_effective_at + '1 day'::interval) < report.as_of()) AS is_due,
+                    (NOT (EXISTS ( SELECT
+                           FROM repricer.charges h
+                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= report.as_of()) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + '1 day'::interval) > report.as_of()) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
+                   FROM repricer.price_changes c_1
+                  WHERE ((c_1.batch_id = b_1.batch_id) AND (c_1.undoes_change_id IS NULL))
+                 OFFSET 0) c)
+          WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= report.as_of()) AND (b_1.state <> 'rejected'::text))
         ), subscriptions AS (
          SELECT rows.batch_id,
             rows.forecast_consent,
@@ -2518,18 +2526,26 @@ BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
  WITH rows AS (
-         SELECT c.batch_id,
+         SELECT b_1.batch_id,
             c.forecast_consent,
             c.original_transaction_id,
             c.is_held_out,
-            (c.is_held_out OR (COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL)) AS is_as_meant,
-            ((c.forecast_effective_at + 'P1D'::interval) < p_at) AS is_due,
-            (NOT (EXISTS ( SELECT
-                   FROM repricer.charges_at(p_at) h
-                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at <= p_at) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + 'P1D'::interval) > p_at) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
+            c.is_as_meant,
+            c.is_due,
+            c.has_left
            FROM (repricer.batches_at(p_at) b_1
-             JOIN repricer.price_changes_at(p_at) c ON ((c.batch_id = b_1.batch_id)))
-          WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= p_at) AND (b_1.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL))
+             CROSS JOIN LATERAL ( SELECT c_1.forecast_consent,
+                    c_1.original_transaction_id,
+                    c_1.is_held_out,
+                    (c_1.is_held_out OR (COALESCE(c_1.sent_at, c_1.doubtful_since, c_1.scheduled_at) IS NOT NULL)) AS is_as_meant,
+                    ((c_1.forecast_effective_at + 'P1D'::interval) < p_at) AS is_due,
+                    (NOT (EXISTS ( SELECT
+                           FROM repricer.charges_at(p_at) h
+                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= p_at) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + 'P1D'::interval) > p_at) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
+                   FROM repricer.price_changes_at(p_at) c_1
+                  WHERE ((c_1.batch_id = b_1.batch_id) AND (c_1.undoes_change_id IS NULL))
+                 OFFSET 0) c)
+          WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= p_at) AND (b_1.state <> 'rejected'::text))
         ), subscriptions AS (
          SELECT rows.batch_id,
             rows.forecast_consent,
