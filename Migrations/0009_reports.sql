@@ -685,6 +685,15 @@ LEFT JOIN LATERAL (
 ) r ON true;
 COMMENT ON VIEW repricer.live_change_figures IS 'What change_figures keeps, computed from the facts.';
 
+-- Who asks for a batch counts what is marked of it, and not of all others. OFFSET 0: PostgreSQL goes mark by mark, instead of
+-- reading all changes.
+CREATE VIEW repricer.marked_batches AS
+SELECT DISTINCT s.original_transaction_id, b.batch_id
+FROM repricer.stale_figures s
+CROSS JOIN LATERAL (
+    SELECT c.batch_id FROM repricer.price_changes c WHERE c.original_transaction_id = s.original_transaction_id OFFSET 0) b;
+COMMENT ON VIEW repricer.marked_batches IS 'The marked subscriptions, once for each batch that they have a change in.';
+
 -- A change whose figures are not kept, or whose subscription is marked.
 CREATE VIEW repricer.unkept_change_figures AS
 -- The figures of an open change as live_change_figures has them, of which no charge counts.
@@ -700,17 +709,17 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
 FROM repricer.price_changes c
 WHERE c.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
 UNION ALL
--- OFFSET 0 makes PostgreSQL go subscription by subscription. The id is that of the mark, so that who asks for some
--- subscriptions reads only their marks.
-SELECT m.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent, f.currency,
+-- OFFSET 0 makes PostgreSQL go subscription by subscription. The id and the batch are those of the mark, so that who asks for
+-- some subscriptions, or a batch, reads only their marks.
+SELECT m.original_transaction_id, f.bucket, f.change_id, m.batch_id, f.is_undo, f.direction, f.forecast_consent, f.currency,
     f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged, f.current_price_milliunits,
     f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits, f.new_total_milliunits, f.stage, f.is_final,
     f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits, f.taxed_renewals, f.taxed_uplift_milliunits,
     f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity
-FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
+FROM repricer.marked_batches m
 CROSS JOIN LATERAL (
     SELECT l.* FROM repricer.live_change_figures l
-    WHERE l.original_transaction_id = m.original_transaction_id
+    WHERE l.original_transaction_id = m.original_transaction_id AND l.batch_id = m.batch_id
         AND l.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
     OFFSET 0) f;
 COMMENT ON VIEW repricer.unkept_change_figures IS 'The figures of changes that are open, or whose subscription is marked.';
@@ -799,13 +808,13 @@ SELECT k.batch_id, k.original_transaction_id, k.change_id, k.transaction_id, k.s
 FROM repricer.kept_exceptions k
 WHERE NOT EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
 UNION ALL
-SELECT x.batch_id, m.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception, x.occurred_at,
+SELECT m.batch_id, m.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception, x.occurred_at,
     x.amount_milliunits, x.expected_milliunits, x.refunded_milliunits, x.currency, x.storefront, x.bucket
-FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
+FROM repricer.marked_batches m
 -- OFFSET 0 makes PostgreSQL go subscription by subscription.
 CROSS JOIN LATERAL (
     SELECT l.* FROM repricer.live_charge_exceptions l
-    WHERE l.original_transaction_id = m.original_transaction_id
+    WHERE l.original_transaction_id = m.original_transaction_id AND l.batch_id = m.batch_id
     OFFSET 0) x
 UNION ALL
 -- Time alone makes these, and no fact marks their subscription.
@@ -1256,12 +1265,22 @@ LEFT JOIN repricer.batches b ON b.batch_id = e.batch_id
 WHERE NOT EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = e.original_transaction_id)
 UNION ALL
 SELECT m.original_transaction_id, l.transaction_id, l.sku, l.kind, l.amount_milliunits, l.tax_exclusive_milliunits,
-    l.currency, l.storefront, l.occurred_at, l.recorded_at, l.evidence_id, l.change_id, l.batch_id, l.batch_name,
+    l.currency, l.storefront, l.occurred_at, l.recorded_at, l.evidence_id, l.change_id, m.batch_id, l.batch_name,
     l.explained_as, l.is_correction
-FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
+FROM repricer.marked_batches m
 -- OFFSET 0 makes PostgreSQL go subscription by subscription.
 CROSS JOIN LATERAL (
-    SELECT y.* FROM repricer.live_money y WHERE y.original_transaction_id = m.original_transaction_id
+    SELECT y.* FROM repricer.live_money y
+    WHERE y.original_transaction_id = m.original_transaction_id AND y.batch_id = m.batch_id
+    OFFSET 0) l
+UNION ALL
+-- The lines of the marked that no change of ours is about.
+SELECT m.original_transaction_id, l.transaction_id, l.sku, l.kind, l.amount_milliunits, l.tax_exclusive_milliunits,
+    l.currency, l.storefront, l.occurred_at, l.recorded_at, l.evidence_id, NULL, NULL, NULL, l.explained_as, l.is_correction
+FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
+CROSS JOIN LATERAL (
+    SELECT y.* FROM repricer.live_money y
+    WHERE y.original_transaction_id = m.original_transaction_id AND y.batch_id IS NULL
     OFFSET 0) l;
 COMMENT ON VIEW report.money IS
     'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is '

@@ -1142,6 +1142,17 @@ CREATE TABLE repricer.stale_figures (
 
 COMMENT ON TABLE repricer.stale_figures IS 'Subscriptions whose kept figures are to be computed anew. One row a writer, so that nobody waits for another one''s mark.';
 
+CREATE VIEW repricer.marked_batches AS
+ SELECT DISTINCT s.original_transaction_id,
+    b.batch_id
+   FROM (repricer.stale_figures s
+     CROSS JOIN LATERAL ( SELECT c.batch_id
+           FROM repricer.price_changes c
+          WHERE (c.original_transaction_id = s.original_transaction_id)
+         OFFSET 0) b);
+
+COMMENT ON VIEW repricer.marked_batches IS 'The marked subscriptions, once for each batch that they have a change in.';
+
 CREATE VIEW repricer.charge_exceptions AS
  SELECT k.batch_id,
     k.original_transaction_id,
@@ -1161,7 +1172,7 @@ CREATE VIEW repricer.charge_exceptions AS
            FROM repricer.stale_figures s
           WHERE (s.original_transaction_id = k.original_transaction_id))))
 UNION ALL
- SELECT x.batch_id,
+ SELECT m.batch_id,
     m.original_transaction_id,
     x.change_id,
     x.transaction_id,
@@ -1174,8 +1185,7 @@ UNION ALL
     x.currency,
     x.storefront,
     x.bucket
-   FROM (( SELECT DISTINCT s.original_transaction_id
-           FROM repricer.stale_figures s) m
+   FROM (repricer.marked_batches m
      CROSS JOIN LATERAL ( SELECT l.batch_id,
             l.original_transaction_id,
             l.change_id,
@@ -1190,7 +1200,7 @@ UNION ALL
             l.storefront,
             l.bucket
            FROM repricer.live_charge_exceptions l
-          WHERE (l.original_transaction_id = m.original_transaction_id)
+          WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.batch_id = m.batch_id))
          OFFSET 0) x)
 UNION ALL
  SELECT k.batch_id,
@@ -1514,7 +1524,7 @@ UNION ALL
  SELECT m.original_transaction_id,
     f.bucket,
     f.change_id,
-    f.batch_id,
+    m.batch_id,
     f.is_undo,
     f.direction,
     f.forecast_consent,
@@ -1544,8 +1554,7 @@ UNION ALL
     f.word_due_at,
     f.paid_sku,
     f.paid_quantity
-   FROM (( SELECT DISTINCT s.original_transaction_id
-           FROM repricer.stale_figures s) m
+   FROM (repricer.marked_batches m
      CROSS JOIN LATERAL ( SELECT l.original_transaction_id,
             l.bucket,
             l.change_id,
@@ -1580,7 +1589,7 @@ UNION ALL
             l.paid_sku,
             l.paid_quantity
            FROM repricer.live_change_figures l
-          WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
+          WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.batch_id = m.batch_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
          OFFSET 0) f);
 
 COMMENT ON VIEW repricer.unkept_change_figures IS 'The figures of changes that are open, or whose subscription is marked.';
@@ -2740,8 +2749,45 @@ UNION ALL
     l.recorded_at,
     l.evidence_id,
     l.change_id,
-    l.batch_id,
+    m.batch_id,
     l.batch_name,
+    l.explained_as,
+    l.is_correction
+   FROM (repricer.marked_batches m
+     CROSS JOIN LATERAL ( SELECT y.original_transaction_id,
+            y.transaction_id,
+            y.sku,
+            y.kind,
+            y.amount_milliunits,
+            y.tax_exclusive_milliunits,
+            y.currency,
+            y.storefront,
+            y.occurred_at,
+            y.recorded_at,
+            y.evidence_id,
+            y.change_id,
+            y.batch_id,
+            y.batch_name,
+            y.explained_as,
+            y.is_correction
+           FROM repricer.live_money y
+          WHERE ((y.original_transaction_id = m.original_transaction_id) AND (y.batch_id = m.batch_id))
+         OFFSET 0) l)
+UNION ALL
+ SELECT m.original_transaction_id,
+    l.transaction_id,
+    l.sku,
+    l.kind,
+    l.amount_milliunits,
+    l.tax_exclusive_milliunits,
+    l.currency,
+    l.storefront,
+    l.occurred_at,
+    l.recorded_at,
+    l.evidence_id,
+    NULL::uuid AS change_id,
+    NULL::uuid AS batch_id,
+    NULL::text AS batch_name,
     l.explained_as,
     l.is_correction
    FROM (( SELECT DISTINCT s.original_transaction_id
@@ -2763,7 +2809,7 @@ UNION ALL
             y.explained_as,
             y.is_correction
            FROM repricer.live_money y
-          WHERE (y.original_transaction_id = m.original_transaction_id)
+          WHERE ((y.original_transaction_id = m.original_transaction_id) AND (y.batch_id IS NULL))
          OFFSET 0) l);
 
 COMMENT ON VIEW report.money IS 'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is followed by the difference, so that the sum of what was recorded by an instant is what was known then.';
@@ -11009,6 +11055,8 @@ GRANT SELECT ON TABLE repricer.paid_changes TO repricer_service;
 GRANT SELECT ON TABLE repricer.live_charge_exceptions TO repricer_service;
 
 GRANT SELECT,INSERT ON TABLE repricer.stale_figures TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.marked_batches TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.charge_exceptions TO repricer_service;
 
