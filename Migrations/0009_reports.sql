@@ -190,6 +190,7 @@ CREATE TABLE repricer.change_figures (
     paid_sku text,
     paid_quantity bigint,
     counted_at timestamptz NOT NULL,
+    outcome uuid,
     CONSTRAINT change_figures_pkey PRIMARY KEY (original_transaction_id, change_id, bucket),
     CONSTRAINT change_figures_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
@@ -200,6 +201,7 @@ COMMENT ON COLUMN repricer.change_figures.paid_until IS
     'paid_sku and paid_quantity of it, too.';
 COMMENT ON COLUMN repricer.change_figures.word_due_at IS
     'Likewise: paid_until, or when the longest billing retry or extension that was told ends. Who is silent after it, is missing.';
+COMMENT ON COLUMN repricer.change_figures.outcome IS 'Its row of forecast_tallies; null of an undo, which forecasts nothing.';
 COMMENT ON COLUMN repricer.change_figures.counted_at IS
     'On the clock of recording. While its subscription bears no mark, nothing was recorded since: it is what was known then, too.';
 COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
@@ -269,6 +271,30 @@ CREATE TABLE repricer.figure_tallies (
         (batch_id, is_undo, direction, forecast_consent, currency, storefront, period)
 );
 COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one at a time.';
+
+-- Forecasts and what came of them, as alike changes have them: a row a batch and outcome.
+CREATE TABLE repricer.forecast_tallies (
+    batch_id uuid NOT NULL,
+    outcome uuid NOT NULL,
+    direction text NOT NULL,
+    forecast_consent text NOT NULL,
+    forecast_threshold_source text,
+    forecast_reasons text[] NOT NULL,
+    forecast_not_known text[] NOT NULL,
+    forecast_because text,
+    came_consent text,
+    came text,
+    has_moved boolean NOT NULL,
+    slip text,
+    is_siblings_doing boolean NOT NULL,
+    changes bigint NOT NULL,
+    CONSTRAINT forecast_tallies_pkey PRIMARY KEY (batch_id, outcome)
+);
+COMMENT ON TABLE repricer.forecast_tallies IS
+    'How many changes of change_figures have which outcome. Only summarise_figures writes it, one at a time.';
+COMMENT ON COLUMN repricer.forecast_tallies.outcome IS 'A hash of all columns from direction to is_siblings_doing.';
+COMMENT ON COLUMN repricer.forecast_tallies.came IS
+    'Whether it took effect earlier or later than forecast, or as_forecast; null: it did not.';
 
 -- A row that only the owner may lock, and not an advisory lock, which any login could take. Never written.
 CREATE TABLE repricer.figures_turn (
@@ -694,6 +720,80 @@ CROSS JOIN LATERAL (
     SELECT c.batch_id FROM repricer.price_changes c WHERE c.original_transaction_id = s.original_transaction_id OFFSET 0) b;
 COMMENT ON VIEW repricer.marked_batches IS 'The marked subscriptions, once for each batch that they have a change in.';
 
+-- What was forecast of a change, and what came. Alike ones have one outcome.
+CREATE VIEW repricer.live_forecast_outcomes AS
+SELECT o.original_transaction_id, o.change_id, o.batch_id, o.stage,
+    md5(ROW(o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons, o.forecast_not_known,
+        o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing)::text)::uuid AS outcome,
+    o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons, o.forecast_not_known, o.forecast_because,
+    o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing, 1::bigint AS changes
+FROM (
+    SELECT c.original_transaction_id, c.change_id, c.batch_id, c.stage, c.direction, c.forecast_consent,
+        c.forecast_threshold_source, c.forecast_reasons, came.consent AS came_consent,
+        CASE WHEN c.effective_at < c.forecast_effective_at THEN 'earlier' WHEN c.effective_at > c.forecast_effective_at THEN 'later'
+            WHEN c.effective_at IS NOT NULL THEN 'as_forecast' END AS came,
+        coalesce(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at AS has_moved,
+        CASE WHEN c.forecast_consent = 'not_known' THEN c.forecast_not_known ELSE '{}' END AS forecast_not_known,
+        -- A line of the file or a change of ours, else the instant of an increase from before.
+        CASE WHEN 'increase_within_12_months' = ANY (c.forecast_reasons) THEN
+            CASE WHEN jsonb_path_exists(c.forecast_rules,
+                    '$[*] ? (@.rule == "increase_within_12_months").inputs.because ? (!(@ like_regex "^[0-9]{4}-[0-9]{2}-[0-9]{2}T"))')
+                THEN 'sibling' ELSE 'earlier_increase' END
+        END AS forecast_because,
+        CASE WHEN coalesce(c.effective_at, c.due_effective_at) > c.forecast_effective_at
+            THEN coalesce(c.moved_before_call, c.moved_since_call) END AS slip,
+        -- What the plan of the later change foresaw: our own increase of another item, which this forecast could not
+        -- know.
+        CASE WHEN c.forecast_consent = 'not_required' AND came.consent = 'required' THEN EXISTS (
+            SELECT FROM repricer.price_changes s
+            WHERE s.original_transaction_id = c.original_transaction_id AND s.change_id <> c.change_id
+                AND s.direction = 'increase' AND s.undoes_change_id IS NULL
+                AND CASE WHEN s.state IN ('scheduled', 'pending_consent', 'accepted') THEN s.due_effective_at
+                        ELSE s.effective_at END
+                    BETWEEN coalesce(c.sent_at, c.consent_asked_at) - interval '12 months'
+                    AND coalesce(c.effective_at, c.due_effective_at) - interval '1 millisecond')
+            ELSE false END AS is_siblings_doing
+    FROM repricer.price_changes c
+    CROSS JOIN LATERAL (SELECT CASE
+        WHEN c.consent_asked_at IS NOT NULL OR c.acceptance = 'consented' THEN 'required'
+        -- Nobody declines unasked: the notification that told of the request for consent was lost. A dependent
+        -- that fell with its parent was not asked itself.
+        WHEN c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' THEN 'required'
+        WHEN c.acceptance = 'informed' THEN 'not_required'
+        WHEN c.direction = 'decrease' AND coalesce(c.scheduled_at, c.effective_at) IS NOT NULL THEN 'none'
+    END AS consent) came
+    WHERE c.undoes_change_id IS NULL
+) o;
+COMMENT ON VIEW repricer.live_forecast_outcomes IS 'What forecast_tallies counts, from the facts: one row a change.';
+
+-- What is kept and marked is taken out of the tallies, and what is not kept is added to them.
+CREATE VIEW repricer.forecast_outcomes AS
+SELECT t.batch_id, t.direction, t.forecast_consent, t.forecast_threshold_source, t.forecast_reasons, t.forecast_not_known,
+    t.forecast_because, t.came_consent, t.came, t.has_moved, t.slip, t.is_siblings_doing, t.changes
+FROM repricer.forecast_tallies t
+UNION ALL
+SELECT t.batch_id, t.direction, t.forecast_consent, t.forecast_threshold_source, t.forecast_reasons, t.forecast_not_known,
+    t.forecast_because, t.came_consent, t.came, t.has_moved, t.slip, t.is_siblings_doing, -1
+FROM repricer.change_figures k
+JOIN repricer.forecast_tallies t ON t.batch_id = k.batch_id AND t.outcome = k.outcome
+WHERE EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
+UNION ALL
+SELECT o.batch_id, o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons, o.forecast_not_known,
+    o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing, o.changes
+FROM repricer.live_forecast_outcomes o
+WHERE o.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+UNION ALL
+SELECT m.batch_id, o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons, o.forecast_not_known,
+    o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing, o.changes
+FROM repricer.marked_batches m
+-- OFFSET 0 makes PostgreSQL go subscription by subscription.
+CROSS JOIN LATERAL (
+    SELECT l.* FROM repricer.live_forecast_outcomes l
+    WHERE l.original_transaction_id = m.original_transaction_id AND l.batch_id = m.batch_id
+        AND l.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+    OFFSET 0) o;
+COMMENT ON VIEW repricer.forecast_outcomes IS 'Of all changes, exact at any moment. Its rows are to be added up.';
+
 -- A change whose figures are not kept, or whose subscription is marked.
 CREATE VIEW repricer.unkept_change_figures AS
 -- The figures of an open change as live_change_figures has them, of which no charge counts.
@@ -878,16 +978,35 @@ BEGIN
             fell_with_parent = t.fell_with_parent + EXCLUDED.fell_with_parent, fell_lost = t.fell_lost + EXCLUDED.fell_lost,
             lapsed_lost = t.lapsed_lost + EXCLUDED.lapsed_lost, others_lost = t.others_lost + EXCLUDED.others_lost,
             taxed_renewals = t.taxed_renewals + EXCLUDED.taxed_renewals, taxed_uplift = t.taxed_uplift + EXCLUDED.taxed_uplift;
+    UPDATE forecast_tallies t SET changes = t.changes - f.changes
+        FROM (
+            SELECT k.batch_id, k.outcome, count(*) AS changes FROM change_figures k
+            WHERE k.original_transaction_id = ANY (v_ids) GROUP BY k.batch_id, k.outcome) f
+        WHERE t.batch_id = f.batch_id AND t.outcome = f.outcome;
     DELETE FROM change_figures f WHERE f.original_transaction_id = ANY (v_ids);
     DELETE FROM kept_exceptions k WHERE k.original_transaction_id = ANY (v_ids);
+    WITH outcomes AS MATERIALIZED (
+        SELECT o.* FROM live_forecast_outcomes o
+        WHERE o.original_transaction_id = ANY (v_ids)
+            AND o.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+    ), tallied AS (
+        INSERT INTO forecast_tallies AS t
+        SELECT o.batch_id, o.outcome, o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons,
+            o.forecast_not_known, o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing,
+            sum(o.changes)
+        FROM outcomes o GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+        ON CONFLICT ON CONSTRAINT forecast_tallies_pkey DO UPDATE SET changes = t.changes + EXCLUDED.changes
+    )
     INSERT INTO change_figures
         SELECT
             f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent,
             f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
             f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
             f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits,
-            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, v_at
-        FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
+            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, v_at, o.outcome
+        FROM live_change_figures f
+        LEFT JOIN outcomes o ON o.original_transaction_id = f.original_transaction_id AND o.change_id = f.change_id
+        WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
     WITH charged AS MATERIALIZED (
         SELECT x.* FROM explained_charges x WHERE x.original_transaction_id = ANY (v_ids)
     ), explained AS (
@@ -1168,49 +1287,10 @@ COMMENT ON VIEW report.dependent_cancellation IS
 
 -- Each change counts once, under all its reasons together: the rows of a batch add up to its changes.
 CREATE VIEW report.forecast_accuracy AS
-WITH outcomes AS (
-    SELECT c.batch_id, c.direction, c.forecast_consent, c.forecast_threshold_source, c.forecast_reasons,
-        came.consent AS came_consent, c.effective_at, c.forecast_effective_at,
-        coalesce(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at AS has_moved,
-        CASE WHEN c.forecast_consent = 'not_known' THEN c.forecast_not_known ELSE '{}' END AS forecast_not_known,
-        -- A line of the file or a change of ours, else the instant of an increase from before.
-        CASE WHEN 'increase_within_12_months' = ANY (c.forecast_reasons) THEN
-            CASE WHEN jsonb_path_exists(c.forecast_rules,
-                    '$[*] ? (@.rule == "increase_within_12_months").inputs.because ? (!(@ like_regex "^[0-9]{4}-[0-9]{2}-[0-9]{2}T"))')
-                THEN 'sibling' ELSE 'earlier_increase' END
-        END AS forecast_because,
-        CASE WHEN coalesce(c.effective_at, c.due_effective_at) > c.forecast_effective_at
-            THEN coalesce(c.moved_before_call, c.moved_since_call) END AS slip,
-        -- What the plan of the later change foresaw: our own increase of another item, which this forecast could not
-        -- know.
-        CASE WHEN c.forecast_consent = 'not_required' AND came.consent = 'required' THEN EXISTS (
-            SELECT FROM repricer.price_changes s
-            WHERE s.original_transaction_id = c.original_transaction_id AND s.change_id <> c.change_id
-                AND s.direction = 'increase' AND s.undoes_change_id IS NULL
-                AND CASE WHEN s.state IN ('scheduled', 'pending_consent', 'accepted') THEN s.due_effective_at
-                        ELSE s.effective_at END
-                    BETWEEN coalesce(c.sent_at, c.consent_asked_at) - interval '12 months'
-                    AND coalesce(c.effective_at, c.due_effective_at) - interval '1 millisecond')
-            ELSE false END AS is_siblings_doing
-    FROM repricer.price_changes c
-    CROSS JOIN LATERAL (SELECT CASE
-        WHEN c.consent_asked_at IS NOT NULL OR c.acceptance = 'consented' THEN 'required'
-        -- Nobody declines unasked: the notification that told of the request for consent was lost. A dependent
-        -- that fell with its parent was not asked itself.
-        WHEN c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' THEN 'required'
-        WHEN c.acceptance = 'informed' THEN 'not_required'
-        WHEN c.direction = 'decrease' AND coalesce(c.scheduled_at, c.effective_at) IS NOT NULL THEN 'none'
-    END AS consent) came
-    WHERE c.undoes_change_id IS NULL
-)
 SELECT o.batch_id, b.name AS batch_name, o.direction, o.forecast_consent,
-    o.forecast_threshold_source, o.came_consent, count(*) AS changes,
+    o.forecast_threshold_source, o.came_consent, o.changes,
     o.came_consent = nullif(o.forecast_consent, 'not_known') AS is_as_forecast,
-    count(*) FILTER (WHERE o.effective_at IS NOT NULL) AS effective,
-    count(*) FILTER (WHERE o.effective_at = o.forecast_effective_at) AS effective_as_forecast,
-    o.forecast_reasons,
-    count(*) FILTER (WHERE o.effective_at < o.forecast_effective_at) AS effective_earlier,
-    count(*) FILTER (WHERE o.effective_at > o.forecast_effective_at) AS effective_later,
+    o.effective, o.effective_as_forecast, o.forecast_reasons, o.effective_earlier, o.effective_later,
     CASE
         WHEN o.came_consent IS NULL THEN 'not_known'
         WHEN o.forecast_consent = 'not_known' THEN 'was_not_known'
@@ -1218,17 +1298,28 @@ SELECT o.batch_id, b.name AS batch_name, o.direction, o.forecast_consent,
         WHEN o.came_consent = 'required' THEN 'missed'
         ELSE 'false_alarm'
     END AS consent_outcome,
-    count(*) FILTER (WHERE o.has_moved) AS renewals_moved,
-    o.forecast_not_known, o.forecast_because,
-    count(*) FILTER (WHERE o.is_siblings_doing) AS missed_by_sibling,
-    count(o.slip) AS slipped,
-    count(*) FILTER (WHERE o.slip = 'billing_failure') AS slipped_by_billing_failure,
-    count(*) FILTER (WHERE o.slip = 'late_call') AS slipped_by_late_call,
-    count(*) FILTER (WHERE o.slip = 'extension') AS slipped_by_extension,
-    count(*) FILTER (WHERE o.slip = 'other') AS slipped_by_other
-FROM outcomes o JOIN repricer.batches b ON b.batch_id = o.batch_id
-GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source,
-    o.came_consent, o.forecast_reasons, o.forecast_not_known, o.forecast_because;
+    o.renewals_moved, o.forecast_not_known, o.forecast_because, o.missed_by_sibling, o.slipped,
+    o.slipped_by_billing_failure, o.slipped_by_late_call, o.slipped_by_extension, o.slipped_by_other
+FROM (
+    SELECT f.batch_id, f.direction, f.forecast_consent, f.forecast_threshold_source, f.came_consent, f.forecast_reasons,
+        f.forecast_not_known, f.forecast_because, sum(f.changes)::bigint AS changes,
+        coalesce(sum(f.changes) FILTER (WHERE f.came IS NOT NULL), 0)::bigint AS effective,
+        coalesce(sum(f.changes) FILTER (WHERE f.came = 'as_forecast'), 0)::bigint AS effective_as_forecast,
+        coalesce(sum(f.changes) FILTER (WHERE f.came = 'earlier'), 0)::bigint AS effective_earlier,
+        coalesce(sum(f.changes) FILTER (WHERE f.came = 'later'), 0)::bigint AS effective_later,
+        coalesce(sum(f.changes) FILTER (WHERE f.has_moved), 0)::bigint AS renewals_moved,
+        coalesce(sum(f.changes) FILTER (WHERE f.is_siblings_doing), 0)::bigint AS missed_by_sibling,
+        coalesce(sum(f.changes) FILTER (WHERE f.slip IS NOT NULL), 0)::bigint AS slipped,
+        coalesce(sum(f.changes) FILTER (WHERE f.slip = 'billing_failure'), 0)::bigint AS slipped_by_billing_failure,
+        coalesce(sum(f.changes) FILTER (WHERE f.slip = 'late_call'), 0)::bigint AS slipped_by_late_call,
+        coalesce(sum(f.changes) FILTER (WHERE f.slip = 'extension'), 0)::bigint AS slipped_by_extension,
+        coalesce(sum(f.changes) FILTER (WHERE f.slip = 'other'), 0)::bigint AS slipped_by_other
+    FROM repricer.forecast_outcomes f
+    GROUP BY f.batch_id, f.direction, f.forecast_consent, f.forecast_threshold_source, f.came_consent, f.forecast_reasons,
+        f.forecast_not_known, f.forecast_because
+    HAVING sum(f.changes) > 0
+) o
+JOIN repricer.batches b ON b.batch_id = o.batch_id;
 COMMENT ON VIEW report.forecast_accuracy IS
     'The forecast of consent and of its day against what the App Store did: a confusion matrix for each '
     'batch, by rule and by the source of the threshold, and why days slipped.';
@@ -2265,7 +2356,7 @@ CREATE FUNCTION repricer.text_at(p_name text, p_text text) RETURNS text LANGUAGE
 BEGIN
     p_text := regexp_replace(p_text, '\mrepricer\.(price_changes|batches|charges|money_entries|told_statements|'
         'subscriptions|dependent_cancellations|dependent_claims|frozen_figures|unfrozen_changes|past_change_figures|missing_renewals|charged_renewals|explained_charges|'
-        'paid_changes|heard_charges|live_change_figures|live_charge_exceptions|untallied_changes|change_tallies|change_figures|figure_tallies)\M',
+        'paid_changes|heard_charges|live_change_figures|live_forecast_outcomes|live_charge_exceptions|untallied_changes|change_tallies|change_figures|figure_tallies)\M',
         'repricer.\1_at(p_at)', 'g');
     IF p_text ~ '_at\(p_at\)(\s*(,|\)|WHERE|GROUP|JOIN|LEFT|CROSS)|\s*$)' THEN
         RAISE EXCEPTION '% reads a table without an alias', p_name;
@@ -2289,7 +2380,7 @@ BEGIN
     SET LOCAL search_path = '';
     FOR v IN SELECT name, is_report FROM (VALUES
             (1, 'charged_renewals', false), (2, 'explained_charges', false), (2, 'heard_charges', false), (2, 'paid_changes', false),
-            (3, 'live_change_figures', false),
+            (3, 'live_change_figures', false), (3, 'live_forecast_outcomes', false),
             (4, 'missing_renewals', false), (4, 'live_charge_exceptions', false), (5, 'untallied_changes', false), (6, 'change_tallies', false),
             (7, 'price_change', true), (8, 'consent_funnel', true), (9, 'revenue_impact', true), (10, 'pending_consent', true),
             (11, 'upcoming_effective', true), (12, 'dependent_cancellation', true), (13, 'forecast_accuracy', true),
@@ -2302,6 +2393,8 @@ BEGIN
         -- What is frozen is taken as it is kept, and all else counted from the facts.
         v_text := replace(replace(v_text, 'repricer.unkept_change_figures', 'repricer.past_change_figures'),
             'repricer.charge_exceptions', 'repricer.live_charge_exceptions');
+        -- The tallies of forecasts are of today: of the past each change is counted.
+        v_text := replace(v_text, 'repricer.forecast_outcomes', 'repricer.live_forecast_outcomes');
         IF v.name IN ('explained_charges', 'missing_renewals', 'paid_changes', 'live_change_figures') THEN
             v_text := regexp_replace(v_text, 'repricer\.price_changes c\M', 'repricer.unfrozen_changes c');
             IF v_text !~ 'repricer\.unfrozen_changes c\M' THEN

@@ -593,6 +593,7 @@ CREATE TABLE repricer.change_figures (
     paid_sku text,
     paid_quantity bigint,
     counted_at timestamp with time zone NOT NULL,
+    outcome uuid,
     CONSTRAINT change_figures_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
@@ -613,6 +614,8 @@ COMMENT ON COLUMN repricer.change_figures.paid_until IS 'Of an effective one who
 COMMENT ON COLUMN repricer.change_figures.word_due_at IS 'Likewise: paid_until, or when the longest billing retry or extension that was told ends. Who is silent after it, is missing.';
 
 COMMENT ON COLUMN repricer.change_figures.counted_at IS 'On the clock of recording. While its subscription bears no mark, nothing was recorded since: it is what was known then, too.';
+
+COMMENT ON COLUMN repricer.change_figures.outcome IS 'Its row of forecast_tallies; null of an undo, which forecasts nothing.';
 
 CREATE TABLE repricer.charges (
     original_transaction_id text NOT NULL,
@@ -2152,16 +2155,62 @@ $$;
 
 COMMENT ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.dependent_cancellation as it was known at the instant: by what was recorded until then, late news left out.';
 
-CREATE VIEW report.forecast_accuracy AS
- WITH outcomes AS (
-         SELECT c.batch_id,
+CREATE TABLE repricer.forecast_tallies (
+    batch_id uuid NOT NULL,
+    outcome uuid NOT NULL,
+    direction text NOT NULL,
+    forecast_consent text NOT NULL,
+    forecast_threshold_source text,
+    forecast_reasons text[] NOT NULL,
+    forecast_not_known text[] NOT NULL,
+    forecast_because text,
+    came_consent text,
+    came text,
+    has_moved boolean NOT NULL,
+    slip text,
+    is_siblings_doing boolean NOT NULL,
+    changes bigint NOT NULL
+);
+
+COMMENT ON TABLE repricer.forecast_tallies IS 'How many changes of change_figures have which outcome. Only summarise_figures writes it, one at a time.';
+
+COMMENT ON COLUMN repricer.forecast_tallies.outcome IS 'A hash of all columns from direction to is_siblings_doing.';
+
+COMMENT ON COLUMN repricer.forecast_tallies.came IS 'Whether it took effect earlier or later than forecast, or as_forecast; null: it did not.';
+
+CREATE VIEW repricer.live_forecast_outcomes AS
+ SELECT o.original_transaction_id,
+    o.change_id,
+    o.batch_id,
+    o.stage,
+    (md5((ROW(o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons, o.forecast_not_known, o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing))::text))::uuid AS outcome,
+    o.direction,
+    o.forecast_consent,
+    o.forecast_threshold_source,
+    o.forecast_reasons,
+    o.forecast_not_known,
+    o.forecast_because,
+    o.came_consent,
+    o.came,
+    o.has_moved,
+    o.slip,
+    o.is_siblings_doing,
+    (1)::bigint AS changes
+   FROM ( SELECT c.original_transaction_id,
+            c.change_id,
+            c.batch_id,
+            c.stage,
             c.direction,
             c.forecast_consent,
             c.forecast_threshold_source,
             c.forecast_reasons,
             came.consent AS came_consent,
-            c.effective_at,
-            c.forecast_effective_at,
+                CASE
+                    WHEN (c.effective_at < c.forecast_effective_at) THEN 'earlier'::text
+                    WHEN (c.effective_at > c.forecast_effective_at) THEN 'later'::text
+                    WHEN (c.effective_at IS NOT NULL) THEN 'as_forecast'::text
+                    ELSE NULL::text
+                END AS came,
             (COALESCE(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at) AS has_moved,
                 CASE
                     WHEN (c.forecast_consent = 'not_known'::text) THEN c.forecast_not_known
@@ -2202,21 +2251,112 @@ CREATE VIEW report.forecast_accuracy AS
                             WHEN ((c.direction = 'decrease'::text) AND (COALESCE(c.scheduled_at, c.effective_at) IS NOT NULL)) THEN 'none'::text
                             ELSE NULL::text
                         END AS consent) came)
-          WHERE (c.undoes_change_id IS NULL)
-        )
+          WHERE (c.undoes_change_id IS NULL)) o;
+
+COMMENT ON VIEW repricer.live_forecast_outcomes IS 'What forecast_tallies counts, from the facts: one row a change.';
+
+CREATE VIEW repricer.forecast_outcomes AS
+ SELECT t.batch_id,
+    t.direction,
+    t.forecast_consent,
+    t.forecast_threshold_source,
+    t.forecast_reasons,
+    t.forecast_not_known,
+    t.forecast_because,
+    t.came_consent,
+    t.came,
+    t.has_moved,
+    t.slip,
+    t.is_siblings_doing,
+    t.changes
+   FROM repricer.forecast_tallies t
+UNION ALL
+ SELECT t.batch_id,
+    t.direction,
+    t.forecast_consent,
+    t.forecast_threshold_source,
+    t.forecast_reasons,
+    t.forecast_not_known,
+    t.forecast_because,
+    t.came_consent,
+    t.came,
+    t.has_moved,
+    t.slip,
+    t.is_siblings_doing,
+    '-1'::integer AS changes
+   FROM (repricer.change_figures k
+     JOIN repricer.forecast_tallies t ON (((t.batch_id = k.batch_id) AND (t.outcome = k.outcome))))
+  WHERE (EXISTS ( SELECT
+           FROM repricer.stale_figures s
+          WHERE (s.original_transaction_id = k.original_transaction_id)))
+UNION ALL
+ SELECT o.batch_id,
+    o.direction,
+    o.forecast_consent,
+    o.forecast_threshold_source,
+    o.forecast_reasons,
+    o.forecast_not_known,
+    o.forecast_because,
+    o.came_consent,
+    o.came,
+    o.has_moved,
+    o.slip,
+    o.is_siblings_doing,
+    o.changes
+   FROM repricer.live_forecast_outcomes o
+  WHERE (o.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]))
+UNION ALL
+ SELECT m.batch_id,
+    o.direction,
+    o.forecast_consent,
+    o.forecast_threshold_source,
+    o.forecast_reasons,
+    o.forecast_not_known,
+    o.forecast_because,
+    o.came_consent,
+    o.came,
+    o.has_moved,
+    o.slip,
+    o.is_siblings_doing,
+    o.changes
+   FROM (repricer.marked_batches m
+     CROSS JOIN LATERAL ( SELECT l.original_transaction_id,
+            l.change_id,
+            l.batch_id,
+            l.stage,
+            l.outcome,
+            l.direction,
+            l.forecast_consent,
+            l.forecast_threshold_source,
+            l.forecast_reasons,
+            l.forecast_not_known,
+            l.forecast_because,
+            l.came_consent,
+            l.came,
+            l.has_moved,
+            l.slip,
+            l.is_siblings_doing,
+            l.changes
+           FROM repricer.live_forecast_outcomes l
+          WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.batch_id = m.batch_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
+         OFFSET 0) o);
+
+COMMENT ON VIEW repricer.forecast_outcomes IS 'Of all changes, exact at any moment. Its rows are to be added up.';
+
+CREATE VIEW report.forecast_accuracy AS
  SELECT o.batch_id,
     b.name AS batch_name,
     o.direction,
     o.forecast_consent,
     o.forecast_threshold_source,
     o.came_consent,
-    count(*) AS changes,
+    o.changes,
     (o.came_consent = NULLIF(o.forecast_consent, 'not_known'::text)) AS is_as_forecast,
-    count(*) FILTER (WHERE (o.effective_at IS NOT NULL)) AS effective,
-    count(*) FILTER (WHERE (o.effective_at = o.forecast_effective_at)) AS effective_as_forecast,
+    o.effective,
+    o.effective_as_forecast,
     o.forecast_reasons,
-    count(*) FILTER (WHERE (o.effective_at < o.forecast_effective_at)) AS effective_earlier,
-    count(*) FILTER (WHERE (o.effective_at > o.forecast_effective_at)) AS effective_later,
+    o.effective_earlier,
+    o.effective_later,
         CASE
             WHEN (o.came_consent IS NULL) THEN 'not_known'::text
             WHEN (o.forecast_consent = 'not_known'::text) THEN 'was_not_known'::text
@@ -2224,18 +2364,39 @@ CREATE VIEW report.forecast_accuracy AS
             WHEN (o.came_consent = 'required'::text) THEN 'missed'::text
             ELSE 'false_alarm'::text
         END AS consent_outcome,
-    count(*) FILTER (WHERE o.has_moved) AS renewals_moved,
+    o.renewals_moved,
     o.forecast_not_known,
     o.forecast_because,
-    count(*) FILTER (WHERE o.is_siblings_doing) AS missed_by_sibling,
-    count(o.slip) AS slipped,
-    count(*) FILTER (WHERE (o.slip = 'billing_failure'::text)) AS slipped_by_billing_failure,
-    count(*) FILTER (WHERE (o.slip = 'late_call'::text)) AS slipped_by_late_call,
-    count(*) FILTER (WHERE (o.slip = 'extension'::text)) AS slipped_by_extension,
-    count(*) FILTER (WHERE (o.slip = 'other'::text)) AS slipped_by_other
-   FROM (outcomes o
-     JOIN repricer.batches b ON ((b.batch_id = o.batch_id)))
-  GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source, o.came_consent, o.forecast_reasons, o.forecast_not_known, o.forecast_because;
+    o.missed_by_sibling,
+    o.slipped,
+    o.slipped_by_billing_failure,
+    o.slipped_by_late_call,
+    o.slipped_by_extension,
+    o.slipped_by_other
+   FROM (( SELECT f.batch_id,
+            f.direction,
+            f.forecast_consent,
+            f.forecast_threshold_source,
+            f.came_consent,
+            f.forecast_reasons,
+            f.forecast_not_known,
+            f.forecast_because,
+            (sum(f.changes))::bigint AS changes,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.came IS NOT NULL)), (0)::numeric))::bigint AS effective,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'as_forecast'::text)), (0)::numeric))::bigint AS effective_as_forecast,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'earlier'::text)), (0)::numeric))::bigint AS effective_earlier,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'later'::text)), (0)::numeric))::bigint AS effective_later,
+            (COALESCE(sum(f.changes) FILTER (WHERE f.has_moved), (0)::numeric))::bigint AS renewals_moved,
+            (COALESCE(sum(f.changes) FILTER (WHERE f.is_siblings_doing), (0)::numeric))::bigint AS missed_by_sibling,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip IS NOT NULL)), (0)::numeric))::bigint AS slipped,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'billing_failure'::text)), (0)::numeric))::bigint AS slipped_by_billing_failure,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'late_call'::text)), (0)::numeric))::bigint AS slipped_by_late_call,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'extension'::text)), (0)::numeric))::bigint AS slipped_by_extension,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'other'::text)), (0)::numeric))::bigint AS slipped_by_other
+           FROM repricer.forecast_outcomes f
+          GROUP BY f.batch_id, f.direction, f.forecast_consent, f.forecast_threshold_source, f.came_consent, f.forecast_reasons, f.forecast_not_known, f.forecast_because
+         HAVING (sum(f.changes) > (0)::numeric)) o
+     JOIN repricer.batches b ON ((b.batch_id = o.batch_id)));
 
 COMMENT ON VIEW report.forecast_accuracy IS 'The forecast of consent and of its day against what the App Store did: a confusion matrix for each batch, by rule and by the source of the threshold, and why days slipped.';
 
@@ -2290,75 +2451,24 @@ CREATE FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
-    AS $_$
+    AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
- WITH outcomes AS (
-         SELECT c.batch_id,
-            c.direction,
-            c.forecast_consent,
-            c.forecast_threshold_source,
-            c.forecast_reasons,
-            came.consent AS came_consent,
-            c.effective_at,
-            c.forecast_effective_at,
-            (COALESCE(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at) AS has_moved,
-                CASE
-                    WHEN (c.forecast_consent = 'not_known'::text) THEN c.forecast_not_known
-                    ELSE '{}'::text[]
-                END AS forecast_not_known,
-                CASE
-                    WHEN ('increase_within_12_months'::text = ANY (c.forecast_reasons)) THEN
-                    CASE
-                        WHEN jsonb_path_exists(c.forecast_rules, '$[*]?(@."rule" == "increase_within_12_months")."inputs"."because"?(!(@ like_regex "^[0-9]{4}-[0-9]{2}-[0-9]{2}T"))'::jsonpath) THEN 'sibling'::text
-                        ELSE 'earlier_increase'::text
-                    END
-                    ELSE NULL::text
-                END AS forecast_because,
-                CASE
-                    WHEN (COALESCE(c.effective_at, c.due_effective_at) > c.forecast_effective_at) THEN COALESCE(c.moved_before_call, c.moved_since_call)
-                    ELSE NULL::text
-                END AS slip,
-                CASE
-                    WHEN ((c.forecast_consent = 'not_required'::text) AND (came.consent = 'required'::text)) THEN (EXISTS ( SELECT
-                       FROM repricer.price_changes_at(p_at) s
-                      WHERE ((s.original_transaction_id = c.original_transaction_id) AND (s.change_id <> c.change_id) AND (s.direction = 'increase'::text) AND (s.undoes_change_id IS NULL) AND ((
-                            CASE
-                                WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
-                                ELSE s.effective_at
-                            END >= (COALESCE(c.sent_at, c.consent_asked_at) - 'P1Y'::interval)) AND (
-                            CASE
-                                WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
-                                ELSE s.effective_at
-                            END <= (COALESCE(c.effective_at, c.due_effective_at) - 'PT0.001S'::interval))))))
-                    ELSE false
-                END AS is_siblings_doing
-           FROM (repricer.price_changes_at(p_at) c
-             CROSS JOIN LATERAL ( SELECT
-                        CASE
-                            WHEN ((c.consent_asked_at IS NOT NULL) OR (c.acceptance = 'consented'::text)) THEN 'required'::text
-                            WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text)) THEN 'required'::text
-                            WHEN (c.acceptance = 'informed'::text) THEN 'not_required'::text
-                            WHEN ((c.direction = 'decrease'::text) AND (COALESCE(c.scheduled_at, c.effective_at) IS NOT NULL)) THEN 'none'::text
-                            ELSE NULL::text
-                        END AS consent) came)
-          WHERE (c.undoes_change_id IS NULL)
-        )
  SELECT o.batch_id,
     b.name AS batch_name,
     o.direction,
     o.forecast_consent,
     o.forecast_threshold_source,
     o.came_consent,
-    count(*) AS changes,
+    o.changes,
     (o.came_consent = NULLIF(o.forecast_consent, 'not_known'::text)) AS is_as_forecast,
-    count(*) FILTER (WHERE (o.effective_at IS NOT NULL)) AS effective,
-    count(*) FILTER (WHERE (o.effective_at = o.forecast_effective_at)) AS effective_as_forecast,
+    o.effective,
+    o.effective_as_forecast,
     o.forecast_reasons,
-    count(*) FILTER (WHERE (o.effective_at < o.forecast_effective_at)) AS effective_earlier,
-    count(*) FILTER (WHERE (o.effective_at > o.forecast_effective_at)) AS effective_later,
+    o.effective_earlier,
+    o.effective_later,
         CASE
             WHEN (o.came_consent IS NULL) THEN 'not_known'::text
             WHEN (o.forecast_consent = 'not_known'::text) THEN 'was_not_known'::text
@@ -2366,21 +2476,42 @@ BEGIN
             WHEN (o.came_consent = 'required'::text) THEN 'missed'::text
             ELSE 'false_alarm'::text
         END AS consent_outcome,
-    count(*) FILTER (WHERE o.has_moved) AS renewals_moved,
+    o.renewals_moved,
     o.forecast_not_known,
     o.forecast_because,
-    count(*) FILTER (WHERE o.is_siblings_doing) AS missed_by_sibling,
-    count(o.slip) AS slipped,
-    count(*) FILTER (WHERE (o.slip = 'billing_failure'::text)) AS slipped_by_billing_failure,
-    count(*) FILTER (WHERE (o.slip = 'late_call'::text)) AS slipped_by_late_call,
-    count(*) FILTER (WHERE (o.slip = 'extension'::text)) AS slipped_by_extension,
-    count(*) FILTER (WHERE (o.slip = 'other'::text)) AS slipped_by_other
-   FROM (outcomes o
+    o.missed_by_sibling,
+    o.slipped,
+    o.slipped_by_billing_failure,
+    o.slipped_by_late_call,
+    o.slipped_by_extension,
+    o.slipped_by_other
+   FROM (( SELECT f.batch_id,
+            f.direction,
+            f.forecast_consent,
+            f.forecast_threshold_source,
+            f.came_consent,
+            f.forecast_reasons,
+            f.forecast_not_known,
+            f.forecast_because,
+            (sum(f.changes))::bigint AS changes,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.came IS NOT NULL)), (0)::numeric))::bigint AS effective,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'as_forecast'::text)), (0)::numeric))::bigint AS effective_as_forecast,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'earlier'::text)), (0)::numeric))::bigint AS effective_earlier,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'later'::text)), (0)::numeric))::bigint AS effective_later,
+            (COALESCE(sum(f.changes) FILTER (WHERE f.has_moved), (0)::numeric))::bigint AS renewals_moved,
+            (COALESCE(sum(f.changes) FILTER (WHERE f.is_siblings_doing), (0)::numeric))::bigint AS missed_by_sibling,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip IS NOT NULL)), (0)::numeric))::bigint AS slipped,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'billing_failure'::text)), (0)::numeric))::bigint AS slipped_by_billing_failure,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'late_call'::text)), (0)::numeric))::bigint AS slipped_by_late_call,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'extension'::text)), (0)::numeric))::bigint AS slipped_by_extension,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'other'::text)), (0)::numeric))::bigint AS slipped_by_other
+           FROM repricer.live_forecast_outcomes_at(p_at) f
+          GROUP BY f.batch_id, f.direction, f.forecast_consent, f.forecast_threshold_source, f.came_consent, f.forecast_reasons, f.forecast_not_known, f.forecast_because
+         HAVING (sum(f.changes) > (0)::numeric)) o
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = o.batch_id)))
-  GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source, o.came_consent, o.forecast_reasons, o.forecast_not_known, o.forecast_because
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
-$_$;
+$$;
 
 COMMENT ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.forecast_accuracy as it was known at the instant: by what was recorded until then, late news left out.';
 
@@ -5951,6 +6082,84 @@ WHERE f.word_due_at < (SELECT d.until FROM repricer.heard_charges_at(p_at) d) AN
             AND x.exception = 'missing' AND x.occurred_at = f.paid_until)
 $$;
 
+CREATE FUNCTION repricer.live_forecast_outcomes_at(p_at timestamp with time zone) RETURNS SETOF repricer.live_forecast_outcomes
+    LANGUAGE sql STABLE
+    AS $_$
+ SELECT o.original_transaction_id,
+    o.change_id,
+    o.batch_id,
+    o.stage,
+    (md5((ROW(o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons, o.forecast_not_known, o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing))::text))::uuid AS outcome,
+    o.direction,
+    o.forecast_consent,
+    o.forecast_threshold_source,
+    o.forecast_reasons,
+    o.forecast_not_known,
+    o.forecast_because,
+    o.came_consent,
+    o.came,
+    o.has_moved,
+    o.slip,
+    o.is_siblings_doing,
+    (1)::bigint AS changes
+   FROM ( SELECT c.original_transaction_id,
+            c.change_id,
+            c.batch_id,
+            c.stage,
+            c.direction,
+            c.forecast_consent,
+            c.forecast_threshold_source,
+            c.forecast_reasons,
+            came.consent AS came_consent,
+                CASE
+                    WHEN (c.effective_at < c.forecast_effective_at) THEN 'earlier'::text
+                    WHEN (c.effective_at > c.forecast_effective_at) THEN 'later'::text
+                    WHEN (c.effective_at IS NOT NULL) THEN 'as_forecast'::text
+                    ELSE NULL::text
+                END AS came,
+            (COALESCE(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at) AS has_moved,
+                CASE
+                    WHEN (c.forecast_consent = 'not_known'::text) THEN c.forecast_not_known
+                    ELSE '{}'::text[]
+                END AS forecast_not_known,
+                CASE
+                    WHEN ('increase_within_12_months'::text = ANY (c.forecast_reasons)) THEN
+                    CASE
+                        WHEN jsonb_path_exists(c.forecast_rules, '$[*]?(@."rule" == "increase_within_12_months")."inputs"."because"?(!(@ like_regex "^[0-9]{4}-[0-9]{2}-[0-9]{2}T"))'::jsonpath) THEN 'sibling'::text
+                        ELSE 'earlier_increase'::text
+                    END
+                    ELSE NULL::text
+                END AS forecast_because,
+                CASE
+                    WHEN (COALESCE(c.effective_at, c.due_effective_at) > c.forecast_effective_at) THEN COALESCE(c.moved_before_call, c.moved_since_call)
+                    ELSE NULL::text
+                END AS slip,
+                CASE
+                    WHEN ((c.forecast_consent = 'not_required'::text) AND (came.consent = 'required'::text)) THEN (EXISTS ( SELECT
+                       FROM repricer.price_changes_at(p_at) s
+                      WHERE ((s.original_transaction_id = c.original_transaction_id) AND (s.change_id <> c.change_id) AND (s.direction = 'increase'::text) AND (s.undoes_change_id IS NULL) AND ((
+                            CASE
+                                WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
+                                ELSE s.effective_at
+                            END >= (COALESCE(c.sent_at, c.consent_asked_at) - 'P1Y'::interval)) AND (
+                            CASE
+                                WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
+                                ELSE s.effective_at
+                            END <= (COALESCE(c.effective_at, c.due_effective_at) - 'PT0.001S'::interval))))))
+                    ELSE false
+                END AS is_siblings_doing
+           FROM (repricer.price_changes_at(p_at) c
+             CROSS JOIN LATERAL ( SELECT
+                        CASE
+                            WHEN ((c.consent_asked_at IS NOT NULL) OR (c.acceptance = 'consented'::text)) THEN 'required'::text
+                            WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text)) THEN 'required'::text
+                            WHEN (c.acceptance = 'informed'::text) THEN 'not_required'::text
+                            WHEN ((c.direction = 'decrease'::text) AND (COALESCE(c.scheduled_at, c.effective_at) IS NOT NULL)) THEN 'none'::text
+                            ELSE NULL::text
+                        END AS consent) came)
+          WHERE (c.undoes_change_id IS NULL)) o
+$_$;
+
 CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -7792,16 +8001,35 @@ BEGIN
             fell_with_parent = t.fell_with_parent + EXCLUDED.fell_with_parent, fell_lost = t.fell_lost + EXCLUDED.fell_lost,
             lapsed_lost = t.lapsed_lost + EXCLUDED.lapsed_lost, others_lost = t.others_lost + EXCLUDED.others_lost,
             taxed_renewals = t.taxed_renewals + EXCLUDED.taxed_renewals, taxed_uplift = t.taxed_uplift + EXCLUDED.taxed_uplift;
+    UPDATE forecast_tallies t SET changes = t.changes - f.changes
+        FROM (
+            SELECT k.batch_id, k.outcome, count(*) AS changes FROM change_figures k
+            WHERE k.original_transaction_id = ANY (v_ids) GROUP BY k.batch_id, k.outcome) f
+        WHERE t.batch_id = f.batch_id AND t.outcome = f.outcome;
     DELETE FROM change_figures f WHERE f.original_transaction_id = ANY (v_ids);
     DELETE FROM kept_exceptions k WHERE k.original_transaction_id = ANY (v_ids);
+    WITH outcomes AS MATERIALIZED (
+        SELECT o.* FROM live_forecast_outcomes o
+        WHERE o.original_transaction_id = ANY (v_ids)
+            AND o.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+    ), tallied AS (
+        INSERT INTO forecast_tallies AS t
+        SELECT o.batch_id, o.outcome, o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons,
+            o.forecast_not_known, o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing,
+            sum(o.changes)
+        FROM outcomes o GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+        ON CONFLICT ON CONSTRAINT forecast_tallies_pkey DO UPDATE SET changes = t.changes + EXCLUDED.changes
+    )
     INSERT INTO change_figures
         SELECT
             f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent,
             f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
             f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
             f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits,
-            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, v_at
-        FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
+            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, v_at, o.outcome
+        FROM live_change_figures f
+        LEFT JOIN outcomes o ON o.original_transaction_id = f.original_transaction_id AND o.change_id = f.change_id
+        WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
     WITH charged AS MATERIALIZED (
         SELECT x.* FROM explained_charges x WHERE x.original_transaction_id = ANY (v_ids)
     ), explained AS (
@@ -10440,6 +10668,9 @@ ALTER TABLE ONLY repricer.figures_turn
 ALTER TABLE ONLY repricer.first_approvals
     ADD CONSTRAINT first_approvals_pkey PRIMARY KEY (batch_id, approver);
 
+ALTER TABLE ONLY repricer.forecast_tallies
+    ADD CONSTRAINT forecast_tallies_pkey PRIMARY KEY (batch_id, outcome);
+
 ALTER TABLE ONLY repricer.history_imports
     ADD CONSTRAINT history_imports_pkey PRIMARY KEY (number);
 
@@ -11105,6 +11336,12 @@ GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with ti
 GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.forecast_tallies TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.live_forecast_outcomes TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.forecast_outcomes TO repricer_service;
+
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_finance;
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_pricing;
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_service;
@@ -11382,6 +11619,8 @@ REVOKE ALL ON FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits
 REVOKE ALL ON FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.live_charge_exceptions_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.live_forecast_outcomes_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) TO repricer_service;

@@ -81,7 +81,7 @@ import Testing
     }
 
     /// Neither sorts the changes of a batch again: outcomes of forecasts are summed, and this batch holds nobody out.
-    @Test(arguments: ["holdout"])
+    @Test(arguments: ["forecast_accuracy", "holdout"])
     func report_ofABatchThatEnded_readsNoChange(name: String) async throws {
         let owner = try await TestDatabase.connect()
         try await Self.fill(owner)
