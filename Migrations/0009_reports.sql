@@ -2296,12 +2296,26 @@ SELECT f.* FROM repricer.change_figures f
 WHERE f.counted_at <= p_at AND NOT EXISTS (
     SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = f.original_transaction_id)
 $$;
-CREATE FUNCTION repricer.unfrozen_changes_at(p_at timestamptz) RETURNS SETOF repricer.price_changes LANGUAGE sql STABLE AS $$
-SELECT c.* FROM repricer.price_changes_at(p_at) c
-WHERE NOT EXISTS (
-    SELECT FROM repricer.frozen_figures_at(p_at) f
-    WHERE f.original_transaction_id = c.original_transaction_id AND f.change_id = c.change_id AND f.batch_id = c.batch_id)
-$$;
+-- price_changes_at without what is frozen, which goes before its versions are searched: nearly all of a batch that is over.
+DO $unfrozen$
+DECLARE
+    v_text text;
+    v_changes CONSTANT text := 'FROM repricer.price_changes c';
+BEGIN
+    SELECT p.prosrc INTO v_text FROM pg_proc p WHERE p.oid = 'repricer.price_changes_at(timestamptz)'::regprocedure;
+    IF v_text !~ (v_changes || '\n') THEN
+        RAISE EXCEPTION 'price_changes_at reads no changes';
+    END IF;
+    EXECUTE format($make$
+CREATE FUNCTION repricer.unfrozen_changes_at(p_at timestamptz) RETURNS SETOF repricer.price_changes LANGUAGE sql STABLE AS $body$%s$body$ $make$,
+        replace(v_text, v_changes || E'\n', $changes$FROM (
+    SELECT c.* FROM repricer.price_changes c
+    WHERE NOT EXISTS (
+        SELECT FROM repricer.frozen_figures_at(p_at) f
+        WHERE f.original_transaction_id = c.original_transaction_id AND f.change_id = c.change_id AND f.batch_id = c.batch_id)) c
+$changes$));
+END
+$unfrozen$;
 
 CREATE FUNCTION report.batch_summary_as_of(p_at timestamptz, p_batch uuid DEFAULT NULL)
     RETURNS SETOF report.batch_summary LANGUAGE plpgsql STABLE SECURITY DEFINER

@@ -8170,10 +8170,102 @@ $$;
 CREATE FUNCTION repricer.unfrozen_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.price_changes
     LANGUAGE sql STABLE
     AS $$
-SELECT c.* FROM repricer.price_changes_at(p_at) c
-WHERE NOT EXISTS (
-    SELECT FROM repricer.frozen_figures_at(p_at) f
-    WHERE f.original_transaction_id = c.original_transaction_id AND f.change_id = c.change_id AND f.batch_id = c.batch_id)
+SELECT c.original_transaction_id,
+    c.bucket,
+    c.change_id,
+    c.batch_id,
+    c.submitted_by,
+    c.line,
+    c.wave,
+    c.is_held_out,
+    c.undoes_change_id,
+    c.sku,
+    CASE WHEN v.state IS NULL THEN c.current_sku ELSE v.current_sku END,
+    c.called_sku,
+    CASE WHEN v.state IS NULL THEN c.former_skus ELSE v.former_skus END,
+    c.dependent_skus,
+    CASE WHEN v.state IS NULL THEN c.current_dependent_skus ELSE v.current_dependent_skus END,
+    c.called_dependent_skus,
+    c.direction,
+    c.currency,
+    c.storefront,
+    c.period,
+    c.current_price_milliunits,
+    c.new_price_milliunits,
+    c.expected_price_milliunits,
+    c.effective_on_or_after,
+    c.forecast_consent,
+    c.forecast_reasons,
+    c.forecast_not_known,
+    c.forecast_threshold_source,
+    c.forecast_rules,
+    c.forecast_answers_id,
+    c.forecast_renewal_at,
+    c.forecast_notice_at,
+    c.forecast_effective_at,
+    c.at_risk_milliunits,
+    c.at_risk_elsewhere,
+    c.is_stale,
+    CASE WHEN v.state IS NULL THEN c.send_after ELSE v.send_after END,
+    CASE WHEN v.state IS NULL THEN c.send_by ELSE v.send_by END,
+    CASE WHEN v.state IS NULL THEN c.due_effective_at ELSE v.due_effective_at END,
+    CASE WHEN v.state IS NULL THEN c.planned_effective_at ELSE v.planned_effective_at END,
+    CASE WHEN v.state IS NULL THEN c.moved_before_call ELSE v.moved_before_call END,
+    CASE WHEN v.state IS NULL THEN c.moved_since_call ELSE v.moved_since_call END,
+    c.called_renewal_at,
+    c.is_ready,
+    c.is_held,
+    c.goes_alone,
+    c.parked_reason,
+    c.parks,
+    c.stale_tokens,
+    c.next_attempt_at,
+    CASE WHEN NOT k.is_unsent THEN CASE WHEN v.state IS NULL THEN c.request_reference_id ELSE v.request_reference_id END END,
+    k.state,
+    CASE k.state WHEN 'sending' THEN 'queued' ELSE k.state END,
+    k.state_since,
+    CASE WHEN v.state IS NULL THEN c.reason ELSE v.reason END,
+    CASE WHEN v.state IS NULL THEN c.doubtful_since ELSE v.doubtful_since END,
+    CASE WHEN NOT k.is_unsent THEN CASE WHEN v.state IS NULL THEN c.sent_at ELSE v.sent_at END END,
+    CASE WHEN NOT k.is_later THEN CASE WHEN v.state IS NULL THEN c.scheduled_at ELSE v.scheduled_at END END,
+    CASE WHEN v.state IS NULL THEN c.consent_asked_at ELSE v.consent_asked_at END,
+    CASE WHEN v.state IS NULL THEN c.accepted_at ELSE v.accepted_at END,
+    CASE WHEN v.state IS NULL THEN c.acceptance ELSE v.acceptance END,
+    CASE WHEN v.state IS NULL THEN c.effective_at ELSE v.effective_at END,
+    CASE WHEN v.state IS NULL THEN c.ended_at ELSE v.ended_at END,
+    CASE WHEN v.state IS NULL THEN c.is_leaving ELSE v.is_leaving END,
+    CASE WHEN v.state IS NULL THEN c.recorded_at ELSE v.recorded_at END,
+    CASE WHEN v.state IS NULL THEN c.claim_recorded_at ELSE v.claim_recorded_at END
+FROM (
+    SELECT c.* FROM repricer.price_changes c
+    WHERE NOT EXISTS (
+        SELECT FROM repricer.frozen_figures_at(p_at) f
+        WHERE f.original_transaction_id = c.original_transaction_id AND f.change_id = c.change_id AND f.batch_id = c.batch_id)) c
+JOIN repricer.batches b ON b.batch_id = c.batch_id AND b.submitted_at <= p_at
+LEFT JOIN LATERAL (
+    SELECT p.* FROM repricer.price_change_versions p
+    WHERE p.original_transaction_id = c.original_transaction_id AND p.change_id = c.change_id AND p.recorded_until > p_at
+    ORDER BY p.recorded_until LIMIT 1) v ON true
+CROSS JOIN LATERAL (
+    -- It was recorded later than the instant: at the instant it was called, or not even that.
+    SELECT coalesce(CASE WHEN v.state IS NULL THEN c.recorded_at ELSE v.recorded_at END > p_at, false) AS is_later,
+        coalesce(CASE WHEN v.state IS NULL THEN c.claim_recorded_at ELSE v.claim_recorded_at END <= p_at, false) AS was_claimed
+) e
+CROSS JOIN LATERAL (
+    SELECT e.is_later, e.is_later AND NOT e.was_claimed AS is_unsent,
+        CASE WHEN e.is_later THEN CASE WHEN e.was_claimed THEN 'sending' ELSE 'queued' END ELSE coalesce(v.state, c.state) END
+            AS last_state
+) l
+CROSS JOIN LATERAL (
+    -- At the instant it was not approved yet.
+    SELECT l.is_later, l.is_unsent,
+        CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
+            THEN 'awaiting_approval' ELSE l.last_state END AS state,
+        CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true) THEN b.submitted_at
+            WHEN l.is_unsent THEN b.decided_at
+            WHEN l.is_later THEN CASE WHEN v.state IS NULL THEN c.sent_at ELSE v.sent_at END
+            ELSE coalesce(v.state_since, c.state_since) END AS state_since
+) k
 $$;
 
 CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.untallied_changes
