@@ -1045,23 +1045,25 @@ WITH calls_out AS (
         AND c.request_reference_id = r.call_id AND c.state = 'sending'
     WHERE r.kind = 'price_change' AND r.settled_at IS NULL GROUP BY c.batch_id
 ), stages AS (
-    SELECT batch_id, count(*) AS stored,
-        count(*) FILTER (WHERE stage = 'awaiting_approval') AS awaiting_approval,
-        count(*) FILTER (WHERE stage = 'queued') AS queued,
-        count(*) FILTER (WHERE stage = 'unknown') AS unknown,
-        count(*) FILTER (WHERE stage = 'scheduled') AS scheduled,
-        count(*) FILTER (WHERE stage = 'pending_consent') AS pending_consent,
-        count(*) FILTER (WHERE stage = 'accepted') AS accepted,
-        count(*) FILTER (WHERE stage = 'effective') AS effective,
-        count(*) FILTER (WHERE stage = 'declined') AS declined,
-        count(*) FILTER (WHERE stage = 'cancelled') AS cancelled,
-        count(*) FILTER (WHERE stage = 'lapsed') AS lapsed,
-        count(*) FILTER (WHERE stage = 'invalidated') AS invalidated,
-        count(*) FILTER (WHERE stage = 'rejected') AS rejected,
-        count(*) FILTER (WHERE stage = 'ineligible') AS ineligible,
-        count(*) FILTER (WHERE stage = 'missed') AS missed,
-        count(*) FILTER (WHERE stage = 'aborted') AS aborted
-    FROM repricer.price_changes GROUP BY batch_id
+    SELECT c.batch_id, sum(c.rows)::bigint AS stored,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'awaiting_approval'), 0)::bigint AS awaiting_approval,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'queued'), 0)::bigint AS queued,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'unknown'), 0)::bigint AS unknown,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'scheduled'), 0)::bigint AS scheduled,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'pending_consent'), 0)::bigint AS pending_consent,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'accepted'), 0)::bigint AS accepted,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'effective'), 0)::bigint AS effective,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'declined'), 0)::bigint AS declined,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'cancelled'), 0)::bigint AS cancelled,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'lapsed'), 0)::bigint AS lapsed,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'invalidated'), 0)::bigint AS invalidated,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'rejected'), 0)::bigint AS rejected,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'ineligible'), 0)::bigint AS ineligible,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'missed'), 0)::bigint AS missed,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'aborted'), 0)::bigint AS aborted
+    -- Counted by stage first, so that no row is compared with each of them.
+    FROM (SELECT batch_id, stage, count(*) AS rows FROM repricer.price_changes GROUP BY batch_id, stage) c
+    GROUP BY c.batch_id
 ), tallies AS (
     -- Everything comes from the index alone, except for the few changes whose call is out.
     SELECT g.batch_id, g.stored, g.awaiting_approval, g.queued - coalesce(o.sending, 0) AS queued,
@@ -1413,7 +1415,10 @@ WITH problems (batch_id, check_name, problems) AS (
         WHERE NOT rows_add_up GROUP BY batch_id
     UNION ALL
     SELECT c.batch_id, 'silent_past_renewal', count(*) FROM repricer.price_changes c
-        LEFT JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
+        -- OFFSET 0, here and below, makes PostgreSQL search the few subscriptions, instead of reading all there are.
+        LEFT JOIN LATERAL (
+            SELECT s.in_billing_retry, s.status FROM repricer.subscriptions s
+            WHERE s.original_transaction_id = c.original_transaction_id OFFSET 0) s ON true
         WHERE c.stage IN ('scheduled', 'pending_consent', 'accepted')
             AND c.due_effective_at < report.as_of() - interval '1 day'
             AND NOT coalesce(s.in_billing_retry, false) AND coalesce(s.status, 0) NOT IN (3, 4)
@@ -1426,13 +1431,20 @@ WITH problems (batch_id, check_name, problems) AS (
             AND c.change_id = ANY (r.carries)
         WHERE r.kind = 'price_change' AND r.settled_at IS NULL AND r.state = 'unknown' GROUP BY c.batch_id
     UNION ALL
-    SELECT t.batch_id, 'effective_without_charge', sum(t.uncharged)::bigint FROM repricer.change_tallies t GROUP BY t.batch_id
+    SELECT t.batch_id, 'effective_without_charge', sum(t.uncharged)::bigint
+        FROM (
+            SELECT k.batch_id, k.uncharged FROM repricer.figure_tallies k
+            UNION ALL
+            SELECT u.batch_id, u.uncharged FROM repricer.untallied_changes u WHERE u.is_final) t
+        GROUP BY t.batch_id
     UNION ALL
     -- The newest facts decide, not a mark of ours on the call: what the App Store has counts, whoever lost sight of
     -- it.
     SELECT c.batch_id, 'ended_yet_applied', count(*) FROM repricer.price_changes c
         JOIN repricer.batches b ON b.batch_id = c.batch_id
-        JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
+        CROSS JOIN LATERAL (
+            SELECT s.items FROM repricer.subscriptions s
+            WHERE s.original_transaction_id = c.original_transaction_id OFFSET 0) s
         CROSS JOIN LATERAL (
             SELECT item FROM jsonb_array_elements(s.items) item
             WHERE item ->> 'sku' = coalesce(c.current_sku, c.sku)) i

@@ -303,25 +303,29 @@ CREATE VIEW report.batch_summary AS
           WHERE ((r_1.kind = 'price_change'::text) AND (r_1.settled_at IS NULL))
           GROUP BY c.batch_id
         ), stages AS (
-         SELECT price_changes.batch_id,
-            count(*) AS stored,
-            count(*) FILTER (WHERE (price_changes.stage = 'awaiting_approval'::text)) AS awaiting_approval,
-            count(*) FILTER (WHERE (price_changes.stage = 'queued'::text)) AS queued,
-            count(*) FILTER (WHERE (price_changes.stage = 'unknown'::text)) AS unknown,
-            count(*) FILTER (WHERE (price_changes.stage = 'scheduled'::text)) AS scheduled,
-            count(*) FILTER (WHERE (price_changes.stage = 'pending_consent'::text)) AS pending_consent,
-            count(*) FILTER (WHERE (price_changes.stage = 'accepted'::text)) AS accepted,
-            count(*) FILTER (WHERE (price_changes.stage = 'effective'::text)) AS effective,
-            count(*) FILTER (WHERE (price_changes.stage = 'declined'::text)) AS declined,
-            count(*) FILTER (WHERE (price_changes.stage = 'cancelled'::text)) AS cancelled,
-            count(*) FILTER (WHERE (price_changes.stage = 'lapsed'::text)) AS lapsed,
-            count(*) FILTER (WHERE (price_changes.stage = 'invalidated'::text)) AS invalidated,
-            count(*) FILTER (WHERE (price_changes.stage = 'rejected'::text)) AS rejected,
-            count(*) FILTER (WHERE (price_changes.stage = 'ineligible'::text)) AS ineligible,
-            count(*) FILTER (WHERE (price_changes.stage = 'missed'::text)) AS missed,
-            count(*) FILTER (WHERE (price_changes.stage = 'aborted'::text)) AS aborted
-           FROM repricer.price_changes
-          GROUP BY price_changes.batch_id
+         SELECT c.batch_id,
+            (sum(c.rows))::bigint AS stored,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'awaiting_approval'::text)), (0)::numeric))::bigint AS awaiting_approval,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'queued'::text)), (0)::numeric))::bigint AS queued,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'unknown'::text)), (0)::numeric))::bigint AS unknown,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'scheduled'::text)), (0)::numeric))::bigint AS scheduled,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'pending_consent'::text)), (0)::numeric))::bigint AS pending_consent,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'accepted'::text)), (0)::numeric))::bigint AS accepted,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'effective'::text)), (0)::numeric))::bigint AS effective,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'declined'::text)), (0)::numeric))::bigint AS declined,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'cancelled'::text)), (0)::numeric))::bigint AS cancelled,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'lapsed'::text)), (0)::numeric))::bigint AS lapsed,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'invalidated'::text)), (0)::numeric))::bigint AS invalidated,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'rejected'::text)), (0)::numeric))::bigint AS rejected,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'ineligible'::text)), (0)::numeric))::bigint AS ineligible,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'missed'::text)), (0)::numeric))::bigint AS missed,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'aborted'::text)), (0)::numeric))::bigint AS aborted
+           FROM ( SELECT price_changes.batch_id,
+                    price_changes.stage,
+                    count(*) AS rows
+                   FROM repricer.price_changes
+                  GROUP BY price_changes.batch_id, price_changes.stage) c
+          GROUP BY c.batch_id
         ), tallies AS (
          SELECT g.batch_id,
             g.stored,
@@ -3281,7 +3285,11 @@ CREATE VIEW report.reconciliation AS
             'silent_past_renewal'::text,
             count(*) AS count
            FROM (repricer.price_changes c
-             LEFT JOIN repricer.subscriptions s ON ((s.original_transaction_id = c.original_transaction_id)))
+             LEFT JOIN LATERAL ( SELECT s_1.in_billing_retry,
+                    s_1.status
+                   FROM repricer.subscriptions s_1
+                  WHERE (s_1.original_transaction_id = c.original_transaction_id)
+                 OFFSET 0) s ON (true))
           WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.due_effective_at < (report.as_of() - '1 day'::interval)) AND (NOT COALESCE(s.in_billing_retry, false)) AND (COALESCE(s.status, 0) <> ALL (ARRAY[3, 4])))
           GROUP BY c.batch_id
         UNION ALL
@@ -3296,7 +3304,14 @@ CREATE VIEW report.reconciliation AS
          SELECT t.batch_id,
             'effective_without_charge'::text,
             (sum(t.uncharged))::bigint AS sum
-           FROM repricer.change_tallies t
+           FROM ( SELECT k.batch_id,
+                    k.uncharged
+                   FROM repricer.figure_tallies k
+                UNION ALL
+                 SELECT u.batch_id,
+                    u.uncharged
+                   FROM repricer.untallied_changes u
+                  WHERE u.is_final) t
           GROUP BY t.batch_id
         UNION ALL
          SELECT c.batch_id,
@@ -3304,7 +3319,10 @@ CREATE VIEW report.reconciliation AS
             count(*) AS count
            FROM (((repricer.price_changes c
              JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
-             JOIN repricer.subscriptions s ON ((s.original_transaction_id = c.original_transaction_id)))
+             CROSS JOIN LATERAL ( SELECT s_1.items
+                   FROM repricer.subscriptions s_1
+                  WHERE (s_1.original_transaction_id = c.original_transaction_id)
+                 OFFSET 0) s)
              CROSS JOIN LATERAL ( SELECT item.value AS item
                    FROM jsonb_array_elements(s.items) item(value)
                   WHERE ((item.value ->> 'sku'::text) = COALESCE(c.current_sku, c.sku))) i)
