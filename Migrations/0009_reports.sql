@@ -2453,12 +2453,15 @@ WHERE f.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND f.paid_
         WHERE f.original_transaction_id = e.original_transaction_id AND f.change_id = e.change_id)
 UNION ALL
 SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
-    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, f.batch_id, b.name,
+    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, b.batch_id, b.name,
     CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END, e.correction > 0
-FROM repricer.frozen_figures f
-JOIN repricer.money_entries e ON e.original_transaction_id = f.original_transaction_id AND e.change_id = f.change_id
-    AND e.batch_id = f.batch_id
-JOIN repricer.batches b ON b.batch_id = f.batch_id$frozen$;
+FROM repricer.batches b
+-- OFFSET 0 makes PostgreSQL go batch by batch, and not search the batch of each line.
+CROSS JOIN LATERAL (
+    SELECT m.* FROM repricer.frozen_figures f
+    JOIN repricer.money_entries m ON m.original_transaction_id = f.original_transaction_id AND m.change_id = f.change_id
+    WHERE f.batch_id = b.batch_id AND m.batch_id = b.batch_id
+    OFFSET 0) e$frozen$;
         END IF;
         IF v.name = 'consent_funnel' THEN
             -- It asks for no money, and the tallies of the past are all the figures of each change.

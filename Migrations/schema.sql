@@ -3061,12 +3061,14 @@ UNION ALL
         WHERE f.original_transaction_id = e.original_transaction_id AND f.change_id = e.change_id)
 UNION ALL
 SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
-    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, f.batch_id, b.name,
+    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, b.batch_id, b.name,
     CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END, e.correction > 0
-FROM repricer.frozen_figures_at(p_at) f
-JOIN repricer.money_entries_at(p_at) e ON e.original_transaction_id = f.original_transaction_id AND e.change_id = f.change_id
-    AND e.batch_id = f.batch_id
-JOIN repricer.batches_at(p_at) b ON b.batch_id = f.batch_id
+FROM repricer.batches_at(p_at) b
+CROSS JOIN LATERAL (
+    SELECT m.* FROM repricer.frozen_figures_at(p_at) f
+    JOIN repricer.money_entries_at(p_at) m ON m.original_transaction_id = f.original_transaction_id AND m.change_id = f.change_id
+    WHERE f.batch_id = b.batch_id AND m.batch_id = b.batch_id
+    OFFSET 0) e
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
 $$;
