@@ -190,6 +190,7 @@ CREATE TABLE repricer.change_figures (
     paid_sku text,
     paid_quantity bigint,
     counted_at timestamptz NOT NULL,
+    outcome uuid,
     CONSTRAINT change_figures_pkey PRIMARY KEY (original_transaction_id, change_id, bucket),
     CONSTRAINT change_figures_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
@@ -200,6 +201,7 @@ COMMENT ON COLUMN repricer.change_figures.paid_until IS
     'paid_sku and paid_quantity of it, too.';
 COMMENT ON COLUMN repricer.change_figures.word_due_at IS
     'Likewise: paid_until, or when the longest billing retry or extension that was told ends. Who is silent after it, is missing.';
+COMMENT ON COLUMN repricer.change_figures.outcome IS 'Its row of forecast_tallies; null of an undo, which forecasts nothing.';
 COMMENT ON COLUMN repricer.change_figures.counted_at IS
     'On the clock of recording. While its subscription bears no mark, nothing was recorded since: it is what was known then, too.';
 COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
@@ -269,6 +271,30 @@ CREATE TABLE repricer.figure_tallies (
         (batch_id, is_undo, direction, forecast_consent, currency, storefront, period)
 );
 COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one at a time.';
+
+-- Forecasts and what came of them, as alike changes have them: a row a batch and outcome.
+CREATE TABLE repricer.forecast_tallies (
+    batch_id uuid NOT NULL,
+    outcome uuid NOT NULL,
+    direction text NOT NULL,
+    forecast_consent text NOT NULL,
+    forecast_threshold_source text,
+    forecast_reasons text[] NOT NULL,
+    forecast_not_known text[] NOT NULL,
+    forecast_because text,
+    came_consent text,
+    came text,
+    has_moved boolean NOT NULL,
+    slip text,
+    is_siblings_doing boolean NOT NULL,
+    changes bigint NOT NULL,
+    CONSTRAINT forecast_tallies_pkey PRIMARY KEY (batch_id, outcome)
+);
+COMMENT ON TABLE repricer.forecast_tallies IS
+    'How many changes of change_figures have which outcome. Only summarise_figures writes it, one at a time.';
+COMMENT ON COLUMN repricer.forecast_tallies.outcome IS 'A hash of all columns from direction to is_siblings_doing.';
+COMMENT ON COLUMN repricer.forecast_tallies.came IS
+    'Whether it took effect earlier or later than forecast, or as_forecast; null: it did not.';
 
 -- A row that only the owner may lock, and not an advisory lock, which any login could take. Never written.
 CREATE TABLE repricer.figures_turn (
@@ -685,6 +711,89 @@ LEFT JOIN LATERAL (
 ) r ON true;
 COMMENT ON VIEW repricer.live_change_figures IS 'What change_figures keeps, computed from the facts.';
 
+-- Who asks for a batch counts what is marked of it, and not of all others. OFFSET 0: PostgreSQL goes mark by mark, instead of
+-- reading all changes.
+CREATE VIEW repricer.marked_batches AS
+SELECT DISTINCT s.original_transaction_id, b.batch_id
+FROM repricer.stale_figures s
+CROSS JOIN LATERAL (
+    SELECT c.batch_id FROM repricer.price_changes c WHERE c.original_transaction_id = s.original_transaction_id OFFSET 0) b;
+COMMENT ON VIEW repricer.marked_batches IS 'The marked subscriptions, once for each batch that they have a change in.';
+
+-- What was forecast of a change, and what came. Alike ones have one outcome.
+CREATE VIEW repricer.live_forecast_outcomes AS
+SELECT o.original_transaction_id, o.change_id, o.batch_id, o.stage,
+    md5(ROW(o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons, o.forecast_not_known,
+        o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing)::text)::uuid AS outcome,
+    o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons, o.forecast_not_known, o.forecast_because,
+    o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing, 1::bigint AS changes
+FROM (
+    SELECT c.original_transaction_id, c.change_id, c.batch_id, c.stage, c.direction, c.forecast_consent,
+        c.forecast_threshold_source, c.forecast_reasons, came.consent AS came_consent,
+        CASE WHEN c.effective_at < c.forecast_effective_at THEN 'earlier' WHEN c.effective_at > c.forecast_effective_at THEN 'later'
+            WHEN c.effective_at IS NOT NULL THEN 'as_forecast' END AS came,
+        coalesce(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at AS has_moved,
+        CASE WHEN c.forecast_consent = 'not_known' THEN c.forecast_not_known ELSE '{}' END AS forecast_not_known,
+        -- A line of the file or a change of ours, else the instant of an increase from before.
+        CASE WHEN 'increase_within_12_months' = ANY (c.forecast_reasons) THEN
+            CASE WHEN jsonb_path_exists(c.forecast_rules,
+                    '$[*] ? (@.rule == "increase_within_12_months").inputs.because ? (!(@ like_regex "^[0-9]{4}-[0-9]{2}-[0-9]{2}T"))')
+                THEN 'sibling' ELSE 'earlier_increase' END
+        END AS forecast_because,
+        CASE WHEN coalesce(c.effective_at, c.due_effective_at) > c.forecast_effective_at
+            THEN coalesce(c.moved_before_call, c.moved_since_call) END AS slip,
+        -- What the plan of the later change foresaw: our own increase of another item, which this forecast could not
+        -- know.
+        CASE WHEN c.forecast_consent = 'not_required' AND came.consent = 'required' THEN EXISTS (
+            SELECT FROM repricer.price_changes s
+            WHERE s.original_transaction_id = c.original_transaction_id AND s.change_id <> c.change_id
+                AND s.direction = 'increase' AND s.undoes_change_id IS NULL
+                AND CASE WHEN s.state IN ('scheduled', 'pending_consent', 'accepted') THEN s.due_effective_at
+                        ELSE s.effective_at END
+                    BETWEEN coalesce(c.sent_at, c.consent_asked_at) - interval '12 months'
+                    AND coalesce(c.effective_at, c.due_effective_at) - interval '1 millisecond')
+            ELSE false END AS is_siblings_doing
+    FROM repricer.price_changes c
+    CROSS JOIN LATERAL (SELECT CASE
+        WHEN c.consent_asked_at IS NOT NULL OR c.acceptance = 'consented' THEN 'required'
+        -- Nobody declines unasked: the notification that told of the request for consent was lost. A dependent
+        -- that fell with its parent was not asked itself.
+        WHEN c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' THEN 'required'
+        WHEN c.acceptance = 'informed' THEN 'not_required'
+        WHEN c.direction = 'decrease' AND coalesce(c.scheduled_at, c.effective_at) IS NOT NULL THEN 'none'
+    END AS consent) came
+    WHERE c.undoes_change_id IS NULL
+) o;
+COMMENT ON VIEW repricer.live_forecast_outcomes IS 'What forecast_tallies counts, from the facts: one row a change.';
+
+-- What is kept and marked is taken out of the tallies, and what is not kept is added to them.
+CREATE VIEW repricer.forecast_outcomes AS
+SELECT t.batch_id, t.direction, t.forecast_consent, t.forecast_threshold_source, t.forecast_reasons, t.forecast_not_known,
+    t.forecast_because, t.came_consent, t.came, t.has_moved, t.slip, t.is_siblings_doing, t.changes
+FROM repricer.forecast_tallies t
+UNION ALL
+SELECT t.batch_id, t.direction, t.forecast_consent, t.forecast_threshold_source, t.forecast_reasons, t.forecast_not_known,
+    t.forecast_because, t.came_consent, t.came, t.has_moved, t.slip, t.is_siblings_doing, -1
+FROM repricer.change_figures k
+JOIN repricer.forecast_tallies t ON t.batch_id = k.batch_id AND t.outcome = k.outcome
+WHERE EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
+UNION ALL
+SELECT o.batch_id, o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons, o.forecast_not_known,
+    o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing, o.changes
+FROM repricer.live_forecast_outcomes o
+WHERE o.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+UNION ALL
+SELECT m.batch_id, o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons, o.forecast_not_known,
+    o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing, o.changes
+FROM repricer.marked_batches m
+-- OFFSET 0 makes PostgreSQL go subscription by subscription.
+CROSS JOIN LATERAL (
+    SELECT l.* FROM repricer.live_forecast_outcomes l
+    WHERE l.original_transaction_id = m.original_transaction_id AND l.batch_id = m.batch_id
+        AND l.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+    OFFSET 0) o;
+COMMENT ON VIEW repricer.forecast_outcomes IS 'Of all changes, exact at any moment. Its rows are to be added up.';
+
 -- A change whose figures are not kept, or whose subscription is marked.
 CREATE VIEW repricer.unkept_change_figures AS
 -- The figures of an open change as live_change_figures has them, of which no charge counts.
@@ -700,17 +809,17 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
 FROM repricer.price_changes c
 WHERE c.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
 UNION ALL
--- OFFSET 0 makes PostgreSQL go subscription by subscription. The id is that of the mark, so that who asks for some
--- subscriptions reads only their marks.
-SELECT m.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent, f.currency,
+-- OFFSET 0 makes PostgreSQL go subscription by subscription. The id and the batch are those of the mark, so that who asks for
+-- some subscriptions, or a batch, reads only their marks.
+SELECT m.original_transaction_id, f.bucket, f.change_id, m.batch_id, f.is_undo, f.direction, f.forecast_consent, f.currency,
     f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged, f.current_price_milliunits,
     f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits, f.new_total_milliunits, f.stage, f.is_final,
     f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits, f.taxed_renewals, f.taxed_uplift_milliunits,
     f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity
-FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
+FROM repricer.marked_batches m
 CROSS JOIN LATERAL (
     SELECT l.* FROM repricer.live_change_figures l
-    WHERE l.original_transaction_id = m.original_transaction_id
+    WHERE l.original_transaction_id = m.original_transaction_id AND l.batch_id = m.batch_id
         AND l.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
     OFFSET 0) f;
 COMMENT ON VIEW repricer.unkept_change_figures IS 'The figures of changes that are open, or whose subscription is marked.';
@@ -799,13 +908,13 @@ SELECT k.batch_id, k.original_transaction_id, k.change_id, k.transaction_id, k.s
 FROM repricer.kept_exceptions k
 WHERE NOT EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
 UNION ALL
-SELECT x.batch_id, m.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception, x.occurred_at,
+SELECT m.batch_id, m.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception, x.occurred_at,
     x.amount_milliunits, x.expected_milliunits, x.refunded_milliunits, x.currency, x.storefront, x.bucket
-FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
+FROM repricer.marked_batches m
 -- OFFSET 0 makes PostgreSQL go subscription by subscription.
 CROSS JOIN LATERAL (
     SELECT l.* FROM repricer.live_charge_exceptions l
-    WHERE l.original_transaction_id = m.original_transaction_id
+    WHERE l.original_transaction_id = m.original_transaction_id AND l.batch_id = m.batch_id
     OFFSET 0) x
 UNION ALL
 -- Time alone makes these, and no fact marks their subscription.
@@ -869,16 +978,35 @@ BEGIN
             fell_with_parent = t.fell_with_parent + EXCLUDED.fell_with_parent, fell_lost = t.fell_lost + EXCLUDED.fell_lost,
             lapsed_lost = t.lapsed_lost + EXCLUDED.lapsed_lost, others_lost = t.others_lost + EXCLUDED.others_lost,
             taxed_renewals = t.taxed_renewals + EXCLUDED.taxed_renewals, taxed_uplift = t.taxed_uplift + EXCLUDED.taxed_uplift;
+    UPDATE forecast_tallies t SET changes = t.changes - f.changes
+        FROM (
+            SELECT k.batch_id, k.outcome, count(*) AS changes FROM change_figures k
+            WHERE k.original_transaction_id = ANY (v_ids) GROUP BY k.batch_id, k.outcome) f
+        WHERE t.batch_id = f.batch_id AND t.outcome = f.outcome;
     DELETE FROM change_figures f WHERE f.original_transaction_id = ANY (v_ids);
     DELETE FROM kept_exceptions k WHERE k.original_transaction_id = ANY (v_ids);
+    WITH outcomes AS MATERIALIZED (
+        SELECT o.* FROM live_forecast_outcomes o
+        WHERE o.original_transaction_id = ANY (v_ids)
+            AND o.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+    ), tallied AS (
+        INSERT INTO forecast_tallies AS t
+        SELECT o.batch_id, o.outcome, o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons,
+            o.forecast_not_known, o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing,
+            sum(o.changes)
+        FROM outcomes o GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+        ON CONFLICT ON CONSTRAINT forecast_tallies_pkey DO UPDATE SET changes = t.changes + EXCLUDED.changes
+    )
     INSERT INTO change_figures
         SELECT
             f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent,
             f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
             f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
             f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits,
-            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, v_at
-        FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
+            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, v_at, o.outcome
+        FROM live_change_figures f
+        LEFT JOIN outcomes o ON o.original_transaction_id = f.original_transaction_id AND o.change_id = f.change_id
+        WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
     WITH charged AS MATERIALIZED (
         SELECT x.* FROM explained_charges x WHERE x.original_transaction_id = ANY (v_ids)
     ), explained AS (
@@ -917,23 +1045,25 @@ WITH calls_out AS (
         AND c.request_reference_id = r.call_id AND c.state = 'sending'
     WHERE r.kind = 'price_change' AND r.settled_at IS NULL GROUP BY c.batch_id
 ), stages AS (
-    SELECT batch_id, count(*) AS stored,
-        count(*) FILTER (WHERE stage = 'awaiting_approval') AS awaiting_approval,
-        count(*) FILTER (WHERE stage = 'queued') AS queued,
-        count(*) FILTER (WHERE stage = 'unknown') AS unknown,
-        count(*) FILTER (WHERE stage = 'scheduled') AS scheduled,
-        count(*) FILTER (WHERE stage = 'pending_consent') AS pending_consent,
-        count(*) FILTER (WHERE stage = 'accepted') AS accepted,
-        count(*) FILTER (WHERE stage = 'effective') AS effective,
-        count(*) FILTER (WHERE stage = 'declined') AS declined,
-        count(*) FILTER (WHERE stage = 'cancelled') AS cancelled,
-        count(*) FILTER (WHERE stage = 'lapsed') AS lapsed,
-        count(*) FILTER (WHERE stage = 'invalidated') AS invalidated,
-        count(*) FILTER (WHERE stage = 'rejected') AS rejected,
-        count(*) FILTER (WHERE stage = 'ineligible') AS ineligible,
-        count(*) FILTER (WHERE stage = 'missed') AS missed,
-        count(*) FILTER (WHERE stage = 'aborted') AS aborted
-    FROM repricer.price_changes GROUP BY batch_id
+    SELECT c.batch_id, sum(c.rows)::bigint AS stored,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'awaiting_approval'), 0)::bigint AS awaiting_approval,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'queued'), 0)::bigint AS queued,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'unknown'), 0)::bigint AS unknown,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'scheduled'), 0)::bigint AS scheduled,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'pending_consent'), 0)::bigint AS pending_consent,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'accepted'), 0)::bigint AS accepted,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'effective'), 0)::bigint AS effective,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'declined'), 0)::bigint AS declined,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'cancelled'), 0)::bigint AS cancelled,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'lapsed'), 0)::bigint AS lapsed,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'invalidated'), 0)::bigint AS invalidated,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'rejected'), 0)::bigint AS rejected,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'ineligible'), 0)::bigint AS ineligible,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'missed'), 0)::bigint AS missed,
+        coalesce(sum(c.rows) FILTER (WHERE c.stage = 'aborted'), 0)::bigint AS aborted
+    -- Counted by stage first, so that no row is compared with each of them.
+    FROM (SELECT batch_id, stage, count(*) AS rows FROM repricer.price_changes GROUP BY batch_id, stage) c
+    GROUP BY c.batch_id
 ), tallies AS (
     -- Everything comes from the index alone, except for the few changes whose call is out.
     SELECT g.batch_id, g.stored, g.awaiting_approval, g.queued - coalesce(o.sending, 0) AS queued,
@@ -1159,49 +1289,10 @@ COMMENT ON VIEW report.dependent_cancellation IS
 
 -- Each change counts once, under all its reasons together: the rows of a batch add up to its changes.
 CREATE VIEW report.forecast_accuracy AS
-WITH outcomes AS (
-    SELECT c.batch_id, c.direction, c.forecast_consent, c.forecast_threshold_source, c.forecast_reasons,
-        came.consent AS came_consent, c.effective_at, c.forecast_effective_at,
-        coalesce(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at AS has_moved,
-        CASE WHEN c.forecast_consent = 'not_known' THEN c.forecast_not_known ELSE '{}' END AS forecast_not_known,
-        -- A line of the file or a change of ours, else the instant of an increase from before.
-        CASE WHEN 'increase_within_12_months' = ANY (c.forecast_reasons) THEN
-            CASE WHEN jsonb_path_exists(c.forecast_rules,
-                    '$[*] ? (@.rule == "increase_within_12_months").inputs.because ? (!(@ like_regex "^[0-9]{4}-[0-9]{2}-[0-9]{2}T"))')
-                THEN 'sibling' ELSE 'earlier_increase' END
-        END AS forecast_because,
-        CASE WHEN coalesce(c.effective_at, c.due_effective_at) > c.forecast_effective_at
-            THEN coalesce(c.moved_before_call, c.moved_since_call) END AS slip,
-        -- What the plan of the later change foresaw: our own increase of another item, which this forecast could not
-        -- know.
-        CASE WHEN c.forecast_consent = 'not_required' AND came.consent = 'required' THEN EXISTS (
-            SELECT FROM repricer.price_changes s
-            WHERE s.original_transaction_id = c.original_transaction_id AND s.change_id <> c.change_id
-                AND s.direction = 'increase' AND s.undoes_change_id IS NULL
-                AND CASE WHEN s.state IN ('scheduled', 'pending_consent', 'accepted') THEN s.due_effective_at
-                        ELSE s.effective_at END
-                    BETWEEN coalesce(c.sent_at, c.consent_asked_at) - interval '12 months'
-                    AND coalesce(c.effective_at, c.due_effective_at) - interval '1 millisecond')
-            ELSE false END AS is_siblings_doing
-    FROM repricer.price_changes c
-    CROSS JOIN LATERAL (SELECT CASE
-        WHEN c.consent_asked_at IS NOT NULL OR c.acceptance = 'consented' THEN 'required'
-        -- Nobody declines unasked: the notification that told of the request for consent was lost. A dependent
-        -- that fell with its parent was not asked itself.
-        WHEN c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' THEN 'required'
-        WHEN c.acceptance = 'informed' THEN 'not_required'
-        WHEN c.direction = 'decrease' AND coalesce(c.scheduled_at, c.effective_at) IS NOT NULL THEN 'none'
-    END AS consent) came
-    WHERE c.undoes_change_id IS NULL
-)
 SELECT o.batch_id, b.name AS batch_name, o.direction, o.forecast_consent,
-    o.forecast_threshold_source, o.came_consent, count(*) AS changes,
+    o.forecast_threshold_source, o.came_consent, o.changes,
     o.came_consent = nullif(o.forecast_consent, 'not_known') AS is_as_forecast,
-    count(*) FILTER (WHERE o.effective_at IS NOT NULL) AS effective,
-    count(*) FILTER (WHERE o.effective_at = o.forecast_effective_at) AS effective_as_forecast,
-    o.forecast_reasons,
-    count(*) FILTER (WHERE o.effective_at < o.forecast_effective_at) AS effective_earlier,
-    count(*) FILTER (WHERE o.effective_at > o.forecast_effective_at) AS effective_later,
+    o.effective, o.effective_as_forecast, o.forecast_reasons, o.effective_earlier, o.effective_later,
     CASE
         WHEN o.came_consent IS NULL THEN 'not_known'
         WHEN o.forecast_consent = 'not_known' THEN 'was_not_known'
@@ -1209,17 +1300,28 @@ SELECT o.batch_id, b.name AS batch_name, o.direction, o.forecast_consent,
         WHEN o.came_consent = 'required' THEN 'missed'
         ELSE 'false_alarm'
     END AS consent_outcome,
-    count(*) FILTER (WHERE o.has_moved) AS renewals_moved,
-    o.forecast_not_known, o.forecast_because,
-    count(*) FILTER (WHERE o.is_siblings_doing) AS missed_by_sibling,
-    count(o.slip) AS slipped,
-    count(*) FILTER (WHERE o.slip = 'billing_failure') AS slipped_by_billing_failure,
-    count(*) FILTER (WHERE o.slip = 'late_call') AS slipped_by_late_call,
-    count(*) FILTER (WHERE o.slip = 'extension') AS slipped_by_extension,
-    count(*) FILTER (WHERE o.slip = 'other') AS slipped_by_other
-FROM outcomes o JOIN repricer.batches b ON b.batch_id = o.batch_id
-GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source,
-    o.came_consent, o.forecast_reasons, o.forecast_not_known, o.forecast_because;
+    o.renewals_moved, o.forecast_not_known, o.forecast_because, o.missed_by_sibling, o.slipped,
+    o.slipped_by_billing_failure, o.slipped_by_late_call, o.slipped_by_extension, o.slipped_by_other
+FROM (
+    SELECT f.batch_id, f.direction, f.forecast_consent, f.forecast_threshold_source, f.came_consent, f.forecast_reasons,
+        f.forecast_not_known, f.forecast_because, sum(f.changes)::bigint AS changes,
+        coalesce(sum(f.changes) FILTER (WHERE f.came IS NOT NULL), 0)::bigint AS effective,
+        coalesce(sum(f.changes) FILTER (WHERE f.came = 'as_forecast'), 0)::bigint AS effective_as_forecast,
+        coalesce(sum(f.changes) FILTER (WHERE f.came = 'earlier'), 0)::bigint AS effective_earlier,
+        coalesce(sum(f.changes) FILTER (WHERE f.came = 'later'), 0)::bigint AS effective_later,
+        coalesce(sum(f.changes) FILTER (WHERE f.has_moved), 0)::bigint AS renewals_moved,
+        coalesce(sum(f.changes) FILTER (WHERE f.is_siblings_doing), 0)::bigint AS missed_by_sibling,
+        coalesce(sum(f.changes) FILTER (WHERE f.slip IS NOT NULL), 0)::bigint AS slipped,
+        coalesce(sum(f.changes) FILTER (WHERE f.slip = 'billing_failure'), 0)::bigint AS slipped_by_billing_failure,
+        coalesce(sum(f.changes) FILTER (WHERE f.slip = 'late_call'), 0)::bigint AS slipped_by_late_call,
+        coalesce(sum(f.changes) FILTER (WHERE f.slip = 'extension'), 0)::bigint AS slipped_by_extension,
+        coalesce(sum(f.changes) FILTER (WHERE f.slip = 'other'), 0)::bigint AS slipped_by_other
+    FROM repricer.forecast_outcomes f
+    GROUP BY f.batch_id, f.direction, f.forecast_consent, f.forecast_threshold_source, f.came_consent, f.forecast_reasons,
+        f.forecast_not_known, f.forecast_because
+    HAVING sum(f.changes) > 0
+) o
+JOIN repricer.batches b ON b.batch_id = o.batch_id;
 COMMENT ON VIEW report.forecast_accuracy IS
     'The forecast of consent and of its day against what the App Store did: a confusion matrix for each '
     'batch, by rule and by the source of the threshold, and why days slipped.';
@@ -1256,12 +1358,22 @@ LEFT JOIN repricer.batches b ON b.batch_id = e.batch_id
 WHERE NOT EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = e.original_transaction_id)
 UNION ALL
 SELECT m.original_transaction_id, l.transaction_id, l.sku, l.kind, l.amount_milliunits, l.tax_exclusive_milliunits,
-    l.currency, l.storefront, l.occurred_at, l.recorded_at, l.evidence_id, l.change_id, l.batch_id, l.batch_name,
+    l.currency, l.storefront, l.occurred_at, l.recorded_at, l.evidence_id, l.change_id, m.batch_id, l.batch_name,
     l.explained_as, l.is_correction
-FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
+FROM repricer.marked_batches m
 -- OFFSET 0 makes PostgreSQL go subscription by subscription.
 CROSS JOIN LATERAL (
-    SELECT y.* FROM repricer.live_money y WHERE y.original_transaction_id = m.original_transaction_id
+    SELECT y.* FROM repricer.live_money y
+    WHERE y.original_transaction_id = m.original_transaction_id AND y.batch_id = m.batch_id
+    OFFSET 0) l
+UNION ALL
+-- The lines of the marked that no change of ours is about.
+SELECT m.original_transaction_id, l.transaction_id, l.sku, l.kind, l.amount_milliunits, l.tax_exclusive_milliunits,
+    l.currency, l.storefront, l.occurred_at, l.recorded_at, l.evidence_id, NULL, NULL, NULL, l.explained_as, l.is_correction
+FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
+CROSS JOIN LATERAL (
+    SELECT y.* FROM repricer.live_money y
+    WHERE y.original_transaction_id = m.original_transaction_id AND y.batch_id IS NULL
     OFFSET 0) l;
 COMMENT ON VIEW report.money IS
     'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is '
@@ -1303,7 +1415,10 @@ WITH problems (batch_id, check_name, problems) AS (
         WHERE NOT rows_add_up GROUP BY batch_id
     UNION ALL
     SELECT c.batch_id, 'silent_past_renewal', count(*) FROM repricer.price_changes c
-        LEFT JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
+        -- OFFSET 0, here and below, makes PostgreSQL search the few subscriptions, instead of reading all there are.
+        LEFT JOIN LATERAL (
+            SELECT s.in_billing_retry, s.status FROM repricer.subscriptions s
+            WHERE s.original_transaction_id = c.original_transaction_id OFFSET 0) s ON true
         WHERE c.stage IN ('scheduled', 'pending_consent', 'accepted')
             AND c.due_effective_at < report.as_of() - interval '1 day'
             AND NOT coalesce(s.in_billing_retry, false) AND coalesce(s.status, 0) NOT IN (3, 4)
@@ -1316,13 +1431,20 @@ WITH problems (batch_id, check_name, problems) AS (
             AND c.change_id = ANY (r.carries)
         WHERE r.kind = 'price_change' AND r.settled_at IS NULL AND r.state = 'unknown' GROUP BY c.batch_id
     UNION ALL
-    SELECT t.batch_id, 'effective_without_charge', sum(t.uncharged)::bigint FROM repricer.change_tallies t GROUP BY t.batch_id
+    SELECT t.batch_id, 'effective_without_charge', sum(t.uncharged)::bigint
+        FROM (
+            SELECT k.batch_id, k.uncharged FROM repricer.figure_tallies k
+            UNION ALL
+            SELECT u.batch_id, u.uncharged FROM repricer.untallied_changes u WHERE u.is_final) t
+        GROUP BY t.batch_id
     UNION ALL
     -- The newest facts decide, not a mark of ours on the call: what the App Store has counts, whoever lost sight of
     -- it.
     SELECT c.batch_id, 'ended_yet_applied', count(*) FROM repricer.price_changes c
         JOIN repricer.batches b ON b.batch_id = c.batch_id
-        JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
+        CROSS JOIN LATERAL (
+            SELECT s.items FROM repricer.subscriptions s
+            WHERE s.original_transaction_id = c.original_transaction_id OFFSET 0) s
         CROSS JOIN LATERAL (
             SELECT item FROM jsonb_array_elements(s.items) item
             WHERE item ->> 'sku' = coalesce(c.current_sku, c.sku)) i
@@ -2099,19 +2221,24 @@ CREATE FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign inte
 
 CREATE VIEW report.holdout AS
 WITH rows AS (
-    SELECT c.batch_id, c.forecast_consent, c.original_transaction_id, c.is_held_out,
-        c.is_held_out OR coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL AS is_as_meant,
-        c.forecast_effective_at + interval '1 day' < report.as_of() AS is_due,
-        NOT EXISTS (
-            SELECT FROM repricer.charges h
-            WHERE h.original_transaction_id = c.original_transaction_id
-                AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
-                AND h.purchased_at <= report.as_of() AND coalesce(h.expires_at, 'infinity') + interval '1 day' > report.as_of()
-                AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)) AS has_left
+    SELECT b.batch_id, c.forecast_consent, c.original_transaction_id, c.is_held_out, c.is_as_meant, c.is_due, c.has_left
     FROM repricer.batches b
-    JOIN repricer.price_changes c ON c.batch_id = b.batch_id
+    -- OFFSET 0 makes PostgreSQL read the changes of such batches alone.
+    CROSS JOIN LATERAL (
+        SELECT c.forecast_consent, c.original_transaction_id, c.is_held_out,
+            c.is_held_out OR coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL AS is_as_meant,
+            c.forecast_effective_at + interval '1 day' < report.as_of() AS is_due,
+            NOT EXISTS (
+                SELECT FROM repricer.charges h
+                WHERE h.original_transaction_id = c.original_transaction_id
+                    AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+                    AND h.purchased_at <= report.as_of()
+                    AND coalesce(h.expires_at, 'infinity') + interval '1 day' > report.as_of()
+                    AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)) AS has_left
+        FROM repricer.price_changes c
+        WHERE c.batch_id = b.batch_id AND c.undoes_change_id IS NULL
+        OFFSET 0) c
     WHERE b.holdout_basis_points > 0 AND b.decided_at <= report.as_of() AND b.state <> 'rejected'
-        AND c.undoes_change_id IS NULL
 ), subscriptions AS (
     SELECT batch_id, forecast_consent, original_transaction_id, is_held_out, bool_and(is_as_meant) AS is_as_meant,
         bool_and(is_due) AS is_due, bool_or(has_left) AS has_left
@@ -2181,12 +2308,26 @@ SELECT f.* FROM repricer.change_figures f
 WHERE f.counted_at <= p_at AND NOT EXISTS (
     SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = f.original_transaction_id)
 $$;
-CREATE FUNCTION repricer.unfrozen_changes_at(p_at timestamptz) RETURNS SETOF repricer.price_changes LANGUAGE sql STABLE AS $$
-SELECT c.* FROM repricer.price_changes_at(p_at) c
-WHERE NOT EXISTS (
-    SELECT FROM repricer.frozen_figures_at(p_at) f
-    WHERE f.original_transaction_id = c.original_transaction_id AND f.change_id = c.change_id AND f.batch_id = c.batch_id)
-$$;
+-- price_changes_at without what is frozen, which goes before its versions are searched: nearly all of a batch that is over.
+DO $unfrozen$
+DECLARE
+    v_text text;
+    v_changes CONSTANT text := 'FROM repricer.price_changes c';
+BEGIN
+    SELECT p.prosrc INTO v_text FROM pg_proc p WHERE p.oid = 'repricer.price_changes_at(timestamptz)'::regprocedure;
+    IF v_text !~ (v_changes || '\n') THEN
+        RAISE EXCEPTION 'price_changes_at reads no changes';
+    END IF;
+    EXECUTE format($make$
+CREATE FUNCTION repricer.unfrozen_changes_at(p_at timestamptz) RETURNS SETOF repricer.price_changes LANGUAGE sql STABLE AS $body$%s$body$ $make$,
+        replace(v_text, v_changes || E'\n', $changes$FROM (
+    SELECT c.* FROM repricer.price_changes c
+    WHERE NOT EXISTS (
+        SELECT FROM repricer.frozen_figures_at(p_at) f
+        WHERE f.original_transaction_id = c.original_transaction_id AND f.change_id = c.change_id AND f.batch_id = c.batch_id)) c
+$changes$));
+END
+$unfrozen$;
 
 CREATE FUNCTION report.batch_summary_as_of(p_at timestamptz, p_batch uuid DEFAULT NULL)
     RETURNS SETOF report.batch_summary LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -2241,7 +2382,7 @@ CREATE FUNCTION repricer.text_at(p_name text, p_text text) RETURNS text LANGUAGE
 BEGIN
     p_text := regexp_replace(p_text, '\mrepricer\.(price_changes|batches|charges|money_entries|told_statements|'
         'subscriptions|dependent_cancellations|dependent_claims|frozen_figures|unfrozen_changes|past_change_figures|missing_renewals|charged_renewals|explained_charges|'
-        'paid_changes|heard_charges|live_change_figures|live_charge_exceptions|untallied_changes|change_tallies|change_figures|figure_tallies)\M',
+        'paid_changes|heard_charges|live_change_figures|live_forecast_outcomes|live_charge_exceptions|untallied_changes|change_tallies|change_figures|figure_tallies)\M',
         'repricer.\1_at(p_at)', 'g');
     IF p_text ~ '_at\(p_at\)(\s*(,|\)|WHERE|GROUP|JOIN|LEFT|CROSS)|\s*$)' THEN
         RAISE EXCEPTION '% reads a table without an alias', p_name;
@@ -2265,7 +2406,7 @@ BEGIN
     SET LOCAL search_path = '';
     FOR v IN SELECT name, is_report FROM (VALUES
             (1, 'charged_renewals', false), (2, 'explained_charges', false), (2, 'heard_charges', false), (2, 'paid_changes', false),
-            (3, 'live_change_figures', false),
+            (3, 'live_change_figures', false), (3, 'live_forecast_outcomes', false),
             (4, 'missing_renewals', false), (4, 'live_charge_exceptions', false), (5, 'untallied_changes', false), (6, 'change_tallies', false),
             (7, 'price_change', true), (8, 'consent_funnel', true), (9, 'revenue_impact', true), (10, 'pending_consent', true),
             (11, 'upcoming_effective', true), (12, 'dependent_cancellation', true), (13, 'forecast_accuracy', true),
@@ -2278,6 +2419,8 @@ BEGIN
         -- What is frozen is taken as it is kept, and all else counted from the facts.
         v_text := replace(replace(v_text, 'repricer.unkept_change_figures', 'repricer.past_change_figures'),
             'repricer.charge_exceptions', 'repricer.live_charge_exceptions');
+        -- The tallies of forecasts are of today: of the past each change is counted.
+        v_text := replace(v_text, 'repricer.forecast_outcomes', 'repricer.live_forecast_outcomes');
         IF v.name IN ('explained_charges', 'missing_renewals', 'paid_changes', 'live_change_figures') THEN
             v_text := regexp_replace(v_text, 'repricer\.price_changes c\M', 'repricer.unfrozen_changes c');
             IF v_text !~ 'repricer\.unfrozen_changes c\M' THEN
@@ -2310,12 +2453,15 @@ WHERE f.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND f.paid_
         WHERE f.original_transaction_id = e.original_transaction_id AND f.change_id = e.change_id)
 UNION ALL
 SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
-    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, f.batch_id, b.name,
+    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, b.batch_id, b.name,
     CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END, e.correction > 0
-FROM repricer.frozen_figures f
-JOIN repricer.money_entries e ON e.original_transaction_id = f.original_transaction_id AND e.change_id = f.change_id
-    AND e.batch_id = f.batch_id
-JOIN repricer.batches b ON b.batch_id = f.batch_id$frozen$;
+FROM repricer.batches b
+-- OFFSET 0 makes PostgreSQL go batch by batch, and not search the batch of each line.
+CROSS JOIN LATERAL (
+    SELECT m.* FROM repricer.frozen_figures f
+    JOIN repricer.money_entries m ON m.original_transaction_id = f.original_transaction_id AND m.change_id = f.change_id
+    WHERE f.batch_id = b.batch_id AND m.batch_id = b.batch_id
+    OFFSET 0) e$frozen$;
         END IF;
         IF v.name = 'consent_funnel' THEN
             -- It asks for no money, and the tallies of the past are all the figures of each change.

@@ -20,15 +20,21 @@ enum BatchPageQueries {
         try connection.query(
             """
             -- name: batchPageDays
-            SELECT to_char(d.at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
-                count(*) FILTER (WHERE d.kind = 'forecast') AS forecast,
-                count(*) FILTER (WHERE d.kind = 'effective') AS effective,
-                count(*) FILTER (WHERE d.kind = 'due') AS due
-            FROM repricer.price_changes c
-            CROSS JOIN LATERAL (VALUES ('forecast', c.forecast_effective_at),
-                (CASE WHEN c.state = 'effective' THEN 'effective' WHEN c.stage IN \(fragment: HomeQueries.openStages)
-                    THEN 'due' END, coalesce(c.effective_at, c.due_effective_at))) AS d (kind, at)
-            WHERE c.batch_id = \(uuid: batchID) AND NOT c.is_held_out AND d.kind IS NOT NULL
+            SELECT to_char(d.day, 'YYYY-MM-DD') AS day,
+                coalesce(sum(g.rows) FILTER (WHERE d.kind = 'forecast'), 0)::bigint AS forecast,
+                coalesce(sum(g.rows) FILTER (WHERE d.kind = 'effective'), 0)::bigint AS effective,
+                coalesce(sum(g.rows) FILTER (WHERE d.kind = 'due'), 0)::bigint AS due
+            FROM (
+                -- Counted by two days first: a batch has many rows and few days.
+                SELECT (c.forecast_effective_at AT TIME ZONE 'UTC')::date AS forecast,
+                    (coalesce(c.effective_at, c.due_effective_at) AT TIME ZONE 'UTC')::date AS came,
+                    CASE WHEN c.state = 'effective' THEN 'effective' WHEN c.stage IN \(fragment: HomeQueries.openStages)
+                        THEN 'due' END AS kind, count(*) AS rows
+                FROM repricer.price_changes c
+                WHERE c.batch_id = \(uuid: batchID) AND NOT c.is_held_out
+                GROUP BY 1, 2, 3) g
+            CROSS JOIN LATERAL (VALUES ('forecast', g.forecast), (g.kind, g.came)) AS d (kind, day)
+            WHERE d.kind IS NOT NULL
             GROUP BY 1 ORDER BY 1
             """
         ).compactMap { row in

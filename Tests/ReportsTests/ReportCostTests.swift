@@ -80,6 +80,39 @@ import Testing
         await owner.close()
     }
 
+    /// Neither sorts the changes of a batch again: outcomes of forecasts are summed, and this batch holds nobody out.
+    @Test(arguments: ["forecast_accuracy", "holdout"])
+    func report_ofABatchThatEnded_readsNoChange(name: String) async throws {
+        let owner = try await TestDatabase.connect()
+        try await Self.fill(owner)
+
+        let read = try await Self.pages(
+            "report.\(name) WHERE batch_id = '\(ReportFixture.batch)'", on: owner)
+
+        #expect(read < Self.changes / 40, "\(name) reads \(read) pages")
+        await owner.close()
+    }
+
+    /// What other batches wait to be summed costs a search for each mark, and not the facts behind it.
+    @Test func report_ofABatch_readsNoFactsOfWhatIsMarkedElsewhere() async throws {
+        let owner = try await TestDatabase.connect()
+        try await Self.fill(owner)
+        try await owner.script(
+            "INSERT INTO repricer.stale_figures SELECT original_transaction_id, bucket FROM repricer.subscriptions;")
+        try await owner.script("ANALYZE repricer.stale_figures")
+        let other = "00000000-0000-4000-8000-00000000feed"
+        try await owner.script(ReportFixture.batchSQL(other, name: "autumn", rows: 0))
+
+        for name in ["revenue_impact", "charge_exception", "money"] {
+            let read = try await Self.pages("report.\(name) WHERE batch_id = '\(other)'", on: owner)
+            #expect(read < Self.changes * 8, "\(name) reads \(read) pages")
+            let marked = try await Self.pages(
+                "report.\(name) WHERE batch_id = '\(ReportFixture.batch)'", on: owner)
+            #expect(marked > Self.changes * 8, "\(name) reads only \(marked) pages of what is marked")
+        }
+        await owner.close()
+    }
+
     /// Nothing was recorded since: what is kept is what was known. Before it was, all is counted from the facts, which
     /// shows that the bound means something.
     @Test func reportOfThePast_sinceWhichNothingWasRecorded_readsWhatIsKept() async throws {

@@ -247,6 +247,12 @@ import Testing
                 try await FormerViews.pastDifferences(after: fault, on: owner) != [],
                 "nobody saw: \(fault)")
         }
+        for fault in Self.forecastFaults {
+            _ = try await owner.execute("BEGIN")
+            #expect(try await owner.query(fault).count > 0, "\(fault)")
+            #expect(try await FormerViews.differences(on: owner) != [], "nobody saw: \(fault)")
+            _ = try await owner.execute("ROLLBACK")
+        }
         for fact in Self.facts {
             try await owner.script(fact)
             #expect(try await FormerViews.differences(on: owner) == [], "\(fact)")
@@ -276,6 +282,17 @@ import Testing
         """,
     ]
 
+    /// Errors in what is kept of forecasts.
+    private static let forecastFaults: [SQL] = [
+        "UPDATE repricer.forecast_tallies SET changes = changes + 1 RETURNING 1",
+        """
+        WITH marked AS (
+            INSERT INTO repricer.stale_figures SELECT original_transaction_id, bucket FROM repricer.change_figures
+        )
+        UPDATE repricer.change_figures SET outcome = NULL RETURNING 1
+        """,
+    ]
+
     /// Errors in what reports of the past take from what is kept.
     private static let frozenFaults: [SQL] = [
         "UPDATE repricer.change_figures SET counted_at = '-infinity'",
@@ -298,6 +315,11 @@ import Testing
         SELECT original_transaction_id, bucket, 'new', sku, effective_at + interval '1 day', new_price_milliunits, currency
         FROM repricer.price_changes WHERE state = 'effective'
         """,
+        """
+        UPDATE repricer.price_changes SET due_effective_at = due_effective_at + interval '1 month',
+            moved_since_call = 'extension', consent_asked_at = sent_at
+        """,
+        "UPDATE repricer.price_changes SET effective_at = forecast_effective_at - interval '1 day' WHERE state = 'effective'",
         "UPDATE repricer.price_changes SET state = 'lapsed', ended_at = state_since WHERE state = 'effective'",
         "UPDATE repricer.price_changes SET state = 'scheduled', ended_at = NULL WHERE state = 'lapsed'",
     ]

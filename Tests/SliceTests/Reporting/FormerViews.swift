@@ -4,6 +4,7 @@ import Postgres
 enum FormerViews {
     static let names = [
         "price_change", "consent_funnel", "revenue_impact", "charge_exception", "reconciliation",
+        "forecast_accuracy",
     ]
 
     private static let priceChange = #"""
@@ -355,9 +356,75 @@ enum FormerViews {
 
         """#
 
+    private static let forecastAccuracy = #"""
+        CREATE VIEW former.forecast_accuracy AS
+        WITH outcomes AS (
+            SELECT c.batch_id, c.direction, c.forecast_consent, c.forecast_threshold_source, c.forecast_reasons,
+                came.consent AS came_consent, c.effective_at, c.forecast_effective_at,
+                coalesce(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at AS has_moved,
+                CASE WHEN c.forecast_consent = 'not_known' THEN c.forecast_not_known ELSE '{}' END AS forecast_not_known,
+                -- A line of the file or a change of ours, else the instant of an increase from before.
+                CASE WHEN 'increase_within_12_months' = ANY (c.forecast_reasons) THEN
+                    CASE WHEN jsonb_path_exists(c.forecast_rules,
+                            '$[*] ? (@.rule == "increase_within_12_months").inputs.because ? (!(@ like_regex "^[0-9]{4}-[0-9]{2}-[0-9]{2}T"))')
+                        THEN 'sibling' ELSE 'earlier_increase' END
+                END AS forecast_because,
+                CASE WHEN coalesce(c.effective_at, c.due_effective_at) > c.forecast_effective_at
+                    THEN coalesce(c.moved_before_call, c.moved_since_call) END AS slip,
+                -- What the plan of the later change foresaw: our own increase of another item, which this forecast could not
+                -- know.
+                CASE WHEN c.forecast_consent = 'not_required' AND came.consent = 'required' THEN EXISTS (
+                    SELECT FROM repricer.price_changes s
+                    WHERE s.original_transaction_id = c.original_transaction_id AND s.change_id <> c.change_id
+                        AND s.direction = 'increase' AND s.undoes_change_id IS NULL
+                        AND CASE WHEN s.state IN ('scheduled', 'pending_consent', 'accepted') THEN s.due_effective_at
+                                ELSE s.effective_at END
+                            BETWEEN coalesce(c.sent_at, c.consent_asked_at) - interval '12 months'
+                            AND coalesce(c.effective_at, c.due_effective_at) - interval '1 millisecond')
+                    ELSE false END AS is_siblings_doing
+            FROM repricer.price_changes c
+            CROSS JOIN LATERAL (SELECT CASE
+                WHEN c.consent_asked_at IS NOT NULL OR c.acceptance = 'consented' THEN 'required'
+                -- Nobody declines unasked: the notification that told of the request for consent was lost. A dependent
+                -- that fell with its parent was not asked itself.
+                WHEN c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' THEN 'required'
+                WHEN c.acceptance = 'informed' THEN 'not_required'
+                WHEN c.direction = 'decrease' AND coalesce(c.scheduled_at, c.effective_at) IS NOT NULL THEN 'none'
+            END AS consent) came
+            WHERE c.undoes_change_id IS NULL
+        )
+        SELECT o.batch_id, b.name AS batch_name, o.direction, o.forecast_consent,
+            o.forecast_threshold_source, o.came_consent, count(*) AS changes,
+            o.came_consent = nullif(o.forecast_consent, 'not_known') AS is_as_forecast,
+            count(*) FILTER (WHERE o.effective_at IS NOT NULL) AS effective,
+            count(*) FILTER (WHERE o.effective_at = o.forecast_effective_at) AS effective_as_forecast,
+            o.forecast_reasons,
+            count(*) FILTER (WHERE o.effective_at < o.forecast_effective_at) AS effective_earlier,
+            count(*) FILTER (WHERE o.effective_at > o.forecast_effective_at) AS effective_later,
+            CASE
+                WHEN o.came_consent IS NULL THEN 'not_known'
+                WHEN o.forecast_consent = 'not_known' THEN 'was_not_known'
+                WHEN o.came_consent = o.forecast_consent THEN 'as_forecast'
+                WHEN o.came_consent = 'required' THEN 'missed'
+                ELSE 'false_alarm'
+            END AS consent_outcome,
+            count(*) FILTER (WHERE o.has_moved) AS renewals_moved,
+            o.forecast_not_known, o.forecast_because,
+            count(*) FILTER (WHERE o.is_siblings_doing) AS missed_by_sibling,
+            count(o.slip) AS slipped,
+            count(*) FILTER (WHERE o.slip = 'billing_failure') AS slipped_by_billing_failure,
+            count(*) FILTER (WHERE o.slip = 'late_call') AS slipped_by_late_call,
+            count(*) FILTER (WHERE o.slip = 'extension') AS slipped_by_extension,
+            count(*) FILTER (WHERE o.slip = 'other') AS slipped_by_other
+        FROM outcomes o JOIN repricer.batches b ON b.batch_id = o.batch_id
+        GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source,
+            o.came_consent, o.forecast_reasons, o.forecast_not_known, o.forecast_because;
+
+        """#
+
     static let all =
         "CREATE SCHEMA former;" + priceChange + consentFunnel + revenueImpact + chargeException
-        + reconciliation
+        + reconciliation + forecastAccuracy
 
     /// Rows that only one of a report and its former view has.
     static func differences(on owner: PostgresConnection) async throws -> [String] {
@@ -418,7 +485,7 @@ enum FormerViews {
     private static let past = [
         "batch_summary", "price_change", "consent_funnel", "revenue_impact", "charge_exception",
         "money", "reconciliation",
-        "revenue_bridge",
+        "revenue_bridge", "forecast_accuracy",
     ]
 
     /// What reports of the past say otherwise from kept figures, where nothing was recorded since, than from the facts:
