@@ -101,7 +101,7 @@ import Testing
             "INSERT INTO repricer.stale_figures SELECT original_transaction_id, bucket FROM repricer.subscriptions;")
         try await owner.script("ANALYZE repricer.stale_figures")
         let other = "00000000-0000-4000-8000-00000000feed"
-        try await owner.script(ReportFixture.batchSQL(other, name: "autumn", rows: 0))
+        try await owner.script(ReportFixture.batchSQL(other, name: "autumn", rows: 1))
 
         for name in ["revenue_impact", "charge_exception", "money"] {
             let read = try await Self.pages("report.\(name) WHERE batch_id = '\(other)'", on: owner)
