@@ -189,6 +189,7 @@ CREATE TABLE repricer.change_figures (
     word_due_at timestamptz,
     paid_sku text,
     paid_quantity bigint,
+    seats bigint NOT NULL,
     counted_at timestamptz NOT NULL,
     CONSTRAINT change_figures_pkey PRIMARY KEY (original_transaction_id, change_id, bucket),
     CONSTRAINT change_figures_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
@@ -200,6 +201,8 @@ COMMENT ON COLUMN repricer.change_figures.paid_until IS
     'paid_sku and paid_quantity of it, too.';
 COMMENT ON COLUMN repricer.change_figures.word_due_at IS
     'Likewise: paid_until, or when the longest billing retry or extension that was told ends. Who is silent after it, is missing.';
+COMMENT ON COLUMN repricer.change_figures.seats IS
+    'Of the last period that the item was paid for: its prices are of one seat, and a period brings them so many times.';
 COMMENT ON COLUMN repricer.change_figures.counted_at IS
     'On the clock of recording. While its subscription bears no mark, nothing was recorded since: it is what was known then, too.';
 COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
@@ -555,18 +558,24 @@ COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of effective changes that
 -- renewal be put off by 90.
 CREATE VIEW repricer.paid_changes AS
 SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, c.currency, c.storefront, c.new_price_milliunits, h.sku,
-    h.quantity, h.expires_at AS paid_until, greatest(h.expires_at, e.until) AS word_due_at,
+    h.seats AS quantity, h.expires_at AS paid_until, greatest(h.expires_at, e.until) AS word_due_at,
     h.is_offer OR h.currency = c.currency AND (h.price_milliunits = c.new_price_milliunits
         OR coalesce(h.price_milliunits = ANY (n.prices), false)) AS is_at_price,
     n.prices IS NULL AS is_newest
 FROM repricer.price_changes c
 -- OFFSET 0: as explained_charges.
 CROSS JOIN LATERAL (
-    SELECT k.* FROM repricer.charges k
+    SELECT k.*, greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase) OVER period, 0)
+        + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
+            OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER period, 0))::bigint AS seats
+    FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
         AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
         AND k.purchased_at >= c.effective_at AND k.expires_at IS NOT NULL
-    ORDER BY k.expires_at DESC, k.purchased_at DESC, k.transaction_id LIMIT 1) h
+    WINDOW period AS (PARTITION BY k.expires_at)
+    -- A seat that was added, or a second charge, may be given back while the period stays paid.
+    ORDER BY k.expires_at DESC, k.refunded_milliunits > 0 AND k.refunded_milliunits >= k.price_milliunits * k.quantity,
+        k.purchased_at DESC, k.transaction_id LIMIT 1) h
 CROSS JOIN LATERAL (
     SELECT coalesce(bool_or(t.type IN ('EXPIRED', 'REVOKE')), false) AS is_ended,
         max(t.signed_at + CASE t.type WHEN 'RENEWAL_EXTENDED' THEN interval '90 days' ELSE interval '61 days' END)
@@ -637,8 +646,20 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
     c.state IN ('declined', 'cancelled') AND coalesce(c.reason = 'parent_declined', false) AS fell_with_parent,
     coalesce(o.lost_milliunits, 0) AS others_lost_milliunits, coalesce(r.taxed_renewals, 0) AS taxed_renewals,
     coalesce(r.taxed_uplift_milliunits, 0) AS taxed_uplift_milliunits, p.paid_until, p.word_due_at, p.sku AS paid_sku,
-    p.quantity AS paid_quantity
+    p.quantity AS paid_quantity, coalesce(q.seats, 1) AS seats
 FROM repricer.price_changes c
+LEFT JOIN LATERAL (
+    -- A price is that of one seat, and the last period was charged for so many: those of its renewal, and those that were
+    -- bought beside it. That a further period has as many is an inference.
+    SELECT coalesce(nullif(coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase), 0)
+            + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
+                OR k.refunded_milliunits < k.price_milliunits * k.quantity)), 0), 0), max(k.quantity))::bigint AS seats
+    FROM repricer.charges k
+    WHERE k.original_transaction_id = c.original_transaction_id
+        AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus)) AND k.currency = c.currency
+        AND (c.state = 'effective' OR k.purchased_at <= c.ended_at)
+    GROUP BY coalesce(k.expires_at, k.purchased_at) ORDER BY coalesce(k.expires_at, k.purchased_at) DESC LIMIT 1
+) q ON c.state IN ('effective', 'declined', 'cancelled', 'lapsed')
 LEFT JOIN LATERAL (
     -- One at most. As a sum it is left out where nobody asks for it.
     SELECT max(k.paid_until) AS paid_until, max(k.word_due_at) AS word_due_at,
@@ -696,7 +717,8 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
     0::bigint AS new_total_milliunits, c.stage, false AS is_final, c.is_leaving,
     coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL AS is_told, false AS fell_with_parent,
     0::bigint AS others_lost_milliunits, 0::bigint AS taxed_renewals, 0::bigint AS taxed_uplift_milliunits,
-    NULL::timestamptz AS paid_until, NULL::timestamptz AS word_due_at, NULL::text AS paid_sku, NULL::bigint AS paid_quantity
+    NULL::timestamptz AS paid_until, NULL::timestamptz AS word_due_at, NULL::text AS paid_sku, NULL::bigint AS paid_quantity,
+    1::bigint AS seats
 FROM repricer.price_changes c
 WHERE c.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
 UNION ALL
@@ -706,7 +728,7 @@ SELECT m.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, 
     f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged, f.current_price_milliunits,
     f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits, f.new_total_milliunits, f.stage, f.is_final,
     f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits, f.taxed_renewals, f.taxed_uplift_milliunits,
-    f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity
+    f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, f.seats
 FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
 CROSS JOIN LATERAL (
     SELECT l.* FROM repricer.live_change_figures l
@@ -752,7 +774,8 @@ FROM (
     SELECT
         k.original_transaction_id, k.bucket, k.change_id, k.batch_id, k.is_undo, k.direction, k.forecast_consent,
         k.currency, k.storefront, k.period, k.state, k.is_sent, k.is_asked, k.acceptance, k.is_uncharged,
-        k.current_price_milliunits, k.new_price_milliunits, k.renewals, k.first_at, k.old_total_milliunits,
+        k.current_price_milliunits * k.seats AS current_price_milliunits,
+        k.new_price_milliunits * k.seats AS new_price_milliunits, k.renewals, k.first_at, k.old_total_milliunits,
         k.new_total_milliunits, k.is_leaving, k.is_told, k.fell_with_parent, k.others_lost_milliunits,
         k.taxed_renewals, k.taxed_uplift_milliunits,
         coalesce(k.renewals > 0 AND k.word_due_at < (SELECT d.until FROM repricer.heard_charges d), false) AS is_silent,
@@ -763,7 +786,7 @@ FROM (
     SELECT
         l.original_transaction_id, l.bucket, l.change_id, l.batch_id, l.is_undo, l.direction, l.forecast_consent,
         l.currency, l.storefront, l.period, l.state, l.is_sent, l.is_asked, l.acceptance, l.is_uncharged,
-        l.current_price_milliunits, l.new_price_milliunits, l.renewals, l.first_at, l.old_total_milliunits,
+        l.current_price_milliunits * l.seats, l.new_price_milliunits * l.seats, l.renewals, l.first_at, l.old_total_milliunits,
         l.new_total_milliunits, l.is_leaving, l.is_told, l.fell_with_parent, l.others_lost_milliunits,
         l.taxed_renewals, l.taxed_uplift_milliunits,
         coalesce(l.renewals > 0 AND l.word_due_at < (SELECT d.until FROM repricer.heard_charges d), false), 1, l.is_final
@@ -778,7 +801,8 @@ UNION ALL
 -- Of these the tallies count what a further period brings, and it is not known whether there will be one.
 SELECT
     k.batch_id, k.is_undo, k.direction, k.forecast_consent, k.currency, k.storefront, k.period, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, k.current_price_milliunits, k.new_price_milliunits
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, k.current_price_milliunits * k.seats,
+    k.new_price_milliunits * k.seats
 FROM repricer.change_figures k
 WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.renewals > 0
 UNION ALL
@@ -877,7 +901,7 @@ BEGIN
             f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
             f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
             f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits,
-            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, v_at
+            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, f.seats, v_at
         FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
     WITH charged AS MATERIALIZED (
         SELECT x.* FROM explained_charges x WHERE x.original_transaction_id = ANY (v_ids)
@@ -1046,10 +1070,19 @@ WITH factors (period, numerator, denominator) AS (
     SELECT d.batch_id, d.original_transaction_id, d.change_id, count(*) AS dependents,
         -- A dependent on another subscription is paid by that one's period: its price is converted to the period of
         -- its parent. A yearly dependent of a monthly parent would count twelve times otherwise.
-        sum(round(d.price_milliunits * coalesce(
+        sum(round(d.price_milliunits * coalesce(q.seats, 1) * coalesce(
             theirs.numerator::numeric * own.denominator / (theirs.denominator * own.numerator), 1)))::bigint
             AS price_milliunits
     FROM repricer.dependent_cancellations d
+    LEFT JOIN LATERAL (
+        -- Its price is that of one seat.
+        SELECT max(k.quantity) AS seats FROM repricer.charges k
+        WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
+            AND k.sku = CASE WHEN d.is_cross_subscription
+                THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
+            AND k.purchased_at <= coalesce(d.settled_at, d.requested_at)
+        GROUP BY coalesce(k.expires_at, k.purchased_at) ORDER BY coalesce(k.expires_at, k.purchased_at) DESC LIMIT 1
+    ) q ON true
     JOIN repricer.price_changes c
         ON c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
     LEFT JOIN factors own ON own.period = c.period
@@ -1761,7 +1794,12 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
     CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
-        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
+        -- Of every seat that was charged at the new price first.
+        THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
+            SELECT h.quantity FROM repricer.charges h
+            WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names) AND h.purchased_at >= m.effective_at
+                AND h.price_milliunits = m.new_price AND h.currency = m.currency
+            ORDER BY h.purchased_at, h.transaction_id LIMIT 1), 1) ELSE 0 END
 FROM moves m;
 END
 $$;
@@ -2349,7 +2387,7 @@ SELECT f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, 
     f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged, f.current_price_milliunits,
     f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits, f.new_total_milliunits, f.state AS stage,
     true AS is_final, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits, f.taxed_renewals,
-    f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity
+    f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, f.seats
 FROM repricer.frozen_figures_at(p_at) f
 UNION ALL
 SELECT l.* FROM repricer.live_change_figures_at(p_at) l
@@ -2565,25 +2603,25 @@ BEGIN
             'new_total less old_total: collected so far, tax included; negative for decreases.'),
         ('revenue_impact', 'old_per_period_milliunits',
             'Sum of the old prices of those of charged_changes whose items are set to renew and were last charged at them, '
-            'but for silent: each change once.'),
+            'but for silent: each change once, times the seats of its last paid period (an inference: as many renew).'),
         ('revenue_impact', 'new_per_period_milliunits',
             'Sum of the new prices of those of charged_changes whose items are set to renew and were last charged at them, '
-            'but for silent: each change once.'),
+            'but for silent: each change once, times the seats of its last paid period (an inference: as many renew).'),
         ('revenue_impact', 'uplift_per_period_milliunits',
             'new_per_period less old_per_period: what every further period adds, tax included.'),
         ('revenue_impact', 'uplift_per_month_milliunits',
             'uplift_per_period for a month (weekly: times 52/12), rounded once, half away from zero; null for an '
             'unknown period.'),
-        ('revenue_impact', 'declined_lost_per_period_milliunits', 'Sum of the old prices of the declined changes.'),
+        ('revenue_impact', 'declined_lost_per_period_milliunits', 'Sum of the old prices of the declined changes, times their last paid seats.'),
         ('revenue_impact', 'cancelled_lost_per_period_milliunits',
-            'Sum of the old prices of cancelled increases whose customers had been asked or told.'),
+            'Sum of the old prices of cancelled increases whose customers had been asked or told, times their last paid seats.'),
         ('revenue_impact', 'lapsed_lost_per_period_milliunits',
-            'Sum of the old prices of lapsed increases whose customers had been asked or told.'),
+            'Sum of the old prices of lapsed increases whose customers had been asked or told, times their last paid seats.'),
         ('revenue_impact', 'silent',
             'Of charged_changes set to renew: paid until more than three days before the newest charge of anybody, and nothing was '
             'told since. Whether they go on is not known: they are in no figure of a further period, and charge_exception '
             'names them as missing.'),
-        ('revenue_impact', 'silent_per_period_milliunits', 'Sum of the new prices of silent.'),
+        ('revenue_impact', 'silent_per_period_milliunits', 'Sum of the new prices of silent, times their last paid seats.'),
         ('revenue_impact', 'charged_renewals_with_tax', 'Charged renewals of which the App Store has signed the tax.'),
         ('revenue_impact', 'uplift_without_tax_milliunits',
             'Their uplift without tax: what was kept of each without it, less the same share of the old price.'),
@@ -2593,7 +2631,7 @@ BEGIN
         ('revenue_impact', 'dependents_cancelled',
             'Dependents that fell with a declined item: proved cancelled, or by a change of their own that fell.'),
         ('revenue_impact', 'dependent_lost_per_period_milliunits',
-            'Sum of the prices of dependents_cancelled, where known; one that is paid in another period is turned'
+            'Sum of the prices of dependents_cancelled, where known, times their last paid seats; one that is paid in another period is turned'
             ' into this one.'),
         ('revenue_impact', 'lost_per_period_milliunits', 'Sum of the five losses, tax included.'),
         ('revenue_impact', 'lost_per_month_milliunits', 'lost_per_period for a month, rounded like the uplift.'),
@@ -2607,7 +2645,7 @@ BEGIN
         ('dependent_cancellation', 'state',
             'requested, confirmed (proved), cancel_sent, discrepancy (could not be proved) or not_needed.'),
         ('dependent_cancellation', 'price_milliunits',
-            'What is lost each period: the dependent''s price, in thousandths of the currency; null: not known.'),
+            'What is lost each period of one seat: the dependent''s price, in thousandths of the currency; null: not known.'),
         ('dependent_cancellation', 'requested_at', 'When the cancellation was recorded.'),
         ('dependent_cancellation', 'requested_by_evidence', 'The signed statement that called for it.'),
         ('dependent_cancellation', 'settled_at', 'When it was proved or given up.'),
@@ -2680,7 +2718,8 @@ BEGIN
         ('revenue_bridge', 'currency', 'ISO 4217: the currency of all money in the row.'),
         ('revenue_bridge', 'opening_milliunits',
             'What the items brought a month at the start of the month; of those called within it, at their call.'),
-        ('revenue_bridge', 'price_effect_milliunits', 'What new prices added that took effect.'),
+        ('revenue_bridge', 'price_effect_milliunits',
+            'What new prices added that took effect, of each seat that was charged at them first.'),
         ('revenue_bridge', 'declined_milliunits', 'Items that ended because their increase was declined; losses are negative.'),
         ('revenue_bridge', 'left_milliunits', 'Items whose customer left.'),
         ('revenue_bridge', 'lapsed_milliunits', 'Items that ended for billing or product reasons.'),

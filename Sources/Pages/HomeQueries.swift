@@ -78,14 +78,22 @@ enum HomeQueries {
                 UNION ALL
                 -- The tallies count what a further period brings; it is not known whether these have one.
                 SELECT k.batch_id, k.currency, 0, -round((k.new_price_milliunits - k.current_price_milliunits)::numeric
-                        * repricer.twelfths(k.period) / 12), 0
+                        * k.seats * repricer.twelfths(k.period) / 12), 0
                 FROM repricer.batches b JOIN repricer.change_figures k ON k.batch_id = b.batch_id
                 WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.renewals > 0 AND NOT k.is_undo
                 UNION ALL
                 -- A dependent that has a lost change of its own in the batch is counted with that one.
                 SELECT d.batch_id, c.currency, 0, 0, round(d.price_milliunits::numeric
-                        * repricer.twelfths(coalesce(s.period, c.period)) / 12)
+                        * coalesce(q.seats, 1) * repricer.twelfths(coalesce(s.period, c.period)) / 12)
                 FROM repricer.dependent_cancellations d
+                LEFT JOIN LATERAL (
+                    SELECT max(h.quantity) AS seats FROM repricer.charges h
+                    WHERE h.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
+                        AND h.sku = CASE WHEN d.is_cross_subscription
+                            THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
+                        AND h.purchased_at <= coalesce(d.settled_at, d.requested_at)
+                    GROUP BY coalesce(h.expires_at, h.purchased_at)
+                    ORDER BY coalesce(h.expires_at, h.purchased_at) DESC LIMIT 1) q ON true
                 JOIN repricer.price_changes c ON c.original_transaction_id = d.original_transaction_id
                     AND c.change_id = d.change_id AND c.undoes_change_id IS NULL
                 LEFT JOIN repricer.subscriptions s ON s.original_transaction_id = d.target_transaction_id
