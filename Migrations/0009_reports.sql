@@ -490,20 +490,25 @@ COMMENT ON VIEW repricer.explained_charges IS
 
 -- A renewal is missing where a paid period ended, a later one is known, and no statement in between tells why no charge
 -- came: a failed charge, say, or an end. Where several periods have passed, each of their renewals is. The Sandbox's short
--- periods count alike.
+-- periods count alike. It belongs to the change in effect, else to the newest that had been called by then.
 CREATE VIEW repricer.missing_renewals AS
 SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, missed.at AS occurred_at,
-    c.new_price_milliunits * h.quantity AS expected_milliunits, h.currency, h.storefront, c.bucket
+    CASE WHEN t.is_in_effect THEN c.new_price_milliunits ELSE c.current_price_milliunits END * h.seats AS expected_milliunits,
+    h.currency, h.storefront, c.bucket
 FROM repricer.price_changes c
 -- OFFSET 0 has the same reason as in explained_charges. What follows in time is out before anything else is asked of it.
 CROSS JOIN LATERAL (
     SELECT k.*, min(k.purchased_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at
-        RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at
+        RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
+        greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase) OVER period, 0)
+            + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
+                OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER period, 0))::bigint AS seats
     FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
         AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
-        AND k.purchased_at >= c.effective_at
+    WINDOW period AS (PARTITION BY k.sku, k.expires_at)
     OFFSET 0) h
+CROSS JOIN LATERAL (SELECT c.state = 'effective' AND h.purchased_at >= c.effective_at AS is_in_effect) t
 CROSS JOIN LATERAL (
     -- The next known renewal: that of a charge, or of the running period.
     SELECT least(h.next_at, CASE WHEN p.purchased_at > h.purchased_at THEN p.purchased_at END) AS at
@@ -527,13 +532,29 @@ CROSS JOIN LATERAL (
                 AT TIME ZONE 'UTC' END AS at) t
     WHERE n.n = 0 OR t.at < next.at - (h.expires_at - h.purchased_at) / 2
 ) missed
-WHERE c.state = 'effective' AND c.undoes_change_id IS NULL
+WHERE c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
     AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
+    -- Before it is in effect, from its call until its end.
+    AND (t.is_in_effect OR missed.at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
+        AND (c.state NOT IN ('declined', 'cancelled', 'lapsed', 'invalidated') OR next.at < c.ended_at)
+        AND NOT EXISTS (
+            SELECT FROM repricer.price_changes o
+            WHERE o.original_transaction_id = c.original_transaction_id AND o.change_id <> c.change_id
+                AND o.undoes_change_id IS NULL AND coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku)
+                AND (o.state = 'effective' AND o.effective_at <= h.purchased_at
+                    OR o.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
+                    AND (o.state NOT IN ('declined', 'cancelled', 'lapsed', 'invalidated') OR next.at < o.ended_at)
+                    AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at
+                    AND (coalesce(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id)
+                        > (coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id))))
     AND NOT EXISTS (
         SELECT FROM repricer.told_statements e
         WHERE e.original_transaction_id = h.original_transaction_id
             AND e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'SUBSCRIBED', 'REFUND', 'REVOKE',
                 'RENEWAL_EXTENDED', 'OFFER_REDEEMED', 'DID_CHANGE_RENEWAL_PREF')
+            -- Who got a part back goes on to renew, and so does who has just bought it.
+            AND (e.type <> 'REFUND' OR e.is_revoked OR h.refunded_milliunits >= h.price_milliunits * h.quantity)
+            AND (e.type <> 'SUBSCRIBED' OR e.signed_at > h.purchased_at + (h.expires_at - h.purchased_at) / 2)
             AND e.signed_at BETWEEN h.purchased_at AND next.at + interval '1 day')
     -- The item fell, by a later change of its own or as a dependent, and the subscription goes on without it.
     AND NOT EXISTS (
@@ -551,7 +572,7 @@ WHERE c.state = 'effective' AND c.undoes_change_id IS NULL
         WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
             AND n.state = 'effective' AND n.undoes_change_id IS NULL AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
             AND n.effective_at <= h.purchased_at AND (n.effective_at, n.change_id) > (c.effective_at, c.change_id));
-COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of effective changes that no charge tells of.';
+COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of called changes that no charge tells of.';
 
 -- Until when an item is paid that took a new price and is set to renew. Where nothing is told after that, its renewals have
 -- stopped silently: whether the customer still pays is not known. A failed charge may be tried again for 60 days, and a
@@ -1318,7 +1339,7 @@ CREATE VIEW repricer.reconciliation_checks (check_name, is_per_batch, is_of_mone
     ('charges_other_price', true, true, 'charges since a call that are neither at the old price nor at the new one'),
     ('charges_after_end', true, true, 'renewals charged after the change, or the subscription, had ended'),
     ('charges_declined', true, true, 'renewals charged after the increase was declined'),
-    ('charges_missing', true, true, 'renewals of effective changes that no charge tells of, and nothing tells why'),
+    ('charges_missing', true, true, 'renewals since the call of a change that no charge tells of, and nothing tells why'),
     ('charges_double', true, true, 'renewals charged for a time that another one was charged for'),
     ('charges_wrong_currency', true, true,
         'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'),
