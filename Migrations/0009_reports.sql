@@ -65,11 +65,11 @@ $$;
 CREATE FUNCTION repricer.told_statements_at(p_at timestamptz) RETURNS SETOF repricer.told_statements
     LANGUAGE sql STABLE AS $$
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    coalesce(repricer.tells_revocation(statement), false)
+    coalesce(repricer.tells_revocation(statement), false), statement -> 'ignored'
 FROM repricer.subscription_events_at(p_at)
 UNION ALL
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    is_revoked OR coalesce(repricer.tells_revocation(statement), false)
+    is_revoked OR coalesce(repricer.tells_revocation(statement), false), left_out
 FROM repricer.kept_statements WHERE recorded_at <= p_at
 $$;
 CREATE FUNCTION repricer.dependent_cancellations_at(p_at timestamptz) RETURNS SETOF repricer.dependent_cancellations
@@ -1348,8 +1348,17 @@ CREATE VIEW repricer.reconciliation_checks (check_name, is_per_batch, is_of_mone
     ('dependents_not_recorded', true, false, 'dependents of declined changes that nobody looks after'),
     ('notifications_not_understood', false, false, 'notifications stored but not understood'),
     ('refunds_without_amount', false, false, 'refund notices that do not say how much was given back, or when'),
+    ('amounts_left_out', true, true,
+        'statements with an amount, or what it hangs on, that cannot be meant: money that is in no sum'),
     ('inbox_stuck', false, false, 'notifications with an error, or waiting for more than a day');
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
+
+-- One that is told in a dropped month, too, stands twice.
+CREATE VIEW repricer.statements_without_amounts AS
+SELECT DISTINCT t.original_transaction_id, t.signed_at, t.evidence_id
+FROM repricer.told_statements t
+WHERE t.left_out IS NOT NULL AND repricer.lacks_amount(t.left_out);
+COMMENT ON VIEW repricer.statements_without_amounts IS 'Statements of which something was left out that a sum of money hangs on.';
 
 CREATE VIEW report.reconciliation AS
 WITH problems (batch_id, check_name, problems) AS (
@@ -1398,6 +1407,11 @@ WITH problems (batch_id, check_name, problems) AS (
             count(*)
         FROM repricer.charge_exceptions GROUP BY 1, 2
     UNION ALL
+    SELECT c.batch_id, 'amounts_left_out', count(DISTINCT (t.original_transaction_id, t.signed_at, t.evidence_id))
+    FROM repricer.statements_without_amounts t
+    JOIN repricer.price_changes c ON c.original_transaction_id = t.original_transaction_id
+    GROUP BY c.batch_id
+    UNION ALL
     SELECT batch_id, 'dependents_in_discrepancy', count(*) FROM repricer.dependent_cancellations
         WHERE state = 'discrepancy' GROUP BY batch_id
     UNION ALL
@@ -1436,6 +1450,8 @@ JOIN (
         WHERE f.unknown IS NOT NULL AND EXISTS (
             SELECT FROM unnest(f.unknown) AS u (part) WHERE u.part ~ '[.]items[.]refunds[.]refund(Amount|Date)[:=]')
     ) AS f
+    UNION ALL
+    SELECT 'amounts_left_out', count(*) FROM repricer.statements_without_amounts
     UNION ALL
     SELECT 'inbox_stuck', count(*) FROM repricer.inbox
     WHERE error IS NOT NULL OR received_at < report.as_of() - interval '1 day'
@@ -1527,10 +1543,17 @@ SELECT split_part(u.part, ':', 1) AS kind, substr(u.part, strpos(u.part, ':') + 
 FROM repricer.notifications n
 CROSS JOIN LATERAL unnest(n.unknown) AS u(part)
 WHERE n.unknown IS NOT NULL
+GROUP BY u.part
+UNION ALL
+SELECT 'left_out', u.part, count(DISTINCT (t.original_transaction_id, t.signed_at, t.evidence_id)), min(t.recorded_at),
+    max(t.recorded_at)
+FROM repricer.told_statements t
+CROSS JOIN LATERAL jsonb_array_elements_text(t.left_out) AS u (part)
+WHERE t.left_out IS NOT NULL
 GROUP BY u.part;
 COMMENT ON VIEW report.unknown_part IS
-    'What the App Store sent that the product does not know. It is kept, and read anew by `repricer reprocess` '
-    'after an upgrade.'
+    'What the App Store sent that the product does not know, or left out since it cannot be meant. It is kept, and read anew by '
+    '`repricer reprocess` after an upgrade.'
     ' No NAME_as_of: it is about today: reprocess reads anew what was unknown.';
 
 -- Closed months --------------------------------------------------------------------------------------------------------
@@ -2478,6 +2501,12 @@ BEGIN
         SELECT x.batch_id, CASE x.exception WHEN 'declined_yet_charged' THEN 'charges_declined'
             ELSE 'charges_' || x.exception END, count(*)
         FROM report.charge_exception_as_of(p_at, p_batch) x GROUP BY 1, 2
+        UNION ALL
+        SELECT c.batch_id, 'amounts_left_out', count(DISTINCT (t.original_transaction_id, t.signed_at, t.evidence_id))
+        FROM told_statements_at(p_at) t
+        JOIN price_changes c ON c.original_transaction_id = t.original_transaction_id
+        WHERE t.left_out IS NOT NULL AND lacks_amount(t.left_out) AND (p_batch IS NULL OR c.batch_id = p_batch)
+        GROUP BY c.batch_id
     ), problems AS (
         SELECT f.batch_id, f.check_name, sum(f.problems)::bigint AS problems FROM found f GROUP BY f.batch_id, f.check_name
     )
@@ -2851,9 +2880,10 @@ BEGIN
             'With something in them that the product does not know; report unknown_part names it.'),
         ('unknown_part', 'kind',
             'type, subtype, field (not documented), value (of an enumeration), shape (another JSON type), body '
-            '(missing).'),
+            '(missing), or left_out (a value that cannot be meant, as a price below zero: it is in no fact and no sum).'),
         ('unknown_part', 'name', 'Where and what, as in renewal.offerType=5.'),
-        ('unknown_part', 'notifications', 'Notifications that hold it, duplicates apart.'),
+        ('unknown_part', 'notifications',
+            'Notifications that hold it, duplicates apart; of left_out all statements, in answers and statuses too.'),
         ('unknown_part', 'first_received_at', 'When the first arrived.'),
         ('unknown_part', 'last_received_at', 'When the last arrived.');
     FOR v IN
