@@ -256,18 +256,19 @@ CREATE TABLE repricer.figure_tallies (
     uncharged bigint NOT NULL,
     charged_changes bigint NOT NULL,
     charged_renewals bigint NOT NULL,
-    old_total bigint NOT NULL,
-    new_total bigint NOT NULL,
-    old_per_period bigint NOT NULL,
-    new_per_period bigint NOT NULL,
-    declined_lost bigint NOT NULL,
-    cancelled_lost bigint NOT NULL,
+    -- Money is exact, however much there is of it.
+    old_total numeric NOT NULL,
+    new_total numeric NOT NULL,
+    old_per_period numeric NOT NULL,
+    new_per_period numeric NOT NULL,
+    declined_lost numeric NOT NULL,
+    cancelled_lost numeric NOT NULL,
     fell_with_parent bigint NOT NULL,
-    fell_lost bigint NOT NULL,
-    lapsed_lost bigint NOT NULL,
-    others_lost bigint NOT NULL,
+    fell_lost numeric NOT NULL,
+    lapsed_lost numeric NOT NULL,
+    others_lost numeric NOT NULL,
     taxed_renewals bigint NOT NULL,
-    taxed_uplift bigint NOT NULL,
+    taxed_uplift numeric NOT NULL,
     CONSTRAINT figure_tallies_pkey PRIMARY KEY
         (batch_id, is_undo, direction, forecast_consent, currency, storefront, period)
 );
@@ -1585,28 +1586,41 @@ WITH months AS (
     SELECT month, month::timestamp AT TIME ZONE 'UTC' AS starts_at, (month + interval '1 month') AT TIME ZONE 'UTC' AS ends_at
     FROM repricer.closed_months
 )
-SELECT m.month, e.batch_id, e.currency, e.kind, sum(e.amount_milliunits)::bigint AS milliunits
+SELECT m.month, e.batch_id, e.currency, e.kind, sum(e.amount_milliunits) AS milliunits
 FROM months m JOIN report.money e ON e.occurred_at >= m.starts_at AND e.occurred_at < m.ends_at
 GROUP BY m.month, e.batch_id, e.currency, e.kind
 UNION ALL
-SELECT m.month, r.batch_id, c.currency, 'uplift', sum(r.price_milliunits - r.old_price_milliunits)::bigint
+SELECT m.month, r.batch_id, c.currency, 'uplift', sum(r.price_milliunits - r.old_price_milliunits)
 FROM months m
 JOIN repricer.charged_renewals r ON r.purchased_at >= m.starts_at AND r.purchased_at < m.ends_at
 JOIN repricer.price_changes c ON c.original_transaction_id = r.original_transaction_id AND c.change_id = r.change_id
 GROUP BY m.month, r.batch_id, c.currency;
 COMMENT ON VIEW repricer.known_figures IS 'The figures of closed months as they are known now.';
 
+-- A sum as a report's bigint. One that is too large is refused by name.
+CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF abs(p_sum) > 9223372036854775807 THEN
+        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
+            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line.';
+    END IF;
+    RETURN p_sum;
+END
+$$;
+
 CREATE VIEW report.closed_period AS
 WITH both_figures AS (
-    SELECT month, batch_id, currency, kind, milliunits AS closed, 0 AS known FROM repricer.closed_figures
+    SELECT month, batch_id, currency, kind, milliunits AS closed, 0::numeric AS known FROM repricer.closed_figures
     UNION ALL
     SELECT month, batch_id, currency, kind, 0, milliunits FROM repricer.known_figures
 ), sums AS (
-    SELECT month, batch_id, currency, kind, sum(closed)::bigint AS closed, sum(known)::bigint AS known
+    SELECT month, batch_id, currency, kind, sum(closed)::bigint AS closed,
+        repricer.figure(sum(known), to_char(month, 'YYYY-MM') || ': lines of ' || currency || ', ' || kind) AS known
     FROM both_figures GROUP BY month, batch_id, currency, kind
 )
 SELECT s.month, s.currency, s.batch_id, b.name AS batch_name, s.kind, s.closed AS closed_milliunits,
-    s.known - s.closed AS restated_milliunits, s.known AS known_milliunits, m.closed_at, m.closed_by::text AS closed_by
+    repricer.figure(s.known::numeric - s.closed, to_char(s.month, 'YYYY-MM') || ': restatements of ' || s.currency)
+        AS restated_milliunits, s.known AS known_milliunits, m.closed_at, m.closed_by::text AS closed_by
 FROM sums s
 JOIN repricer.closed_months m ON m.month = s.month
 LEFT JOIN repricer.batches b ON b.batch_id = s.batch_id;
@@ -1647,13 +1661,15 @@ BEGIN
             (SELECT closed_by FROM closed_months WHERE month = v_month) USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     INSERT INTO closed_figures
-        SELECT month, batch_id, currency, kind, milliunits FROM known_figures WHERE month = v_month;
+        SELECT month, batch_id, currency, kind,
+            figure(milliunits, 'month ' || p_month || ' cannot be closed: its lines of ' || currency || ', ' || kind)
+        FROM known_figures WHERE month = v_month;
     GET DIAGNOSTICS v_figures = ROW_COUNT;
     PERFORM append_audit(session_user::text, p_at, 'close_month', 'month:' || p_month,
         json_build_object('figures', v_figures, 'sums', (
             SELECT json_agg(json_build_object('currency', s.currency, 'kind', s.kind, 'milliunits', s.milliunits)
                 ORDER BY s.currency, s.kind)
-            FROM (SELECT currency, kind, sum(milliunits)::bigint AS milliunits FROM closed_figures
+            FROM (SELECT currency, kind, sum(milliunits) AS milliunits FROM closed_figures
                 WHERE month = v_month GROUP BY currency, kind) s)));
     RETURN v_figures;
 END

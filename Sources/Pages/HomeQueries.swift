@@ -57,9 +57,16 @@ enum HomeQueries {
     struct Effect: Sendable, Equatable {
         var currency: String
         /// Milliunits a month: what the new prices brought, and what was lost with those who left.
-        var uplift: Int64
-        var lost: Int64
-        var net: Int64 { uplift.addedClamped(lost.negatedClamped) }
+        var uplift: Int128
+        var lost: Int128
+        var net: Int128 { uplift - lost }
+    }
+
+    private static func whole(_ text: String) throws -> Int128 {
+        guard let number = Int128(text) else {
+            throw PostgresError(.undecodableColumn, "\(text) is no whole number")
+        }
+        return number
     }
 
     /// The effects by batch, with the currency of most changes first, where something was charged or lost.
@@ -69,7 +76,7 @@ enum HomeQueries {
         let rows = try connection.query(
             """
             -- name: homeEffects
-            SELECT e.batch_id, e.currency, sum(e.uplift)::bigint AS uplift, sum(e.lost)::bigint AS lost
+            SELECT e.batch_id, e.currency, sum(e.uplift)::text AS uplift, sum(e.lost)::text AS lost
             FROM (
                 SELECT t.batch_id, t.currency, t.changes, round((t.new_per_period - t.old_per_period)::numeric
                         * repricer.twelfths(t.period) / 12) AS uplift,
@@ -111,8 +118,9 @@ enum HomeQueries {
         for row in rows {
             effects[try row.text("batch_id"), default: []].append(
                 Effect(
-                    currency: try row.text("currency"), uplift: try row.int64("uplift"),
-                    lost: try row.int64("lost")))
+                    currency: try row.text("currency"),
+                    uplift: try Self.whole(row.text("uplift")),
+                    lost: try Self.whole(row.text("lost"))))
         }
         return effects
     }
