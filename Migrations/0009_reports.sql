@@ -390,7 +390,7 @@ GROUP BY batch_id, original_transaction_id, change_id;
 COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.';
 
 -- Each charge of an item since a change of ours was called, under the one change that it is explained by: the newest in
--- effect whose price it is, else the newest that was called. What the App Store never had explains nothing. A charge that
+-- effect if that is its price, else the newest that was called. What the App Store never had explains nothing. A charge that
 -- is not what it should be has an exception in place of an explanation.
 CREATE VIEW repricer.explained_charges AS
 SELECT c.original_transaction_id, c.bucket, h.transaction_id, h.sku, h.purchased_at, h.price_milliunits, h.quantity,
@@ -407,8 +407,10 @@ CROSS JOIN LATERAL (
 -- OFFSET 0 makes PostgreSQL go change by change, instead of reading all charges for those of a batch.
 CROSS JOIN LATERAL (
     SELECT k.*,
-        -- Two renewals were charged for one time. What a customer buys, an added seat too, does not count as one.
-        NOT k.is_purchase AND coalesce(max(k.expires_at) FILTER (WHERE NOT k.is_purchase) OVER (
+        -- Two renewals were charged for one time. What a customer buys, an added seat too, does not count as one, and of
+        -- two the first may have been given back.
+        NOT k.is_purchase AND coalesce(max(k.expires_at) FILTER (WHERE NOT k.is_purchase AND (k.refunded_milliunits = 0
+                OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER (
             PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > k.purchased_at + interval '1 minute', false) AS is_double,
         max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
@@ -424,9 +426,9 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT
         CASE
-            WHEN h.is_offer THEN 'offer'
-            -- As charged_renewals counts it: in its currency, whatever the storefront.
+            -- As charged_renewals counts it: in its currency, whatever the storefront, and be it an offer at that very price.
             WHEN t.is_in_effect AND h.currency = c.currency AND h.price_milliunits = c.new_price_milliunits THEN 'new_price'
+            WHEN h.is_offer THEN 'offer'
             WHEN NOT t.is_of_the_place THEN 'moved'
             WHEN t.is_in_effect AND u.is_undone THEN 'undone'
             WHEN e.is_back THEN 'new_purchase'
@@ -481,9 +483,23 @@ WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AN
             AND n.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
             AND h.purchased_at >= coalesce(n.sent_at, n.doubtful_since, n.scheduled_at)
             AND (n.state = 'effective' AND n.effective_at <= h.purchased_at
-                    AND n.new_price_milliunits = h.price_milliunits AND n.currency = h.currency,
+                    AND n.new_price_milliunits = h.price_milliunits AND n.currency = h.currency
+                    AND NOT EXISTS (
+                        SELECT FROM repricer.price_changes y
+                        WHERE y.original_transaction_id = n.original_transaction_id AND y.state = 'effective'
+                            AND y.undoes_change_id IS NULL
+                            AND coalesce(y.current_sku, y.sku) = coalesce(n.current_sku, n.sku)
+                            AND y.effective_at <= h.purchased_at
+                            AND (y.effective_at, y.change_id) > (n.effective_at, n.change_id)),
                 coalesce(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id)
-                > (t.is_in_effect AND c.new_price_milliunits = h.price_milliunits AND c.currency = h.currency,
+                > (t.is_in_effect AND c.new_price_milliunits = h.price_milliunits AND c.currency = h.currency
+                    AND NOT EXISTS (
+                        SELECT FROM repricer.price_changes y
+                        WHERE y.original_transaction_id = c.original_transaction_id AND y.state = 'effective'
+                            AND y.undoes_change_id IS NULL
+                            AND coalesce(y.current_sku, y.sku) = coalesce(c.current_sku, c.sku)
+                            AND y.effective_at <= h.purchased_at
+                            AND (y.effective_at, y.change_id) > (c.effective_at, c.change_id)),
                 coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)
         OFFSET 0));
 COMMENT ON VIEW repricer.explained_charges IS
