@@ -592,6 +592,7 @@ CREATE TABLE repricer.change_figures (
     word_due_at timestamp with time zone,
     paid_sku text,
     paid_quantity bigint,
+    seats bigint NOT NULL,
     counted_at timestamp with time zone NOT NULL,
     CONSTRAINT change_figures_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
@@ -611,6 +612,8 @@ COMMENT ON COLUMN repricer.change_figures.taxed_renewals IS 'Renewals of which t
 COMMENT ON COLUMN repricer.change_figures.paid_until IS 'Of an effective one whose item is set to renew: until when its last charge is paid. The newest change of the item has paid_sku and paid_quantity of it, too.';
 
 COMMENT ON COLUMN repricer.change_figures.word_due_at IS 'Likewise: paid_until, or when the longest billing retry or extension that was told ends. Who is silent after it, is missing.';
+
+COMMENT ON COLUMN repricer.change_figures.seats IS 'Of the last period that the item was paid for: its prices are of one seat, and a period brings them so many times.';
 
 COMMENT ON COLUMN repricer.change_figures.counted_at IS 'On the clock of recording. While its subscription bears no mark, nothing was recorded since: it is what was known then, too.';
 
@@ -692,6 +695,7 @@ CREATE TABLE repricer.kept_statements (
     recorded_at timestamp with time zone NOT NULL,
     told_period_at timestamp with time zone,
     is_revoked boolean DEFAULT false NOT NULL,
+    left_out jsonb,
     CONSTRAINT kept_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
@@ -700,6 +704,8 @@ COMMENT ON TABLE repricer.kept_statements IS 'What is left of dropped months of 
 COMMENT ON COLUMN repricer.kept_statements.told_period_at IS 'Start of the paid period that it told of before any charge did; null: a charge tells it, or statement does.';
 
 COMMENT ON COLUMN repricer.kept_statements.is_revoked IS 'Whether it told that the transaction, or an item of it, was revoked; where statement is kept, that says so.';
+
+COMMENT ON COLUMN repricer.kept_statements.left_out IS 'The names of what was left out of it as meaningless; null: nothing.';
 
 CREATE TABLE repricer.subscription_events (
     original_transaction_id text NOT NULL,
@@ -728,7 +734,8 @@ CREATE VIEW repricer.told_statements AS
     subscription_events.subtype,
     subscription_events.statement,
     subscription_events.recorded_at,
-    COALESCE(repricer.tells_revocation(subscription_events.statement), false) AS is_revoked
+    COALESCE(repricer.tells_revocation(subscription_events.statement), false) AS is_revoked,
+    (subscription_events.statement -> 'ignored'::text) AS left_out
    FROM repricer.subscription_events
 UNION ALL
  SELECT kept_statements.original_transaction_id,
@@ -740,7 +747,8 @@ UNION ALL
     kept_statements.subtype,
     kept_statements.statement,
     kept_statements.recorded_at,
-    (kept_statements.is_revoked OR COALESCE(repricer.tells_revocation(kept_statements.statement), false)) AS is_revoked
+    (kept_statements.is_revoked OR COALESCE(repricer.tells_revocation(kept_statements.statement), false)) AS is_revoked,
+    kept_statements.left_out
    FROM repricer.kept_statements;
 
 COMMENT ON VIEW repricer.told_statements IS 'Statements with what retention kept of dropped months. One may stand in both until its month is dropped.';
@@ -786,7 +794,7 @@ CREATE VIEW repricer.explained_charges AS
             k.is_purchase,
             k.refunded_milliunits,
             k.recorded_at,
-            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE (NOT k.is_purchase)) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + '00:01:00'::interval)), false)) AS is_double,
+            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + '00:01:00'::interval)), false)) AS is_double,
             max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
@@ -795,8 +803,8 @@ CREATE VIEW repricer.explained_charges AS
             ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place) t)
      CROSS JOIN LATERAL ( SELECT
                 CASE
-                    WHEN h.is_offer THEN 'offer'::text
                     WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
+                    WHEN h.is_offer THEN 'offer'::text
                     WHEN (NOT t.is_of_the_place) THEN 'moved'::text
                     WHEN (t.is_in_effect AND u.is_undone) THEN 'undone'::text
                     WHEN e.is_back THEN 'new_purchase'::text
@@ -832,7 +840,11 @@ CREATE VIEW repricer.explained_charges AS
                           WHERE ((b.original_transaction_id = c.original_transaction_id) AND (b.sku = h.sku) AND b.is_purchase AND (b.purchased_at > c.ended_at) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
   WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes y
+                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes y
+                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
          OFFSET 0)))));
 
 COMMENT ON VIEW repricer.explained_charges IS 'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
@@ -971,11 +983,15 @@ CREATE VIEW repricer.missing_renewals AS
     c.change_id,
     h.sku,
     missed.at AS occurred_at,
-    (c.new_price_milliunits * h.quantity) AS expected_milliunits,
+    (
+        CASE
+            WHEN t.is_in_effect THEN c.new_price_milliunits
+            ELSE c.current_price_milliunits
+        END * h.seats) AS expected_milliunits,
     h.currency,
     h.storefront,
     c.bucket
-   FROM (((repricer.price_changes c
+   FROM ((((repricer.price_changes c
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -990,10 +1006,13 @@ CREATE VIEW repricer.missing_renewals AS
             k.is_purchase,
             k.refunded_milliunits,
             k.recorded_at,
-            min(k.purchased_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at
+            min(k.purchased_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
+            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at))
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
+          WINDOW period AS (PARTITION BY k.sku, k.expires_at)
          OFFSET 0) h)
+     CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect) t)
      CROSS JOIN LATERAL ( SELECT LEAST(h.next_at,
                 CASE
                     WHEN (p.purchased_at > h.purchased_at) THEN p.purchased_at
@@ -1005,7 +1024,7 @@ CREATE VIEW repricer.missing_renewals AS
                  OFFSET 0) p
           WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))), true))
          OFFSET 0) next)
-     CROSS JOIN LATERAL ( SELECT t.at
+     CROSS JOIN LATERAL ( SELECT t_1.at
            FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - h.expires_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM (h.expires_at - h.purchased_at)))))))::integer) n(n)
              CROSS JOIN LATERAL ( SELECT
                         CASE
@@ -1019,11 +1038,13 @@ CREATE VIEW repricer.missing_renewals AS
                                 WHEN 'P1Y'::text THEN '1 year'::interval
                                 ELSE '1 mon'::interval
                             END)) AT TIME ZONE 'UTC'::text)
-                        END AS at) t)
-          WHERE ((n.n = 0) OR (t.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
-  WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
+                        END AS at) t_1)
+          WHERE ((n.n = 0) OR (t_1.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
+  WHERE ((c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes o
+          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'REFUND'::text) OR e.is_revoked OR (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.purchased_at + ((h.expires_at - h.purchased_at) / (2)::double precision)))) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND ((n.ended_at >= h.purchased_at) AND (n.ended_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.dependent_cancellations d
@@ -1031,7 +1052,7 @@ CREATE VIEW repricer.missing_renewals AS
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
 
-COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of effective changes that no charge tells of.';
+COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of called changes that no charge tells of.';
 
 CREATE VIEW repricer.paid_changes AS
  SELECT c.batch_id,
@@ -1042,7 +1063,7 @@ CREATE VIEW repricer.paid_changes AS
     c.storefront,
     c.new_price_milliunits,
     h.sku,
-    h.quantity,
+    h.seats AS quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
     (h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
@@ -1061,10 +1082,12 @@ CREATE VIEW repricer.paid_changes AS
             k.is_offer,
             k.is_purchase,
             k.refunded_milliunits,
-            k.recorded_at
+            k.recorded_at,
+            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
-          ORDER BY k.expires_at DESC, k.purchased_at DESC, k.transaction_id
+          WINDOW period AS (PARTITION BY k.expires_at)
+          ORDER BY k.expires_at DESC, ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.purchased_at DESC, k.transaction_id
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
             max((t.signed_at +
@@ -1328,13 +1351,15 @@ BEGIN
             (SELECT closed_by FROM closed_months WHERE month = v_month) USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     INSERT INTO closed_figures
-        SELECT month, batch_id, currency, kind, milliunits FROM known_figures WHERE month = v_month;
+        SELECT month, batch_id, currency, kind,
+            figure(milliunits, 'month ' || p_month || ' cannot be closed: its lines of ' || currency || ', ' || kind)
+        FROM known_figures WHERE month = v_month;
     GET DIAGNOSTICS v_figures = ROW_COUNT;
     PERFORM append_audit(session_user::text, p_at, 'close_month', 'month:' || p_month,
         json_build_object('figures', v_figures, 'sums', (
             SELECT json_agg(json_build_object('currency', s.currency, 'kind', s.kind, 'milliunits', s.milliunits)
                 ORDER BY s.currency, s.kind)
-            FROM (SELECT currency, kind, sum(milliunits)::bigint AS milliunits FROM closed_figures
+            FROM (SELECT currency, kind, sum(milliunits) AS milliunits FROM closed_figures
                 WHERE month = v_month GROUP BY currency, kind) s)));
     RETURN v_figures;
 END
@@ -1389,18 +1414,18 @@ CREATE TABLE repricer.figure_tallies (
     uncharged bigint NOT NULL,
     charged_changes bigint NOT NULL,
     charged_renewals bigint NOT NULL,
-    old_total bigint NOT NULL,
-    new_total bigint NOT NULL,
-    old_per_period bigint NOT NULL,
-    new_per_period bigint NOT NULL,
-    declined_lost bigint NOT NULL,
-    cancelled_lost bigint NOT NULL,
+    old_total numeric NOT NULL,
+    new_total numeric NOT NULL,
+    old_per_period numeric NOT NULL,
+    new_per_period numeric NOT NULL,
+    declined_lost numeric NOT NULL,
+    cancelled_lost numeric NOT NULL,
     fell_with_parent bigint NOT NULL,
-    fell_lost bigint NOT NULL,
-    lapsed_lost bigint NOT NULL,
-    others_lost bigint NOT NULL,
+    fell_lost numeric NOT NULL,
+    lapsed_lost numeric NOT NULL,
+    others_lost numeric NOT NULL,
     taxed_renewals bigint NOT NULL,
-    taxed_uplift bigint NOT NULL
+    taxed_uplift numeric NOT NULL
 );
 
 COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one at a time.';
@@ -1440,8 +1465,15 @@ CREATE VIEW repricer.live_change_figures AS
     p.paid_until,
     p.word_due_at,
     p.sku AS paid_sku,
-    p.quantity AS paid_quantity
-   FROM (((repricer.price_changes c
+    p.quantity AS paid_quantity,
+    COALESCE(q.seats, (1)::bigint) AS seats
+   FROM ((((repricer.price_changes c
+     LEFT JOIN LATERAL ( SELECT (COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric))::bigint AS seats
+           FROM repricer.charges k
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)))
+          GROUP BY COALESCE(k.expires_at, k.purchased_at)
+          ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
+         LIMIT 1) q ON ((c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text]))))
      LEFT JOIN LATERAL ( SELECT max(k.paid_until) AS paid_until,
             max(k.word_due_at) AS word_due_at,
             max(k.sku) FILTER (WHERE k.is_newest) AS sku,
@@ -1507,7 +1539,8 @@ CREATE VIEW repricer.unkept_change_figures AS
     NULL::timestamp with time zone AS paid_until,
     NULL::timestamp with time zone AS word_due_at,
     NULL::text AS paid_sku,
-    NULL::bigint AS paid_quantity
+    NULL::bigint AS paid_quantity,
+    (1)::bigint AS seats
    FROM repricer.price_changes c
   WHERE (c.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]))
 UNION ALL
@@ -1543,7 +1576,8 @@ UNION ALL
     f.paid_until,
     f.word_due_at,
     f.paid_sku,
-    f.paid_quantity
+    f.paid_quantity,
+    f.seats
    FROM (( SELECT DISTINCT s.original_transaction_id
            FROM repricer.stale_figures s) m
      CROSS JOIN LATERAL ( SELECT l.original_transaction_id,
@@ -1578,7 +1612,8 @@ UNION ALL
             l.paid_until,
             l.word_due_at,
             l.paid_sku,
-            l.paid_quantity
+            l.paid_quantity,
+            l.seats
            FROM repricer.live_change_figures l
           WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
          OFFSET 0) f);
@@ -1701,8 +1736,8 @@ CREATE VIEW repricer.untallied_changes AS
             k.is_asked,
             k.acceptance,
             k.is_uncharged,
-            k.current_price_milliunits,
-            k.new_price_milliunits,
+            (k.current_price_milliunits * k.seats) AS current_price_milliunits,
+            (k.new_price_milliunits * k.seats) AS new_price_milliunits,
             k.renewals,
             k.first_at,
             k.old_total_milliunits,
@@ -1737,8 +1772,8 @@ CREATE VIEW repricer.untallied_changes AS
             l.is_asked,
             l.acceptance,
             l.is_uncharged,
-            l.current_price_milliunits,
-            l.new_price_milliunits,
+            (l.current_price_milliunits * l.seats),
+            (l.new_price_milliunits * l.seats),
             l.renewals,
             l.first_at,
             l.old_total_milliunits,
@@ -1828,8 +1863,8 @@ UNION ALL
     0 AS taxed_renewals,
     0 AS taxed_uplift,
     1 AS silent,
-    k.current_price_milliunits AS silent_old,
-    k.new_price_milliunits AS silent_new
+    (k.current_price_milliunits * k.seats) AS silent_old,
+    (k.new_price_milliunits * k.seats) AS silent_new
    FROM repricer.change_figures k
   WHERE ((k.word_due_at < ( SELECT d.until
            FROM repricer.heard_charges d)) AND (k.renewals > 0))
@@ -2078,7 +2113,7 @@ COMMENT ON COLUMN report.dependent_cancellation.state IS 'requested, confirmed (
 
 COMMENT ON COLUMN report.dependent_cancellation.currency IS 'ISO 4217: the currency of all money in the row.';
 
-COMMENT ON COLUMN report.dependent_cancellation.price_milliunits IS 'What is lost each period: the dependent''s price, in thousandths of the currency; null: not known.';
+COMMENT ON COLUMN report.dependent_cancellation.price_milliunits IS 'What is lost each period of one seat: the dependent''s price, in thousandths of the currency; null: not known.';
 
 COMMENT ON COLUMN report.dependent_cancellation.requested_at IS 'When the cancellation was recorded.';
 
@@ -3030,6 +3065,10 @@ $$;
 
 COMMENT ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.price_change as it was known at the instant: by what was recorded until then, late news left out. evidence_kind and evidence_id: what brought the state.';
 
+CREATE FUNCTION repricer.lacks_amount(p_left_out jsonb) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN (p_left_out @? '$[*]?(@ like_regex "^transaction[.](transactionId|purchaseDate|quantity|currency|taxExclusivePrice|revocation(Date|Type|Percentage)|items|items[.](price|offer[.]price|refunds|revocationDate))$")'::jsonpath);
+
 CREATE TABLE repricer.inbox (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -3071,9 +3110,18 @@ CREATE VIEW repricer.reconciliation_checks AS
     "*VALUES*".column2 AS is_per_batch,
     "*VALUES*".column3 AS is_of_money,
     "*VALUES*".column4 AS meaning
-   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals of effective changes that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refund notices that do not say how much was given back, or when'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
+   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals since the call of a change that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refund notices that do not say how much was given back, or when'::text), ('amounts_left_out'::text,true,true,'statements with an amount, or what it hangs on, that cannot be meant: money that is in no sum'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
 
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
+
+CREATE VIEW repricer.statements_without_amounts AS
+ SELECT DISTINCT t.original_transaction_id,
+    t.signed_at,
+    t.evidence_id
+   FROM repricer.told_statements t
+  WHERE ((t.left_out IS NOT NULL) AND repricer.lacks_amount(t.left_out));
+
+COMMENT ON VIEW repricer.statements_without_amounts IS 'Statements of which something was left out that a sum of money hangs on.';
 
 CREATE VIEW report.reconciliation AS
  WITH problems(batch_id, check_name, problems) AS (
@@ -3137,6 +3185,13 @@ CREATE VIEW report.reconciliation AS
                     ELSE ('charges_'::text || charge_exceptions.exception)
                 END
         UNION ALL
+         SELECT c.batch_id,
+            'amounts_left_out'::text,
+            count(DISTINCT ROW(t.original_transaction_id, t.signed_at, t.evidence_id)) AS count
+           FROM (repricer.statements_without_amounts t
+             JOIN repricer.price_changes c ON ((c.original_transaction_id = t.original_transaction_id)))
+          GROUP BY c.batch_id
+        UNION ALL
          SELECT dependent_cancellations.batch_id,
             'dependents_in_discrepancy'::text,
             count(*) AS count
@@ -3189,6 +3244,10 @@ UNION ALL
                   WHERE ((f_1.unknown IS NOT NULL) AND (EXISTS ( SELECT
                            FROM unnest(f_1.unknown) u(part)
                           WHERE (u.part ~ '[.]items[.]refunds[.]refund(Amount|Date)[:=]'::text))))) f
+        UNION ALL
+         SELECT 'amounts_left_out'::text,
+            count(*) AS count
+           FROM repricer.statements_without_amounts
         UNION ALL
          SELECT 'inbox_stuck'::text,
             count(*) AS count
@@ -3243,6 +3302,12 @@ BEGIN
         SELECT x.batch_id, CASE x.exception WHEN 'declined_yet_charged' THEN 'charges_declined'
             ELSE 'charges_' || x.exception END, count(*)
         FROM report.charge_exception_as_of(p_at, p_batch) x GROUP BY 1, 2
+        UNION ALL
+        SELECT c.batch_id, 'amounts_left_out', count(DISTINCT (t.original_transaction_id, t.signed_at, t.evidence_id))
+        FROM told_statements_at(p_at) t
+        JOIN price_changes c ON c.original_transaction_id = t.original_transaction_id
+        WHERE t.left_out IS NOT NULL AND lacks_amount(t.left_out) AND (p_batch IS NULL OR c.batch_id = p_batch)
+        GROUP BY c.batch_id
     ), problems AS (
         SELECT f.batch_id, f.check_name, sum(f.problems)::bigint AS problems FROM found f GROUP BY f.batch_id, f.check_name
     )
@@ -3492,7 +3557,7 @@ COMMENT ON COLUMN report.revenue_bridge.storefront IS 'ISO 3166-1 alpha-3.';
 
 COMMENT ON COLUMN report.revenue_bridge.opening_milliunits IS 'What the items brought a month at the start of the month; of those called within it, at their call.';
 
-COMMENT ON COLUMN report.revenue_bridge.price_effect_milliunits IS 'What new prices added that took effect.';
+COMMENT ON COLUMN report.revenue_bridge.price_effect_milliunits IS 'What new prices added that took effect, of each seat that was charged at them first.';
 
 COMMENT ON COLUMN report.revenue_bridge.declined_milliunits IS 'Items that ended because their increase was declined; losses are negative.';
 
@@ -3791,8 +3856,18 @@ CREATE VIEW report.revenue_impact AS
             d.original_transaction_id,
             d.change_id,
             count(*) AS dependents,
-            (sum(round(((d.price_milliunits)::numeric * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
-           FROM ((((repricer.dependent_cancellations d
+            (sum(round((((d.price_milliunits * COALESCE(q.seats, (1)::bigint)))::numeric * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
+           FROM (((((repricer.dependent_cancellations d
+             LEFT JOIN LATERAL ( SELECT max(k.quantity) AS seats
+                   FROM repricer.charges k
+                  WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
+                        CASE
+                            WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                            ELSE d.dependent_sku
+                        END) AND (k.purchased_at <= COALESCE(d.settled_at, d.requested_at)))
+                  GROUP BY COALESCE(k.expires_at, k.purchased_at)
+                  ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
+                 LIMIT 1) q ON (true))
              JOIN repricer.price_changes c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
              LEFT JOIN factors own ON ((own.period = c.period)))
              LEFT JOIN repricer.subscriptions t ON ((t.original_transaction_id = d.target_transaction_id)))
@@ -3827,8 +3902,8 @@ CREATE VIEW report.revenue_impact AS
             (sum(t.charged_renewals))::bigint AS charged_renewals,
             (sum(t.old_total))::bigint AS old_total,
             (sum(t.new_total))::bigint AS new_total,
-            (sum((t.old_per_period - t.silent_old)))::bigint AS old_per_period,
-            (sum((t.new_per_period - t.silent_new)))::bigint AS new_per_period,
+            (sum((t.old_per_period - (t.silent_old)::numeric)))::bigint AS old_per_period,
+            (sum((t.new_per_period - (t.silent_new)::numeric)))::bigint AS new_per_period,
             (sum(t.silent))::bigint AS silent,
             (sum(t.silent_new))::bigint AS silent_new,
             (sum(t.declined))::bigint AS declined,
@@ -3939,9 +4014,9 @@ COMMENT ON COLUMN report.revenue_impact.new_total_milliunits IS 'What these rene
 
 COMMENT ON COLUMN report.revenue_impact.uplift_milliunits IS 'new_total less old_total: collected so far, tax included; negative for decreases.';
 
-COMMENT ON COLUMN report.revenue_impact.old_per_period_milliunits IS 'Sum of the old prices of those of charged_changes whose items are set to renew and were last charged at them, but for silent: each change once.';
+COMMENT ON COLUMN report.revenue_impact.old_per_period_milliunits IS 'Sum of the old prices of those of charged_changes whose items are set to renew and were last charged at them, but for silent: each change once, times the seats of its last paid period (an inference: as many renew).';
 
-COMMENT ON COLUMN report.revenue_impact.new_per_period_milliunits IS 'Sum of the new prices of those of charged_changes whose items are set to renew and were last charged at them, but for silent: each change once.';
+COMMENT ON COLUMN report.revenue_impact.new_per_period_milliunits IS 'Sum of the new prices of those of charged_changes whose items are set to renew and were last charged at them, but for silent: each change once, times the seats of its last paid period (an inference: as many renew).';
 
 COMMENT ON COLUMN report.revenue_impact.uplift_per_period_milliunits IS 'new_per_period less old_per_period: what every further period adds, tax included.';
 
@@ -3949,15 +4024,15 @@ COMMENT ON COLUMN report.revenue_impact.uplift_per_month_milliunits IS 'uplift_p
 
 COMMENT ON COLUMN report.revenue_impact.declined IS 'Changes that ended without the consent they needed; those that fell with another item are not among them.';
 
-COMMENT ON COLUMN report.revenue_impact.declined_lost_per_period_milliunits IS 'Sum of the old prices of the declined changes.';
+COMMENT ON COLUMN report.revenue_impact.declined_lost_per_period_milliunits IS 'Sum of the old prices of the declined changes, times their last paid seats.';
 
 COMMENT ON COLUMN report.revenue_impact.cancelled IS 'Changes whose subscriber left, or was refunded or revoked; those that fell with another item are not among them.';
 
-COMMENT ON COLUMN report.revenue_impact.cancelled_lost_per_period_milliunits IS 'Sum of the old prices of cancelled increases whose customers had been asked or told.';
+COMMENT ON COLUMN report.revenue_impact.cancelled_lost_per_period_milliunits IS 'Sum of the old prices of cancelled increases whose customers had been asked or told, times their last paid seats.';
 
 COMMENT ON COLUMN report.revenue_impact.dependents_cancelled IS 'Dependents that fell with a declined item: proved cancelled, or by a change of their own that fell.';
 
-COMMENT ON COLUMN report.revenue_impact.dependent_lost_per_period_milliunits IS 'Sum of the prices of dependents_cancelled, where known; one that is paid in another period is turned into this one.';
+COMMENT ON COLUMN report.revenue_impact.dependent_lost_per_period_milliunits IS 'Sum of the prices of dependents_cancelled, where known, times their last paid seats; one that is paid in another period is turned into this one.';
 
 COMMENT ON COLUMN report.revenue_impact.lost_per_period_milliunits IS 'Sum of the five losses, tax included.';
 
@@ -3965,7 +4040,7 @@ COMMENT ON COLUMN report.revenue_impact.lost_per_month_milliunits IS 'lost_per_p
 
 COMMENT ON COLUMN report.revenue_impact.lapsed IS 'Changes that ended for billing or product reasons.';
 
-COMMENT ON COLUMN report.revenue_impact.lapsed_lost_per_period_milliunits IS 'Sum of the old prices of lapsed increases whose customers had been asked or told.';
+COMMENT ON COLUMN report.revenue_impact.lapsed_lost_per_period_milliunits IS 'Sum of the old prices of lapsed increases whose customers had been asked or told, times their last paid seats.';
 
 COMMENT ON COLUMN report.revenue_impact.other_items_lost_per_period_milliunits IS 'What other items of subscriptions cost that ended as a whole for a declined increase, where nothing else here counts them.';
 
@@ -3975,7 +4050,7 @@ COMMENT ON COLUMN report.revenue_impact.uplift_without_tax_milliunits IS 'Their 
 
 COMMENT ON COLUMN report.revenue_impact.silent IS 'Of charged_changes set to renew: paid until more than three days before the newest charge of anybody, and nothing was told since. Whether they go on is not known: they are in no figure of a further period, and charge_exception names them as missing.';
 
-COMMENT ON COLUMN report.revenue_impact.silent_per_period_milliunits IS 'Sum of the new prices of silent.';
+COMMENT ON COLUMN report.revenue_impact.silent_per_period_milliunits IS 'Sum of the new prices of silent, times their last paid seats.';
 
 CREATE FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_impact
     LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -3994,8 +4069,18 @@ BEGIN
             d.original_transaction_id,
             d.change_id,
             count(*) AS dependents,
-            (sum(round(((d.price_milliunits)::numeric * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
-           FROM ((((repricer.dependent_cancellations_at(p_at) d
+            (sum(round((((d.price_milliunits * COALESCE(q.seats, (1)::bigint)))::numeric * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
+           FROM (((((repricer.dependent_cancellations_at(p_at) d
+             LEFT JOIN LATERAL ( SELECT max(k.quantity) AS seats
+                   FROM repricer.charges_at(p_at) k
+                  WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
+                        CASE
+                            WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                            ELSE d.dependent_sku
+                        END) AND (k.purchased_at <= COALESCE(d.settled_at, d.requested_at)))
+                  GROUP BY COALESCE(k.expires_at, k.purchased_at)
+                  ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
+                 LIMIT 1) q ON (true))
              JOIN repricer.price_changes_at(p_at) c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
              LEFT JOIN factors own ON ((own.period = c.period)))
              LEFT JOIN repricer.subscriptions_at(p_at) t ON ((t.original_transaction_id = d.target_transaction_id)))
@@ -4030,8 +4115,8 @@ BEGIN
             (sum(t.charged_renewals))::bigint AS charged_renewals,
             (sum(t.old_total))::bigint AS old_total,
             (sum(t.new_total))::bigint AS new_total,
-            (sum((t.old_per_period - t.silent_old)))::bigint AS old_per_period,
-            (sum((t.new_per_period - t.silent_new)))::bigint AS new_per_period,
+            (sum((t.old_per_period - (t.silent_old)::numeric)))::bigint AS old_per_period,
+            (sum((t.new_per_period - (t.silent_new)::numeric)))::bigint AS new_per_period,
             (sum(t.silent))::bigint AS silent,
             (sum(t.silent_new))::bigint AS silent_new,
             (sum(t.declined))::bigint AS declined,
@@ -4835,8 +4920,8 @@ UNION ALL
     0 AS taxed_renewals,
     0 AS taxed_uplift,
     1 AS silent,
-    k.current_price_milliunits AS silent_old,
-    k.new_price_milliunits AS silent_new
+    (k.current_price_milliunits * k.seats) AS silent_old,
+    (k.new_price_milliunits * k.seats) AS silent_new
    FROM repricer.change_figures_at(p_at) k
   WHERE ((k.word_due_at < ( SELECT d.until
            FROM repricer.heard_charges_at(p_at) d)) AND (k.renewals > 0))
@@ -5157,7 +5242,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             k.is_purchase,
             k.refunded_milliunits,
             k.recorded_at,
-            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE (NOT k.is_purchase)) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + 'PT1M'::interval)), false)) AS is_double,
+            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + 'PT1M'::interval)), false)) AS is_double,
             max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
@@ -5166,8 +5251,8 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place) t)
      CROSS JOIN LATERAL ( SELECT
                 CASE
-                    WHEN h.is_offer THEN 'offer'::text
                     WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
+                    WHEN h.is_offer THEN 'offer'::text
                     WHEN (NOT t.is_of_the_place) THEN 'moved'::text
                     WHEN (t.is_in_effect AND u.is_undone) THEN 'undone'::text
                     WHEN e.is_back THEN 'new_purchase'::text
@@ -5203,7 +5288,11 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                           WHERE ((b.original_transaction_id = c.original_transaction_id) AND (b.sku = h.sku) AND b.is_purchase AND (b.purchased_at > c.ended_at) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
   WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes_at(p_at) y
+                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes_at(p_at) y
+                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
          OFFSET 0)))))
 $$;
 
@@ -5257,6 +5346,18 @@ WHERE f.extension_id = p_extension_id AND f.outcome = 'failed'
         SELECT FROM extension_requests c WHERE c.original_transaction_id = f.original_transaction_id
             AND (c.state IN ('queued', 'sending', 'unknown')
                 OR c.mass_extension_id = p_extension_id AND c.state = 'extended'))
+$$;
+
+CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    AS $$
+BEGIN
+    IF abs(p_sum) > 9223372036854775807 THEN
+        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
+            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line.';
+    END IF;
+    RETURN p_sum;
+END
 $$;
 
 CREATE FUNCTION repricer.figure_tallies_at(p_at timestamp with time zone) RETURNS SETOF repricer.figure_tallies
@@ -5787,8 +5888,15 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
     p.paid_until,
     p.word_due_at,
     p.sku AS paid_sku,
-    p.quantity AS paid_quantity
-   FROM (((repricer.unfrozen_changes_at(p_at) c
+    p.quantity AS paid_quantity,
+    COALESCE(q.seats, (1)::bigint) AS seats
+   FROM ((((repricer.unfrozen_changes_at(p_at) c
+     LEFT JOIN LATERAL ( SELECT (COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric))::bigint AS seats
+           FROM repricer.charges_at(p_at) k
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)))
+          GROUP BY COALESCE(k.expires_at, k.purchased_at)
+          ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
+         LIMIT 1) q ON ((c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text]))))
      LEFT JOIN LATERAL ( SELECT max(k.paid_until) AS paid_until,
             max(k.word_due_at) AS word_due_at,
             max(k.sku) FILTER (WHERE k.is_newest) AS sku,
@@ -5907,11 +6015,15 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
     c.change_id,
     h.sku,
     missed.at AS occurred_at,
-    (c.new_price_milliunits * h.quantity) AS expected_milliunits,
+    (
+        CASE
+            WHEN t.is_in_effect THEN c.new_price_milliunits
+            ELSE c.current_price_milliunits
+        END * h.seats) AS expected_milliunits,
     h.currency,
     h.storefront,
     c.bucket
-   FROM (((repricer.unfrozen_changes_at(p_at) c
+   FROM ((((repricer.unfrozen_changes_at(p_at) c
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -5926,10 +6038,13 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
             k.is_purchase,
             k.refunded_milliunits,
             k.recorded_at,
-            min(k.purchased_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at
+            min(k.purchased_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
+            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges_at(p_at) k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at))
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
+          WINDOW period AS (PARTITION BY k.sku, k.expires_at)
          OFFSET 0) h)
+     CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect) t)
      CROSS JOIN LATERAL ( SELECT LEAST(h.next_at,
                 CASE
                     WHEN (p.purchased_at > h.purchased_at) THEN p.purchased_at
@@ -5941,7 +6056,7 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                  OFFSET 0) p
           WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))), true))
          OFFSET 0) next)
-     CROSS JOIN LATERAL ( SELECT t.at
+     CROSS JOIN LATERAL ( SELECT t_1.at
            FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - h.expires_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM (h.expires_at - h.purchased_at)))))))::integer) n(n)
              CROSS JOIN LATERAL ( SELECT
                         CASE
@@ -5955,11 +6070,13 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                                 WHEN 'P1Y'::text THEN 'P1Y'::interval
                                 ELSE 'P1M'::interval
                             END)) AT TIME ZONE 'UTC'::text)
-                        END AS at) t)
-          WHERE ((n.n = 0) OR (t.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
-  WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
+                        END AS at) t_1)
+          WHERE ((n.n = 0) OR (t_1.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
+  WHERE ((c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes_at(p_at) o
+          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements_at(p_at) e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'REFUND'::text) OR e.is_revoked OR (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.purchased_at + ((h.expires_at - h.purchased_at) / (2)::double precision)))) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND ((n.ended_at >= h.purchased_at) AND (n.ended_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.dependent_cancellations_at(p_at) d
@@ -6146,7 +6263,12 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
     CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
-        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
+        -- Of every seat that was charged at the new price first.
+        THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
+            SELECT h.quantity FROM repricer.charges h
+            WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names) AND h.purchased_at >= m.effective_at
+                AND h.price_milliunits = m.new_price AND h.currency = m.currency
+            ORDER BY h.purchased_at, h.transaction_id LIMIT 1), 1) ELSE 0 END
 FROM moves m;
 END
 $_$;
@@ -6315,7 +6437,12 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
     CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
-        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
+        -- Of every seat that was charged at the new price first.
+        THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
+            SELECT h.quantity FROM repricer.charges_at(p_at) h
+            WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names) AND h.purchased_at >= m.effective_at
+                AND h.price_milliunits = m.new_price AND h.currency = m.currency
+            ORDER BY h.purchased_at, h.transaction_id LIMIT 1), 1) ELSE 0 END
 FROM moves m;
 END
 $_$;
@@ -6554,7 +6681,7 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
     c.storefront,
     c.new_price_milliunits,
     h.sku,
-    h.quantity,
+    h.seats AS quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
     (h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
@@ -6573,10 +6700,12 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
             k.is_offer,
             k.is_purchase,
             k.refunded_milliunits,
-            k.recorded_at
+            k.recorded_at,
+            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
-          ORDER BY k.expires_at DESC, k.purchased_at DESC, k.transaction_id
+          WINDOW period AS (PARTITION BY k.expires_at)
+          ORDER BY k.expires_at DESC, ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.purchased_at DESC, k.transaction_id
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
             max((t.signed_at +
@@ -6630,7 +6759,7 @@ SELECT f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, 
     f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged, f.current_price_milliunits,
     f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits, f.new_total_milliunits, f.state AS stage,
     true AS is_final, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits, f.taxed_renewals,
-    f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity
+    f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, f.seats
 FROM repricer.frozen_figures_at(p_at) f
 UNION ALL
 SELECT l.* FROM repricer.live_change_figures_at(p_at) l
@@ -7738,7 +7867,7 @@ BEGIN
             f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
             f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
             f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits,
-            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, v_at
+            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, f.seats, v_at
         FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
     WITH charged AS MATERIALIZED (
         SELECT x.* FROM explained_charges x WHERE x.original_transaction_id = ANY (v_ids)
@@ -7791,11 +7920,11 @@ CREATE FUNCTION repricer.told_statements_at(p_at timestamp with time zone) RETUR
     LANGUAGE sql STABLE
     AS $$
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    coalesce(repricer.tells_revocation(statement), false)
+    coalesce(repricer.tells_revocation(statement), false), statement -> 'ignored'
 FROM repricer.subscription_events_at(p_at)
 UNION ALL
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    is_revoked OR coalesce(repricer.tells_revocation(statement), false)
+    is_revoked OR coalesce(repricer.tells_revocation(statement), false), left_out
 FROM repricer.kept_statements WHERE recorded_at <= p_at
 $$;
 
@@ -8004,8 +8133,8 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
             k.is_asked,
             k.acceptance,
             k.is_uncharged,
-            k.current_price_milliunits,
-            k.new_price_milliunits,
+            (k.current_price_milliunits * k.seats) AS current_price_milliunits,
+            (k.new_price_milliunits * k.seats) AS new_price_milliunits,
             k.renewals,
             k.first_at,
             k.old_total_milliunits,
@@ -8040,8 +8169,8 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
             l.is_asked,
             l.acceptance,
             l.is_uncharged,
-            l.current_price_milliunits,
-            l.new_price_milliunits,
+            (l.current_price_milliunits * l.seats),
+            (l.new_price_milliunits * l.seats),
             l.renewals,
             l.first_at,
             l.old_total_milliunits,
@@ -8172,7 +8301,7 @@ CREATE VIEW repricer.known_figures AS
     e.batch_id,
     e.currency,
     e.kind,
-    (sum(e.amount_milliunits))::bigint AS milliunits
+    sum(e.amount_milliunits) AS milliunits
    FROM (months m
      JOIN report.money e ON (((e.occurred_at >= m.starts_at) AND (e.occurred_at < m.ends_at))))
   GROUP BY m.month, e.batch_id, e.currency, e.kind
@@ -8181,7 +8310,7 @@ UNION ALL
     r.batch_id,
     c.currency,
     'uplift'::text AS kind,
-    (sum((r.price_milliunits - r.old_price_milliunits)))::bigint AS milliunits
+    sum((r.price_milliunits - r.old_price_milliunits)) AS milliunits
    FROM ((months m
      JOIN repricer.charged_renewals r ON (((r.purchased_at >= m.starts_at) AND (r.purchased_at < m.ends_at))))
      JOIN repricer.price_changes c ON (((c.original_transaction_id = r.original_transaction_id) AND (c.change_id = r.change_id))))
@@ -8196,7 +8325,7 @@ CREATE VIEW report.closed_period AS
             closed_figures.currency,
             closed_figures.kind,
             closed_figures.milliunits AS closed,
-            0 AS known
+            (0)::numeric AS known
            FROM repricer.closed_figures
         UNION ALL
          SELECT known_figures.month,
@@ -8212,7 +8341,7 @@ CREATE VIEW report.closed_period AS
             both_figures.currency,
             both_figures.kind,
             (sum(both_figures.closed))::bigint AS closed,
-            (sum(both_figures.known))::bigint AS known
+            repricer.figure(sum(both_figures.known), ((((to_char((both_figures.month)::timestamp with time zone, 'YYYY-MM'::text) || ': lines of '::text) || both_figures.currency) || ', '::text) || both_figures.kind)) AS known
            FROM both_figures
           GROUP BY both_figures.month, both_figures.batch_id, both_figures.currency, both_figures.kind
         )
@@ -8222,7 +8351,7 @@ CREATE VIEW report.closed_period AS
     b.name AS batch_name,
     s.kind,
     s.closed AS closed_milliunits,
-    (s.known - s.closed) AS restated_milliunits,
+    repricer.figure(((s.known)::numeric - (s.closed)::numeric), ((to_char((s.month)::timestamp with time zone, 'YYYY-MM'::text) || ': restatements of '::text) || s.currency)) AS restated_milliunits,
     s.known AS known_milliunits,
     m.closed_at,
     (m.closed_by)::text AS closed_by
@@ -8824,15 +8953,25 @@ CREATE VIEW report.unknown_part AS
    FROM (repricer.notifications n
      CROSS JOIN LATERAL unnest(n.unknown) u(part))
   WHERE (n.unknown IS NOT NULL)
+  GROUP BY u.part
+UNION ALL
+ SELECT 'left_out'::text AS kind,
+    u.part AS name,
+    count(DISTINCT ROW(t.original_transaction_id, t.signed_at, t.evidence_id)) AS notifications,
+    min(t.recorded_at) AS first_received_at,
+    max(t.recorded_at) AS last_received_at
+   FROM (repricer.told_statements t
+     CROSS JOIN LATERAL jsonb_array_elements_text(t.left_out) u(part))
+  WHERE (t.left_out IS NOT NULL)
   GROUP BY u.part;
 
-COMMENT ON VIEW report.unknown_part IS 'What the App Store sent that the product does not know. It is kept, and read anew by `repricer reprocess` after an upgrade. No NAME_as_of: it is about today: reprocess reads anew what was unknown.';
+COMMENT ON VIEW report.unknown_part IS 'What the App Store sent that the product does not know, or left out since it cannot be meant. It is kept, and read anew by `repricer reprocess` after an upgrade. No NAME_as_of: it is about today: reprocess reads anew what was unknown.';
 
-COMMENT ON COLUMN report.unknown_part.kind IS 'type, subtype, field (not documented), value (of an enumeration), shape (another JSON type), body (missing).';
+COMMENT ON COLUMN report.unknown_part.kind IS 'type, subtype, field (not documented), value (of an enumeration), shape (another JSON type), body (missing), or left_out (a value that cannot be meant, as a price below zero: it is in no fact and no sum).';
 
 COMMENT ON COLUMN report.unknown_part.name IS 'Where and what, as in renewal.offerType=5.';
 
-COMMENT ON COLUMN report.unknown_part.notifications IS 'Notifications that hold it, duplicates apart.';
+COMMENT ON COLUMN report.unknown_part.notifications IS 'Notifications that hold it, duplicates apart; of left_out all statements, in answers and statuses too.';
 
 COMMENT ON COLUMN report.unknown_part.first_received_at IS 'When the first arrived.';
 
@@ -10601,6 +10740,8 @@ CREATE INDEX kept_moves_later ON repricer.kept_moves USING btree (batch_id, know
 
 CREATE INDEX kept_moves_subscription ON repricer.kept_moves USING btree (original_transaction_id);
 
+CREATE INDEX kept_statements_left_out ON repricer.kept_statements USING btree (original_transaction_id) WHERE (left_out IS NOT NULL);
+
 CREATE INDEX kept_statements_whole ON repricer.kept_statements USING btree (original_transaction_id) WHERE (statement IS NOT NULL);
 
 CREATE UNIQUE INDEX mass_extensions_one_open ON repricer.mass_extensions USING btree (product_id) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'running'::text]));
@@ -10661,29 +10802,55 @@ CREATE UNIQUE INDEX store_calls_one_in_flight ON repricer.store_calls USING btre
 
 CREATE INDEX store_calls_open ON repricer.store_calls USING btree (kind, lease_until) WHERE (settled_at IS NULL);
 
+CREATE INDEX subscription_events_left_out ON ONLY repricer.subscription_events USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+
+CREATE INDEX subscription_events_2026_04_original_transaction_id_idx ON repricer.subscription_events_2026_04 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+
 CREATE INDEX subscription_events_recorded ON ONLY repricer.subscription_events USING brin (recorded_at);
 
 CREATE INDEX subscription_events_2026_04_recorded_at_idx ON repricer.subscription_events_2026_04 USING brin (recorded_at);
 
+CREATE INDEX subscription_events_2026_05_original_transaction_id_idx ON repricer.subscription_events_2026_05 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+
 CREATE INDEX subscription_events_2026_05_recorded_at_idx ON repricer.subscription_events_2026_05 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_06_original_transaction_id_idx ON repricer.subscription_events_2026_06 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
 
 CREATE INDEX subscription_events_2026_06_recorded_at_idx ON repricer.subscription_events_2026_06 USING brin (recorded_at);
 
+CREATE INDEX subscription_events_2026_07_original_transaction_id_idx ON repricer.subscription_events_2026_07 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+
 CREATE INDEX subscription_events_2026_07_recorded_at_idx ON repricer.subscription_events_2026_07 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_08_original_transaction_id_idx ON repricer.subscription_events_2026_08 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
 
 CREATE INDEX subscription_events_2026_08_recorded_at_idx ON repricer.subscription_events_2026_08 USING brin (recorded_at);
 
+CREATE INDEX subscription_events_2026_09_original_transaction_id_idx ON repricer.subscription_events_2026_09 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+
 CREATE INDEX subscription_events_2026_09_recorded_at_idx ON repricer.subscription_events_2026_09 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_10_original_transaction_id_idx ON repricer.subscription_events_2026_10 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
 
 CREATE INDEX subscription_events_2026_10_recorded_at_idx ON repricer.subscription_events_2026_10 USING brin (recorded_at);
 
+CREATE INDEX subscription_events_2026_11_original_transaction_id_idx ON repricer.subscription_events_2026_11 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+
 CREATE INDEX subscription_events_2026_11_recorded_at_idx ON repricer.subscription_events_2026_11 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_12_original_transaction_id_idx ON repricer.subscription_events_2026_12 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
 
 CREATE INDEX subscription_events_2026_12_recorded_at_idx ON repricer.subscription_events_2026_12 USING brin (recorded_at);
 
+CREATE INDEX subscription_events_2027_01_original_transaction_id_idx ON repricer.subscription_events_2027_01 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+
 CREATE INDEX subscription_events_2027_01_recorded_at_idx ON repricer.subscription_events_2027_01 USING brin (recorded_at);
 
+CREATE INDEX subscription_events_2027_02_original_transaction_id_idx ON repricer.subscription_events_2027_02 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+
 CREATE INDEX subscription_events_2027_02_recorded_at_idx ON repricer.subscription_events_2027_02 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_default_original_transaction_id_idx ON repricer.subscription_events_default USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
 
 CREATE INDEX subscription_events_default_recorded_at_idx ON repricer.subscription_events_default USING brin (recorded_at);
 
@@ -10743,49 +10910,73 @@ ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.
 
 ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_default_pkey;
 
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_04_original_transaction_id_idx;
+
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_04_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_04_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_05_original_transaction_id_idx;
 
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_05_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_05_recorded_at_idx;
 
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_06_original_transaction_id_idx;
+
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_06_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_06_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_07_original_transaction_id_idx;
 
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_07_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_07_recorded_at_idx;
 
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_08_original_transaction_id_idx;
+
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_08_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_08_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_09_original_transaction_id_idx;
 
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_09_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_09_recorded_at_idx;
 
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_10_original_transaction_id_idx;
+
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_10_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_10_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_11_original_transaction_id_idx;
 
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_11_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_11_recorded_at_idx;
 
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_12_original_transaction_id_idx;
+
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_12_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_12_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2027_01_original_transaction_id_idx;
 
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2027_01_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2027_01_recorded_at_idx;
 
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2027_02_original_transaction_id_idx;
+
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2027_02_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2027_02_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_default_original_transaction_id_idx;
 
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_default_pkey;
 
@@ -11089,6 +11280,11 @@ GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p
 GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.lacks_amount(p_left_out jsonb) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.lacks_amount(p_left_out jsonb) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.lacks_amount(p_left_out jsonb) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.lacks_amount(p_left_out jsonb) TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.inbox TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.inbox TO repricer_service;
 
@@ -11108,6 +11304,8 @@ GRANT UPDATE(understood) ON TABLE repricer.notifications TO repricer_service;
 GRANT UPDATE(unknown) ON TABLE repricer.notifications TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.reconciliation_checks TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.statements_without_amounts TO repricer_service;
 
 GRANT SELECT ON TABLE report.reconciliation TO repricer_finance;
 GRANT SELECT ON TABLE report.reconciliation TO repricer_pricing;
@@ -11260,6 +11458,11 @@ REVOKE ALL ON FUNCTION repricer.extension_shortfall(p_extension_id uuid) FROM PU
 
 REVOKE ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.figure_tallies_at(p_at timestamp with time zone) FROM PUBLIC;
 
