@@ -112,6 +112,9 @@ CREATE TABLE repricer.subscription_events (
 CREATE TABLE repricer.subscription_events_default PARTITION OF repricer.subscription_events DEFAULT;
 -- Retention finds with it what came while it was at work, before it drops a month. It costs a writer next to nothing.
 CREATE INDEX subscription_events_recorded ON repricer.subscription_events USING brin (recorded_at);
+-- Those of which something was left out: next to none.
+CREATE INDEX subscription_events_left_out ON repricer.subscription_events (original_transaction_id)
+    WHERE statement -> 'ignored' IS NOT NULL;
 COMMENT ON TABLE repricer.subscription_events IS
     'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the '
     'notificationUUID, the requestReferenceId or the digest of a status. Old months are dropped by retention, once '
@@ -145,10 +148,12 @@ CREATE TABLE repricer.kept_statements (
     recorded_at timestamptz NOT NULL,
     told_period_at timestamptz,
     is_revoked boolean NOT NULL DEFAULT false,
+    left_out jsonb,
     CONSTRAINT kept_statements_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket),
     CONSTRAINT kept_statements_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
 CREATE INDEX kept_statements_whole ON repricer.kept_statements (original_transaction_id) WHERE statement IS NOT NULL;
+CREATE INDEX kept_statements_left_out ON repricer.kept_statements (original_transaction_id) WHERE left_out IS NOT NULL;
 COMMENT ON TABLE repricer.kept_statements IS
     'What is left of dropped months of subscription_events: statements that a fold still needs, and the names of those that '
     'reports ask for.';
@@ -158,17 +163,24 @@ COMMENT ON COLUMN repricer.kept_statements.told_period_at IS
 COMMENT ON COLUMN repricer.kept_statements.is_revoked IS
     'Whether it told that the transaction, or an item of it, was revoked; where statement is kept, that says so.';
 
+COMMENT ON COLUMN repricer.kept_statements.left_out IS 'The names of what was left out of it as meaningless; null: nothing.';
+
 CREATE FUNCTION repricer.tells_revocation(p_statement jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN p_statement @? '$.transaction.revokedAt ? (@ != null)' OR p_statement @? '$.transaction.items[*].revokedAt ? (@ != null)';
 
 CREATE VIEW repricer.told_statements AS
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    coalesce(repricer.tells_revocation(statement), false) AS is_revoked
+    coalesce(repricer.tells_revocation(statement), false) AS is_revoked, statement -> 'ignored' AS left_out
 FROM repricer.subscription_events
 UNION ALL
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    is_revoked OR coalesce(repricer.tells_revocation(statement), false)
+    is_revoked OR coalesce(repricer.tells_revocation(statement), false), left_out
 FROM repricer.kept_statements;
+-- Whether a sum of money hangs on one of these names: an amount, or what tells that there is one, whose, when and in which
+-- currency.
+CREATE FUNCTION repricer.lacks_amount(p_left_out jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN p_left_out @? '$[*] ? (@ like_regex "^transaction[.](transactionId|purchaseDate|quantity|currency|taxExclusivePrice|revocation(Date|Type|Percentage)|items|items[.](price|offer[.]price|refunds|revocationDate))$")';
+
 COMMENT ON VIEW repricer.told_statements IS
     'Statements with what retention kept of dropped months. One may stand in both until its month is dropped.';
 

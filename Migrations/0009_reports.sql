@@ -65,11 +65,11 @@ $$;
 CREATE FUNCTION repricer.told_statements_at(p_at timestamptz) RETURNS SETOF repricer.told_statements
     LANGUAGE sql STABLE AS $$
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    coalesce(repricer.tells_revocation(statement), false)
+    coalesce(repricer.tells_revocation(statement), false), statement -> 'ignored'
 FROM repricer.subscription_events_at(p_at)
 UNION ALL
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    is_revoked OR coalesce(repricer.tells_revocation(statement), false)
+    is_revoked OR coalesce(repricer.tells_revocation(statement), false), left_out
 FROM repricer.kept_statements WHERE recorded_at <= p_at
 $$;
 CREATE FUNCTION repricer.dependent_cancellations_at(p_at timestamptz) RETURNS SETOF repricer.dependent_cancellations
@@ -189,6 +189,7 @@ CREATE TABLE repricer.change_figures (
     word_due_at timestamptz,
     paid_sku text,
     paid_quantity bigint,
+    seats bigint NOT NULL,
     counted_at timestamptz NOT NULL,
     outcome uuid,
     CONSTRAINT change_figures_pkey PRIMARY KEY (original_transaction_id, change_id, bucket),
@@ -202,6 +203,8 @@ COMMENT ON COLUMN repricer.change_figures.paid_until IS
 COMMENT ON COLUMN repricer.change_figures.word_due_at IS
     'Likewise: paid_until, or when the longest billing retry or extension that was told ends. Who is silent after it, is missing.';
 COMMENT ON COLUMN repricer.change_figures.outcome IS 'Its row of forecast_tallies; null of an undo, which forecasts nothing.';
+COMMENT ON COLUMN repricer.change_figures.seats IS
+    'Of the last period that the item was paid for: its prices are of one seat, and a period brings them so many times.';
 COMMENT ON COLUMN repricer.change_figures.counted_at IS
     'On the clock of recording. While its subscription bears no mark, nothing was recorded since: it is what was known then, too.';
 COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
@@ -255,18 +258,19 @@ CREATE TABLE repricer.figure_tallies (
     uncharged bigint NOT NULL,
     charged_changes bigint NOT NULL,
     charged_renewals bigint NOT NULL,
-    old_total bigint NOT NULL,
-    new_total bigint NOT NULL,
-    old_per_period bigint NOT NULL,
-    new_per_period bigint NOT NULL,
-    declined_lost bigint NOT NULL,
-    cancelled_lost bigint NOT NULL,
+    -- Money is exact, however much there is of it.
+    old_total numeric NOT NULL,
+    new_total numeric NOT NULL,
+    old_per_period numeric NOT NULL,
+    new_per_period numeric NOT NULL,
+    declined_lost numeric NOT NULL,
+    cancelled_lost numeric NOT NULL,
     fell_with_parent bigint NOT NULL,
-    fell_lost bigint NOT NULL,
-    lapsed_lost bigint NOT NULL,
-    others_lost bigint NOT NULL,
+    fell_lost numeric NOT NULL,
+    lapsed_lost numeric NOT NULL,
+    others_lost numeric NOT NULL,
     taxed_renewals bigint NOT NULL,
-    taxed_uplift bigint NOT NULL,
+    taxed_uplift numeric NOT NULL,
     CONSTRAINT figure_tallies_pkey PRIMARY KEY
         (batch_id, is_undo, direction, forecast_consent, currency, storefront, period)
 );
@@ -412,7 +416,7 @@ GROUP BY batch_id, original_transaction_id, change_id;
 COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.';
 
 -- Each charge of an item since a change of ours was called, under the one change that it is explained by: the newest in
--- effect whose price it is, else the newest that was called. What the App Store never had explains nothing. A charge that
+-- effect if that is its price, else the newest that was called. What the App Store never had explains nothing. A charge that
 -- is not what it should be has an exception in place of an explanation.
 CREATE VIEW repricer.explained_charges AS
 SELECT c.original_transaction_id, c.bucket, h.transaction_id, h.sku, h.purchased_at, h.price_milliunits, h.quantity,
@@ -429,8 +433,10 @@ CROSS JOIN LATERAL (
 -- OFFSET 0 makes PostgreSQL go change by change, instead of reading all charges for those of a batch.
 CROSS JOIN LATERAL (
     SELECT k.*,
-        -- Two renewals were charged for one time. What a customer buys, an added seat too, does not count as one.
-        NOT k.is_purchase AND coalesce(max(k.expires_at) FILTER (WHERE NOT k.is_purchase) OVER (
+        -- Two renewals were charged for one time. What a customer buys, an added seat too, does not count as one, and of
+        -- two the first may have been given back.
+        NOT k.is_purchase AND coalesce(max(k.expires_at) FILTER (WHERE NOT k.is_purchase AND (k.refunded_milliunits = 0
+                OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER (
             PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > k.purchased_at + interval '1 minute', false) AS is_double,
         max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
@@ -446,9 +452,9 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT
         CASE
-            WHEN h.is_offer THEN 'offer'
-            -- As charged_renewals counts it: in its currency, whatever the storefront.
+            -- As charged_renewals counts it: in its currency, whatever the storefront, and be it an offer at that very price.
             WHEN t.is_in_effect AND h.currency = c.currency AND h.price_milliunits = c.new_price_milliunits THEN 'new_price'
+            WHEN h.is_offer THEN 'offer'
             WHEN NOT t.is_of_the_place THEN 'moved'
             WHEN t.is_in_effect AND u.is_undone THEN 'undone'
             WHEN e.is_back THEN 'new_purchase'
@@ -503,9 +509,23 @@ WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AN
             AND n.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
             AND h.purchased_at >= coalesce(n.sent_at, n.doubtful_since, n.scheduled_at)
             AND (n.state = 'effective' AND n.effective_at <= h.purchased_at
-                    AND n.new_price_milliunits = h.price_milliunits AND n.currency = h.currency,
+                    AND n.new_price_milliunits = h.price_milliunits AND n.currency = h.currency
+                    AND NOT EXISTS (
+                        SELECT FROM repricer.price_changes y
+                        WHERE y.original_transaction_id = n.original_transaction_id AND y.state = 'effective'
+                            AND y.undoes_change_id IS NULL
+                            AND coalesce(y.current_sku, y.sku) = coalesce(n.current_sku, n.sku)
+                            AND y.effective_at <= h.purchased_at
+                            AND (y.effective_at, y.change_id) > (n.effective_at, n.change_id)),
                 coalesce(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id)
-                > (t.is_in_effect AND c.new_price_milliunits = h.price_milliunits AND c.currency = h.currency,
+                > (t.is_in_effect AND c.new_price_milliunits = h.price_milliunits AND c.currency = h.currency
+                    AND NOT EXISTS (
+                        SELECT FROM repricer.price_changes y
+                        WHERE y.original_transaction_id = c.original_transaction_id AND y.state = 'effective'
+                            AND y.undoes_change_id IS NULL
+                            AND coalesce(y.current_sku, y.sku) = coalesce(c.current_sku, c.sku)
+                            AND y.effective_at <= h.purchased_at
+                            AND (y.effective_at, y.change_id) > (c.effective_at, c.change_id)),
                 coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)
         OFFSET 0));
 COMMENT ON VIEW repricer.explained_charges IS
@@ -513,20 +533,25 @@ COMMENT ON VIEW repricer.explained_charges IS
 
 -- A renewal is missing where a paid period ended, a later one is known, and no statement in between tells why no charge
 -- came: a failed charge, say, or an end. Where several periods have passed, each of their renewals is. The Sandbox's short
--- periods count alike.
+-- periods count alike. It belongs to the change in effect, else to the newest that had been called by then.
 CREATE VIEW repricer.missing_renewals AS
 SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, missed.at AS occurred_at,
-    c.new_price_milliunits * h.quantity AS expected_milliunits, h.currency, h.storefront, c.bucket
+    CASE WHEN t.is_in_effect THEN c.new_price_milliunits ELSE c.current_price_milliunits END * h.seats AS expected_milliunits,
+    h.currency, h.storefront, c.bucket
 FROM repricer.price_changes c
 -- OFFSET 0 has the same reason as in explained_charges. What follows in time is out before anything else is asked of it.
 CROSS JOIN LATERAL (
     SELECT k.*, min(k.purchased_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at
-        RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at
+        RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
+        greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase) OVER period, 0)
+            + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
+                OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER period, 0))::bigint AS seats
     FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
         AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
-        AND k.purchased_at >= c.effective_at
+    WINDOW period AS (PARTITION BY k.sku, k.expires_at)
     OFFSET 0) h
+CROSS JOIN LATERAL (SELECT c.state = 'effective' AND h.purchased_at >= c.effective_at AS is_in_effect) t
 CROSS JOIN LATERAL (
     -- The next known renewal: that of a charge, or of the running period.
     SELECT least(h.next_at, CASE WHEN p.purchased_at > h.purchased_at THEN p.purchased_at END) AS at
@@ -550,13 +575,29 @@ CROSS JOIN LATERAL (
                 AT TIME ZONE 'UTC' END AS at) t
     WHERE n.n = 0 OR t.at < next.at - (h.expires_at - h.purchased_at) / 2
 ) missed
-WHERE c.state = 'effective' AND c.undoes_change_id IS NULL
+WHERE c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
     AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
+    -- Before it is in effect, from its call until its end.
+    AND (t.is_in_effect OR missed.at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
+        AND (c.state NOT IN ('declined', 'cancelled', 'lapsed', 'invalidated') OR next.at < c.ended_at)
+        AND NOT EXISTS (
+            SELECT FROM repricer.price_changes o
+            WHERE o.original_transaction_id = c.original_transaction_id AND o.change_id <> c.change_id
+                AND o.undoes_change_id IS NULL AND coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku)
+                AND (o.state = 'effective' AND o.effective_at <= h.purchased_at
+                    OR o.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
+                    AND (o.state NOT IN ('declined', 'cancelled', 'lapsed', 'invalidated') OR next.at < o.ended_at)
+                    AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at
+                    AND (coalesce(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id)
+                        > (coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id))))
     AND NOT EXISTS (
         SELECT FROM repricer.told_statements e
         WHERE e.original_transaction_id = h.original_transaction_id
             AND e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'SUBSCRIBED', 'REFUND', 'REVOKE',
                 'RENEWAL_EXTENDED', 'OFFER_REDEEMED', 'DID_CHANGE_RENEWAL_PREF')
+            -- Who got a part back goes on to renew, and so does who has just bought it.
+            AND (e.type <> 'REFUND' OR e.is_revoked OR h.refunded_milliunits >= h.price_milliunits * h.quantity)
+            AND (e.type <> 'SUBSCRIBED' OR e.signed_at > h.purchased_at + (h.expires_at - h.purchased_at) / 2)
             AND e.signed_at BETWEEN h.purchased_at AND next.at + interval '1 day')
     -- The item fell, by a later change of its own or as a dependent, and the subscription goes on without it.
     AND NOT EXISTS (
@@ -574,25 +615,31 @@ WHERE c.state = 'effective' AND c.undoes_change_id IS NULL
         WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
             AND n.state = 'effective' AND n.undoes_change_id IS NULL AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
             AND n.effective_at <= h.purchased_at AND (n.effective_at, n.change_id) > (c.effective_at, c.change_id));
-COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of effective changes that no charge tells of.';
+COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of called changes that no charge tells of.';
 
 -- Until when an item is paid that took a new price and is set to renew. Where nothing is told after that, its renewals have
 -- stopped silently: whether the customer still pays is not known. A failed charge may be tried again for 60 days, and a
 -- renewal be put off by 90.
 CREATE VIEW repricer.paid_changes AS
 SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, c.currency, c.storefront, c.new_price_milliunits, h.sku,
-    h.quantity, h.expires_at AS paid_until, greatest(h.expires_at, e.until) AS word_due_at,
+    h.seats AS quantity, h.expires_at AS paid_until, greatest(h.expires_at, e.until) AS word_due_at,
     h.is_offer OR h.currency = c.currency AND (h.price_milliunits = c.new_price_milliunits
         OR coalesce(h.price_milliunits = ANY (n.prices), false)) AS is_at_price,
     n.prices IS NULL AS is_newest
 FROM repricer.price_changes c
 -- OFFSET 0: as explained_charges.
 CROSS JOIN LATERAL (
-    SELECT k.* FROM repricer.charges k
+    SELECT k.*, greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase) OVER period, 0)
+        + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
+            OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER period, 0))::bigint AS seats
+    FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
         AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
         AND k.purchased_at >= c.effective_at AND k.expires_at IS NOT NULL
-    ORDER BY k.expires_at DESC, k.purchased_at DESC, k.transaction_id LIMIT 1) h
+    WINDOW period AS (PARTITION BY k.expires_at)
+    -- A seat that was added, or a second charge, may be given back while the period stays paid.
+    ORDER BY k.expires_at DESC, k.refunded_milliunits > 0 AND k.refunded_milliunits >= k.price_milliunits * k.quantity,
+        k.purchased_at DESC, k.transaction_id LIMIT 1) h
 CROSS JOIN LATERAL (
     SELECT coalesce(bool_or(t.type IN ('EXPIRED', 'REVOKE')), false) AS is_ended,
         max(t.signed_at + CASE t.type WHEN 'RENEWAL_EXTENDED' THEN interval '90 days' ELSE interval '61 days' END)
@@ -663,8 +710,20 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
     c.state IN ('declined', 'cancelled') AND coalesce(c.reason = 'parent_declined', false) AS fell_with_parent,
     coalesce(o.lost_milliunits, 0) AS others_lost_milliunits, coalesce(r.taxed_renewals, 0) AS taxed_renewals,
     coalesce(r.taxed_uplift_milliunits, 0) AS taxed_uplift_milliunits, p.paid_until, p.word_due_at, p.sku AS paid_sku,
-    p.quantity AS paid_quantity
+    p.quantity AS paid_quantity, coalesce(q.seats, 1) AS seats
 FROM repricer.price_changes c
+LEFT JOIN LATERAL (
+    -- A price is that of one seat, and the last period was charged for so many: those of its renewal, and those that were
+    -- bought beside it. That a further period has as many is an inference.
+    SELECT coalesce(nullif(coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase), 0)
+            + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
+                OR k.refunded_milliunits < k.price_milliunits * k.quantity)), 0), 0), max(k.quantity))::bigint AS seats
+    FROM repricer.charges k
+    WHERE k.original_transaction_id = c.original_transaction_id
+        AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus)) AND k.currency = c.currency
+        AND (c.state = 'effective' OR k.purchased_at <= c.ended_at)
+    GROUP BY coalesce(k.expires_at, k.purchased_at) ORDER BY coalesce(k.expires_at, k.purchased_at) DESC LIMIT 1
+) q ON c.state IN ('effective', 'declined', 'cancelled', 'lapsed')
 LEFT JOIN LATERAL (
     -- One at most. As a sum it is left out where nobody asks for it.
     SELECT max(k.paid_until) AS paid_until, max(k.word_due_at) AS word_due_at,
@@ -805,7 +864,8 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
     0::bigint AS new_total_milliunits, c.stage, false AS is_final, c.is_leaving,
     coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL AS is_told, false AS fell_with_parent,
     0::bigint AS others_lost_milliunits, 0::bigint AS taxed_renewals, 0::bigint AS taxed_uplift_milliunits,
-    NULL::timestamptz AS paid_until, NULL::timestamptz AS word_due_at, NULL::text AS paid_sku, NULL::bigint AS paid_quantity
+    NULL::timestamptz AS paid_until, NULL::timestamptz AS word_due_at, NULL::text AS paid_sku, NULL::bigint AS paid_quantity,
+    1::bigint AS seats
 FROM repricer.price_changes c
 WHERE c.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
 UNION ALL
@@ -815,7 +875,7 @@ SELECT m.original_transaction_id, f.bucket, f.change_id, m.batch_id, f.is_undo, 
     f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged, f.current_price_milliunits,
     f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits, f.new_total_milliunits, f.stage, f.is_final,
     f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits, f.taxed_renewals, f.taxed_uplift_milliunits,
-    f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity
+    f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, f.seats
 FROM repricer.marked_batches m
 CROSS JOIN LATERAL (
     SELECT l.* FROM repricer.live_change_figures l
@@ -861,7 +921,8 @@ FROM (
     SELECT
         k.original_transaction_id, k.bucket, k.change_id, k.batch_id, k.is_undo, k.direction, k.forecast_consent,
         k.currency, k.storefront, k.period, k.state, k.is_sent, k.is_asked, k.acceptance, k.is_uncharged,
-        k.current_price_milliunits, k.new_price_milliunits, k.renewals, k.first_at, k.old_total_milliunits,
+        k.current_price_milliunits * k.seats AS current_price_milliunits,
+        k.new_price_milliunits * k.seats AS new_price_milliunits, k.renewals, k.first_at, k.old_total_milliunits,
         k.new_total_milliunits, k.is_leaving, k.is_told, k.fell_with_parent, k.others_lost_milliunits,
         k.taxed_renewals, k.taxed_uplift_milliunits,
         coalesce(k.renewals > 0 AND k.word_due_at < (SELECT d.until FROM repricer.heard_charges d), false) AS is_silent,
@@ -872,7 +933,7 @@ FROM (
     SELECT
         l.original_transaction_id, l.bucket, l.change_id, l.batch_id, l.is_undo, l.direction, l.forecast_consent,
         l.currency, l.storefront, l.period, l.state, l.is_sent, l.is_asked, l.acceptance, l.is_uncharged,
-        l.current_price_milliunits, l.new_price_milliunits, l.renewals, l.first_at, l.old_total_milliunits,
+        l.current_price_milliunits * l.seats, l.new_price_milliunits * l.seats, l.renewals, l.first_at, l.old_total_milliunits,
         l.new_total_milliunits, l.is_leaving, l.is_told, l.fell_with_parent, l.others_lost_milliunits,
         l.taxed_renewals, l.taxed_uplift_milliunits,
         coalesce(l.renewals > 0 AND l.word_due_at < (SELECT d.until FROM repricer.heard_charges d), false), 1, l.is_final
@@ -887,7 +948,8 @@ UNION ALL
 -- Of these the tallies count what a further period brings, and it is not known whether there will be one.
 SELECT
     k.batch_id, k.is_undo, k.direction, k.forecast_consent, k.currency, k.storefront, k.period, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, k.current_price_milliunits, k.new_price_milliunits
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, k.current_price_milliunits * k.seats,
+    k.new_price_milliunits * k.seats
 FROM repricer.change_figures k
 WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.renewals > 0
 UNION ALL
@@ -1003,7 +1065,7 @@ BEGIN
             f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
             f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
             f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits,
-            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, v_at, o.outcome
+            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, f.seats, v_at, o.outcome
         FROM live_change_figures f
         LEFT JOIN outcomes o ON o.original_transaction_id = f.original_transaction_id AND o.change_id = f.change_id
         WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
@@ -1176,10 +1238,19 @@ WITH factors (period, numerator, denominator) AS (
     SELECT d.batch_id, d.original_transaction_id, d.change_id, count(*) AS dependents,
         -- A dependent on another subscription is paid by that one's period: its price is converted to the period of
         -- its parent. A yearly dependent of a monthly parent would count twelve times otherwise.
-        sum(round(d.price_milliunits * coalesce(
+        sum(round(d.price_milliunits * coalesce(q.seats, 1) * coalesce(
             theirs.numerator::numeric * own.denominator / (theirs.denominator * own.numerator), 1)))::bigint
             AS price_milliunits
     FROM repricer.dependent_cancellations d
+    LEFT JOIN LATERAL (
+        -- Its price is that of one seat.
+        SELECT max(k.quantity) AS seats FROM repricer.charges k
+        WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
+            AND k.sku = CASE WHEN d.is_cross_subscription
+                THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
+            AND k.purchased_at <= coalesce(d.settled_at, d.requested_at)
+        GROUP BY coalesce(k.expires_at, k.purchased_at) ORDER BY coalesce(k.expires_at, k.purchased_at) DESC LIMIT 1
+    ) q ON true
     JOIN repricer.price_changes c
         ON c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
     LEFT JOIN factors own ON own.period = c.period
@@ -1397,7 +1468,7 @@ CREATE VIEW repricer.reconciliation_checks (check_name, is_per_batch, is_of_mone
     ('charges_other_price', true, true, 'charges since a call that are neither at the old price nor at the new one'),
     ('charges_after_end', true, true, 'renewals charged after the change, or the subscription, had ended'),
     ('charges_declined', true, true, 'renewals charged after the increase was declined'),
-    ('charges_missing', true, true, 'renewals of effective changes that no charge tells of, and nothing tells why'),
+    ('charges_missing', true, true, 'renewals since the call of a change that no charge tells of, and nothing tells why'),
     ('charges_double', true, true, 'renewals charged for a time that another one was charged for'),
     ('charges_wrong_currency', true, true,
         'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'),
@@ -1406,8 +1477,17 @@ CREATE VIEW repricer.reconciliation_checks (check_name, is_per_batch, is_of_mone
     ('dependents_not_recorded', true, false, 'dependents of declined changes that nobody looks after'),
     ('notifications_not_understood', false, false, 'notifications stored but not understood'),
     ('refunds_without_amount', false, false, 'refund notices that do not say how much was given back, or when'),
+    ('amounts_left_out', true, true,
+        'statements with an amount, or what it hangs on, that cannot be meant: money that is in no sum'),
     ('inbox_stuck', false, false, 'notifications with an error, or waiting for more than a day');
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
+
+-- One that is told in a dropped month, too, stands twice.
+CREATE VIEW repricer.statements_without_amounts AS
+SELECT DISTINCT t.original_transaction_id, t.signed_at, t.evidence_id
+FROM repricer.told_statements t
+WHERE t.left_out IS NOT NULL AND repricer.lacks_amount(t.left_out);
+COMMENT ON VIEW repricer.statements_without_amounts IS 'Statements of which something was left out that a sum of money hangs on.';
 
 CREATE VIEW report.reconciliation AS
 WITH problems (batch_id, check_name, problems) AS (
@@ -1466,6 +1546,11 @@ WITH problems (batch_id, check_name, problems) AS (
             count(*)
         FROM repricer.charge_exceptions GROUP BY 1, 2
     UNION ALL
+    SELECT c.batch_id, 'amounts_left_out', count(DISTINCT (t.original_transaction_id, t.signed_at, t.evidence_id))
+    FROM repricer.statements_without_amounts t
+    JOIN repricer.price_changes c ON c.original_transaction_id = t.original_transaction_id
+    GROUP BY c.batch_id
+    UNION ALL
     SELECT batch_id, 'dependents_in_discrepancy', count(*) FROM repricer.dependent_cancellations
         WHERE state = 'discrepancy' GROUP BY batch_id
     UNION ALL
@@ -1504,6 +1589,8 @@ JOIN (
         WHERE f.unknown IS NOT NULL AND EXISTS (
             SELECT FROM unnest(f.unknown) AS u (part) WHERE u.part ~ '[.]items[.]refunds[.]refund(Amount|Date)[:=]')
     ) AS f
+    UNION ALL
+    SELECT 'amounts_left_out', count(*) FROM repricer.statements_without_amounts
     UNION ALL
     SELECT 'inbox_stuck', count(*) FROM repricer.inbox
     WHERE error IS NOT NULL OR received_at < report.as_of() - interval '1 day'
@@ -1595,10 +1682,17 @@ SELECT split_part(u.part, ':', 1) AS kind, substr(u.part, strpos(u.part, ':') + 
 FROM repricer.notifications n
 CROSS JOIN LATERAL unnest(n.unknown) AS u(part)
 WHERE n.unknown IS NOT NULL
+GROUP BY u.part
+UNION ALL
+SELECT 'left_out', u.part, count(DISTINCT (t.original_transaction_id, t.signed_at, t.evidence_id)), min(t.recorded_at),
+    max(t.recorded_at)
+FROM repricer.told_statements t
+CROSS JOIN LATERAL jsonb_array_elements_text(t.left_out) AS u (part)
+WHERE t.left_out IS NOT NULL
 GROUP BY u.part;
 COMMENT ON VIEW report.unknown_part IS
-    'What the App Store sent that the product does not know. It is kept, and read anew by `repricer reprocess` '
-    'after an upgrade.'
+    'What the App Store sent that the product does not know, or left out since it cannot be meant. It is kept, and read anew by '
+    '`repricer reprocess` after an upgrade.'
     ' No NAME_as_of: it is about today: reprocess reads anew what was unknown.';
 
 -- Closed months --------------------------------------------------------------------------------------------------------
@@ -1630,28 +1724,41 @@ WITH months AS (
     SELECT month, month::timestamp AT TIME ZONE 'UTC' AS starts_at, (month + interval '1 month') AT TIME ZONE 'UTC' AS ends_at
     FROM repricer.closed_months
 )
-SELECT m.month, e.batch_id, e.currency, e.kind, sum(e.amount_milliunits)::bigint AS milliunits
+SELECT m.month, e.batch_id, e.currency, e.kind, sum(e.amount_milliunits) AS milliunits
 FROM months m JOIN report.money e ON e.occurred_at >= m.starts_at AND e.occurred_at < m.ends_at
 GROUP BY m.month, e.batch_id, e.currency, e.kind
 UNION ALL
-SELECT m.month, r.batch_id, c.currency, 'uplift', sum(r.price_milliunits - r.old_price_milliunits)::bigint
+SELECT m.month, r.batch_id, c.currency, 'uplift', sum(r.price_milliunits - r.old_price_milliunits)
 FROM months m
 JOIN repricer.charged_renewals r ON r.purchased_at >= m.starts_at AND r.purchased_at < m.ends_at
 JOIN repricer.price_changes c ON c.original_transaction_id = r.original_transaction_id AND c.change_id = r.change_id
 GROUP BY m.month, r.batch_id, c.currency;
 COMMENT ON VIEW repricer.known_figures IS 'The figures of closed months as they are known now.';
 
+-- A sum as a report's bigint. One that is too large is refused by name.
+CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF abs(p_sum) > 9223372036854775807 THEN
+        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
+            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line.';
+    END IF;
+    RETURN p_sum;
+END
+$$;
+
 CREATE VIEW report.closed_period AS
 WITH both_figures AS (
-    SELECT month, batch_id, currency, kind, milliunits AS closed, 0 AS known FROM repricer.closed_figures
+    SELECT month, batch_id, currency, kind, milliunits AS closed, 0::numeric AS known FROM repricer.closed_figures
     UNION ALL
     SELECT month, batch_id, currency, kind, 0, milliunits FROM repricer.known_figures
 ), sums AS (
-    SELECT month, batch_id, currency, kind, sum(closed)::bigint AS closed, sum(known)::bigint AS known
+    SELECT month, batch_id, currency, kind, sum(closed)::bigint AS closed,
+        repricer.figure(sum(known), to_char(month, 'YYYY-MM') || ': lines of ' || currency || ', ' || kind) AS known
     FROM both_figures GROUP BY month, batch_id, currency, kind
 )
 SELECT s.month, s.currency, s.batch_id, b.name AS batch_name, s.kind, s.closed AS closed_milliunits,
-    s.known - s.closed AS restated_milliunits, s.known AS known_milliunits, m.closed_at, m.closed_by::text AS closed_by
+    repricer.figure(s.known::numeric - s.closed, to_char(s.month, 'YYYY-MM') || ': restatements of ' || s.currency)
+        AS restated_milliunits, s.known AS known_milliunits, m.closed_at, m.closed_by::text AS closed_by
 FROM sums s
 JOIN repricer.closed_months m ON m.month = s.month
 LEFT JOIN repricer.batches b ON b.batch_id = s.batch_id;
@@ -1692,13 +1799,15 @@ BEGIN
             (SELECT closed_by FROM closed_months WHERE month = v_month) USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     INSERT INTO closed_figures
-        SELECT month, batch_id, currency, kind, milliunits FROM known_figures WHERE month = v_month;
+        SELECT month, batch_id, currency, kind,
+            figure(milliunits, 'month ' || p_month || ' cannot be closed: its lines of ' || currency || ', ' || kind)
+        FROM known_figures WHERE month = v_month;
     GET DIAGNOSTICS v_figures = ROW_COUNT;
     PERFORM append_audit(session_user::text, p_at, 'close_month', 'month:' || p_month,
         json_build_object('figures', v_figures, 'sums', (
             SELECT json_agg(json_build_object('currency', s.currency, 'kind', s.kind, 'milliunits', s.milliunits)
                 ORDER BY s.currency, s.kind)
-            FROM (SELECT currency, kind, sum(milliunits)::bigint AS milliunits FROM closed_figures
+            FROM (SELECT currency, kind, sum(milliunits) AS milliunits FROM closed_figures
                 WHERE month = v_month GROUP BY currency, kind) s)));
     RETURN v_figures;
 END
@@ -1883,7 +1992,12 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
     CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
-        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
+        -- Of every seat that was charged at the new price first.
+        THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
+            SELECT h.quantity FROM repricer.charges h
+            WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names) AND h.purchased_at >= m.effective_at
+                AND h.price_milliunits = m.new_price AND h.currency = m.currency
+            ORDER BY h.purchased_at, h.transaction_id LIMIT 1), 1) ELSE 0 END
 FROM moves m;
 END
 $$;
@@ -2495,7 +2609,7 @@ SELECT f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, 
     f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged, f.current_price_milliunits,
     f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits, f.new_total_milliunits, f.state AS stage,
     true AS is_final, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits, f.taxed_renewals,
-    f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity
+    f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, f.seats
 FROM repricer.frozen_figures_at(p_at) f
 UNION ALL
 SELECT l.* FROM repricer.live_change_figures_at(p_at) l
@@ -2565,6 +2679,12 @@ BEGIN
         SELECT x.batch_id, CASE x.exception WHEN 'declined_yet_charged' THEN 'charges_declined'
             ELSE 'charges_' || x.exception END, count(*)
         FROM report.charge_exception_as_of(p_at, p_batch) x GROUP BY 1, 2
+        UNION ALL
+        SELECT c.batch_id, 'amounts_left_out', count(DISTINCT (t.original_transaction_id, t.signed_at, t.evidence_id))
+        FROM told_statements_at(p_at) t
+        JOIN price_changes c ON c.original_transaction_id = t.original_transaction_id
+        WHERE t.left_out IS NOT NULL AND lacks_amount(t.left_out) AND (p_batch IS NULL OR c.batch_id = p_batch)
+        GROUP BY c.batch_id
     ), problems AS (
         SELECT f.batch_id, f.check_name, sum(f.problems)::bigint AS problems FROM found f GROUP BY f.batch_id, f.check_name
     )
@@ -2711,25 +2831,25 @@ BEGIN
             'new_total less old_total: collected so far, tax included; negative for decreases.'),
         ('revenue_impact', 'old_per_period_milliunits',
             'Sum of the old prices of those of charged_changes whose items are set to renew and were last charged at them, '
-            'but for silent: each change once.'),
+            'but for silent: each change once, times the seats of its last paid period (an inference: as many renew).'),
         ('revenue_impact', 'new_per_period_milliunits',
             'Sum of the new prices of those of charged_changes whose items are set to renew and were last charged at them, '
-            'but for silent: each change once.'),
+            'but for silent: each change once, times the seats of its last paid period (an inference: as many renew).'),
         ('revenue_impact', 'uplift_per_period_milliunits',
             'new_per_period less old_per_period: what every further period adds, tax included.'),
         ('revenue_impact', 'uplift_per_month_milliunits',
             'uplift_per_period for a month (weekly: times 52/12), rounded once, half away from zero; null for an '
             'unknown period.'),
-        ('revenue_impact', 'declined_lost_per_period_milliunits', 'Sum of the old prices of the declined changes.'),
+        ('revenue_impact', 'declined_lost_per_period_milliunits', 'Sum of the old prices of the declined changes, times their last paid seats.'),
         ('revenue_impact', 'cancelled_lost_per_period_milliunits',
-            'Sum of the old prices of cancelled increases whose customers had been asked or told.'),
+            'Sum of the old prices of cancelled increases whose customers had been asked or told, times their last paid seats.'),
         ('revenue_impact', 'lapsed_lost_per_period_milliunits',
-            'Sum of the old prices of lapsed increases whose customers had been asked or told.'),
+            'Sum of the old prices of lapsed increases whose customers had been asked or told, times their last paid seats.'),
         ('revenue_impact', 'silent',
             'Of charged_changes set to renew: paid until more than three days before the newest charge of anybody, and nothing was '
             'told since. Whether they go on is not known: they are in no figure of a further period, and charge_exception '
             'names them as missing.'),
-        ('revenue_impact', 'silent_per_period_milliunits', 'Sum of the new prices of silent.'),
+        ('revenue_impact', 'silent_per_period_milliunits', 'Sum of the new prices of silent, times their last paid seats.'),
         ('revenue_impact', 'charged_renewals_with_tax', 'Charged renewals of which the App Store has signed the tax.'),
         ('revenue_impact', 'uplift_without_tax_milliunits',
             'Their uplift without tax: what was kept of each without it, less the same share of the old price.'),
@@ -2739,7 +2859,7 @@ BEGIN
         ('revenue_impact', 'dependents_cancelled',
             'Dependents that fell with a declined item: proved cancelled, or by a change of their own that fell.'),
         ('revenue_impact', 'dependent_lost_per_period_milliunits',
-            'Sum of the prices of dependents_cancelled, where known; one that is paid in another period is turned'
+            'Sum of the prices of dependents_cancelled, where known, times their last paid seats; one that is paid in another period is turned'
             ' into this one.'),
         ('revenue_impact', 'lost_per_period_milliunits', 'Sum of the five losses, tax included.'),
         ('revenue_impact', 'lost_per_month_milliunits', 'lost_per_period for a month, rounded like the uplift.'),
@@ -2753,7 +2873,7 @@ BEGIN
         ('dependent_cancellation', 'state',
             'requested, confirmed (proved), cancel_sent, discrepancy (could not be proved) or not_needed.'),
         ('dependent_cancellation', 'price_milliunits',
-            'What is lost each period: the dependent''s price, in thousandths of the currency; null: not known.'),
+            'What is lost each period of one seat: the dependent''s price, in thousandths of the currency; null: not known.'),
         ('dependent_cancellation', 'requested_at', 'When the cancellation was recorded.'),
         ('dependent_cancellation', 'requested_by_evidence', 'The signed statement that called for it.'),
         ('dependent_cancellation', 'settled_at', 'When it was proved or given up.'),
@@ -2826,7 +2946,8 @@ BEGIN
         ('revenue_bridge', 'currency', 'ISO 4217: the currency of all money in the row.'),
         ('revenue_bridge', 'opening_milliunits',
             'What the items brought a month at the start of the month; of those called within it, at their call.'),
-        ('revenue_bridge', 'price_effect_milliunits', 'What new prices added that took effect.'),
+        ('revenue_bridge', 'price_effect_milliunits',
+            'What new prices added that took effect, of each seat that was charged at them first.'),
         ('revenue_bridge', 'declined_milliunits', 'Items that ended because their increase was declined; losses are negative.'),
         ('revenue_bridge', 'left_milliunits', 'Items whose customer left.'),
         ('revenue_bridge', 'lapsed_milliunits', 'Items that ended for billing or product reasons.'),
@@ -2937,9 +3058,10 @@ BEGIN
             'With something in them that the product does not know; report unknown_part names it.'),
         ('unknown_part', 'kind',
             'type, subtype, field (not documented), value (of an enumeration), shape (another JSON type), body '
-            '(missing).'),
+            '(missing), or left_out (a value that cannot be meant, as a price below zero: it is in no fact and no sum).'),
         ('unknown_part', 'name', 'Where and what, as in renewal.offerType=5.'),
-        ('unknown_part', 'notifications', 'Notifications that hold it, duplicates apart.'),
+        ('unknown_part', 'notifications',
+            'Notifications that hold it, duplicates apart; of left_out all statements, in answers and statuses too.'),
         ('unknown_part', 'first_received_at', 'When the first arrived.'),
         ('unknown_part', 'last_received_at', 'When the last arrived.');
     FOR v IN

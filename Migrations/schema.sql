@@ -303,29 +303,25 @@ CREATE VIEW report.batch_summary AS
           WHERE ((r_1.kind = 'price_change'::text) AND (r_1.settled_at IS NULL))
           GROUP BY c.batch_id
         ), stages AS (
-         SELECT c.batch_id,
-            (sum(c.rows))::bigint AS stored,
-            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'awaiting_approval'::text)), (0)::numeric))::bigint AS awaiting_approval,
-            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'queued'::text)), (0)::numeric))::bigint AS queued,
-            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'unknown'::text)), (0)::numeric))::bigint AS unknown,
-            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'scheduled'::text)), (0)::numeric))::bigint AS scheduled,
-            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'pending_consent'::text)), (0)::numeric))::bigint AS pending_consent,
-            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'accepted'::text)), (0)::numeric))::bigint AS accepted,
-            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'effective'::text)), (0)::numeric))::bigint AS effective,
-            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'declined'::text)), (0)::numeric))::bigint AS declined,
-            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'cancelled'::text)), (0)::numeric))::bigint AS cancelled,
-            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'lapsed'::text)), (0)::numeric))::bigint AS lapsed,
-            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'invalidated'::text)), (0)::numeric))::bigint AS invalidated,
-            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'rejected'::text)), (0)::numeric))::bigint AS rejected,
-            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'ineligible'::text)), (0)::numeric))::bigint AS ineligible,
-            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'missed'::text)), (0)::numeric))::bigint AS missed,
-            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'aborted'::text)), (0)::numeric))::bigint AS aborted
-           FROM ( SELECT price_changes.batch_id,
-                    price_changes.stage,
-                    count(*) AS rows
-                   FROM repricer.price_changes
-                  GROUP BY price_changes.batch_id, price_changes.stage) c
-          GROUP BY c.batch_id
+         SELECT price_changes.batch_id,
+            count(*) AS stored,
+            count(*) FILTER (WHERE (price_changes.stage = 'awaiting_approval'::text)) AS awaiting_approval,
+            count(*) FILTER (WHERE (price_changes.stage = 'queued'::text)) AS queued,
+            count(*) FILTER (WHERE (price_changes.stage = 'unknown'::text)) AS unknown,
+            count(*) FILTER (WHERE (price_changes.stage = 'scheduled'::text)) AS scheduled,
+            count(*) FILTER (WHERE (price_changes.stage = 'pending_consent'::text)) AS pending_consent,
+            count(*) FILTER (WHERE (price_changes.stage = 'accepted'::text)) AS accepted,
+            count(*) FILTER (WHERE (price_changes.stage = 'effective'::text)) AS effective,
+            count(*) FILTER (WHERE (price_changes.stage = 'declined'::text)) AS declined,
+            count(*) FILTER (WHERE (price_changes.stage = 'cancelled'::text)) AS cancelled,
+            count(*) FILTER (WHERE (price_changes.stage = 'lapsed'::text)) AS lapsed,
+            count(*) FILTER (WHERE (price_changes.stage = 'invalidated'::text)) AS invalidated,
+            count(*) FILTER (WHERE (price_changes.stage = 'rejected'::text)) AS rejected,
+            count(*) FILTER (WHERE (price_changes.stage = 'ineligible'::text)) AS ineligible,
+            count(*) FILTER (WHERE (price_changes.stage = 'missed'::text)) AS missed,
+            count(*) FILTER (WHERE (price_changes.stage = 'aborted'::text)) AS aborted
+           FROM repricer.price_changes
+          GROUP BY price_changes.batch_id
         ), tallies AS (
          SELECT g.batch_id,
             g.stored,
@@ -596,8 +592,8 @@ CREATE TABLE repricer.change_figures (
     word_due_at timestamp with time zone,
     paid_sku text,
     paid_quantity bigint,
+    seats bigint NOT NULL,
     counted_at timestamp with time zone NOT NULL,
-    outcome uuid,
     CONSTRAINT change_figures_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
@@ -617,9 +613,9 @@ COMMENT ON COLUMN repricer.change_figures.paid_until IS 'Of an effective one who
 
 COMMENT ON COLUMN repricer.change_figures.word_due_at IS 'Likewise: paid_until, or when the longest billing retry or extension that was told ends. Who is silent after it, is missing.';
 
-COMMENT ON COLUMN repricer.change_figures.counted_at IS 'On the clock of recording. While its subscription bears no mark, nothing was recorded since: it is what was known then, too.';
+COMMENT ON COLUMN repricer.change_figures.seats IS 'Of the last period that the item was paid for: its prices are of one seat, and a period brings them so many times.';
 
-COMMENT ON COLUMN repricer.change_figures.outcome IS 'Its row of forecast_tallies; null of an undo, which forecasts nothing.';
+COMMENT ON COLUMN repricer.change_figures.counted_at IS 'On the clock of recording. While its subscription bears no mark, nothing was recorded since: it is what was known then, too.';
 
 CREATE TABLE repricer.charges (
     original_transaction_id text NOT NULL,
@@ -699,6 +695,7 @@ CREATE TABLE repricer.kept_statements (
     recorded_at timestamp with time zone NOT NULL,
     told_period_at timestamp with time zone,
     is_revoked boolean DEFAULT false NOT NULL,
+    left_out jsonb,
     CONSTRAINT kept_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
@@ -707,6 +704,8 @@ COMMENT ON TABLE repricer.kept_statements IS 'What is left of dropped months of 
 COMMENT ON COLUMN repricer.kept_statements.told_period_at IS 'Start of the paid period that it told of before any charge did; null: a charge tells it, or statement does.';
 
 COMMENT ON COLUMN repricer.kept_statements.is_revoked IS 'Whether it told that the transaction, or an item of it, was revoked; where statement is kept, that says so.';
+
+COMMENT ON COLUMN repricer.kept_statements.left_out IS 'The names of what was left out of it as meaningless; null: nothing.';
 
 CREATE TABLE repricer.subscription_events (
     original_transaction_id text NOT NULL,
@@ -735,7 +734,8 @@ CREATE VIEW repricer.told_statements AS
     subscription_events.subtype,
     subscription_events.statement,
     subscription_events.recorded_at,
-    COALESCE(repricer.tells_revocation(subscription_events.statement), false) AS is_revoked
+    COALESCE(repricer.tells_revocation(subscription_events.statement), false) AS is_revoked,
+    (subscription_events.statement -> 'ignored'::text) AS left_out
    FROM repricer.subscription_events
 UNION ALL
  SELECT kept_statements.original_transaction_id,
@@ -747,7 +747,8 @@ UNION ALL
     kept_statements.subtype,
     kept_statements.statement,
     kept_statements.recorded_at,
-    (kept_statements.is_revoked OR COALESCE(repricer.tells_revocation(kept_statements.statement), false)) AS is_revoked
+    (kept_statements.is_revoked OR COALESCE(repricer.tells_revocation(kept_statements.statement), false)) AS is_revoked,
+    kept_statements.left_out
    FROM repricer.kept_statements;
 
 COMMENT ON VIEW repricer.told_statements IS 'Statements with what retention kept of dropped months. One may stand in both until its month is dropped.';
@@ -793,7 +794,7 @@ CREATE VIEW repricer.explained_charges AS
             k.is_purchase,
             k.refunded_milliunits,
             k.recorded_at,
-            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE (NOT k.is_purchase)) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + '00:01:00'::interval)), false)) AS is_double,
+            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + '00:01:00'::interval)), false)) AS is_double,
             max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
@@ -802,8 +803,8 @@ CREATE VIEW repricer.explained_charges AS
             ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place) t)
      CROSS JOIN LATERAL ( SELECT
                 CASE
-                    WHEN h.is_offer THEN 'offer'::text
                     WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
+                    WHEN h.is_offer THEN 'offer'::text
                     WHEN (NOT t.is_of_the_place) THEN 'moved'::text
                     WHEN (t.is_in_effect AND u.is_undone) THEN 'undone'::text
                     WHEN e.is_back THEN 'new_purchase'::text
@@ -839,7 +840,11 @@ CREATE VIEW repricer.explained_charges AS
                           WHERE ((b.original_transaction_id = c.original_transaction_id) AND (b.sku = h.sku) AND b.is_purchase AND (b.purchased_at > c.ended_at) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
   WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes y
+                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes y
+                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
          OFFSET 0)))));
 
 COMMENT ON VIEW repricer.explained_charges IS 'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
@@ -978,11 +983,15 @@ CREATE VIEW repricer.missing_renewals AS
     c.change_id,
     h.sku,
     missed.at AS occurred_at,
-    (c.new_price_milliunits * h.quantity) AS expected_milliunits,
+    (
+        CASE
+            WHEN t.is_in_effect THEN c.new_price_milliunits
+            ELSE c.current_price_milliunits
+        END * h.seats) AS expected_milliunits,
     h.currency,
     h.storefront,
     c.bucket
-   FROM (((repricer.price_changes c
+   FROM ((((repricer.price_changes c
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -997,10 +1006,13 @@ CREATE VIEW repricer.missing_renewals AS
             k.is_purchase,
             k.refunded_milliunits,
             k.recorded_at,
-            min(k.purchased_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at
+            min(k.purchased_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
+            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at))
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
+          WINDOW period AS (PARTITION BY k.sku, k.expires_at)
          OFFSET 0) h)
+     CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect) t)
      CROSS JOIN LATERAL ( SELECT LEAST(h.next_at,
                 CASE
                     WHEN (p.purchased_at > h.purchased_at) THEN p.purchased_at
@@ -1012,7 +1024,7 @@ CREATE VIEW repricer.missing_renewals AS
                  OFFSET 0) p
           WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))), true))
          OFFSET 0) next)
-     CROSS JOIN LATERAL ( SELECT t.at
+     CROSS JOIN LATERAL ( SELECT t_1.at
            FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - h.expires_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM (h.expires_at - h.purchased_at)))))))::integer) n(n)
              CROSS JOIN LATERAL ( SELECT
                         CASE
@@ -1026,11 +1038,13 @@ CREATE VIEW repricer.missing_renewals AS
                                 WHEN 'P1Y'::text THEN '1 year'::interval
                                 ELSE '1 mon'::interval
                             END)) AT TIME ZONE 'UTC'::text)
-                        END AS at) t)
-          WHERE ((n.n = 0) OR (t.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
-  WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
+                        END AS at) t_1)
+          WHERE ((n.n = 0) OR (t_1.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
+  WHERE ((c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes o
+          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'REFUND'::text) OR e.is_revoked OR (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.purchased_at + ((h.expires_at - h.purchased_at) / (2)::double precision)))) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND ((n.ended_at >= h.purchased_at) AND (n.ended_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.dependent_cancellations d
@@ -1038,7 +1052,7 @@ CREATE VIEW repricer.missing_renewals AS
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
 
-COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of effective changes that no charge tells of.';
+COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of called changes that no charge tells of.';
 
 CREATE VIEW repricer.paid_changes AS
  SELECT c.batch_id,
@@ -1049,7 +1063,7 @@ CREATE VIEW repricer.paid_changes AS
     c.storefront,
     c.new_price_milliunits,
     h.sku,
-    h.quantity,
+    h.seats AS quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
     (h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
@@ -1068,10 +1082,12 @@ CREATE VIEW repricer.paid_changes AS
             k.is_offer,
             k.is_purchase,
             k.refunded_milliunits,
-            k.recorded_at
+            k.recorded_at,
+            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
-          ORDER BY k.expires_at DESC, k.purchased_at DESC, k.transaction_id
+          WINDOW period AS (PARTITION BY k.expires_at)
+          ORDER BY k.expires_at DESC, ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.purchased_at DESC, k.transaction_id
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
             max((t.signed_at +
@@ -1149,17 +1165,6 @@ CREATE TABLE repricer.stale_figures (
 
 COMMENT ON TABLE repricer.stale_figures IS 'Subscriptions whose kept figures are to be computed anew. One row a writer, so that nobody waits for another one''s mark.';
 
-CREATE VIEW repricer.marked_batches AS
- SELECT DISTINCT s.original_transaction_id,
-    b.batch_id
-   FROM (repricer.stale_figures s
-     CROSS JOIN LATERAL ( SELECT c.batch_id
-           FROM repricer.price_changes c
-          WHERE (c.original_transaction_id = s.original_transaction_id)
-         OFFSET 0) b);
-
-COMMENT ON VIEW repricer.marked_batches IS 'The marked subscriptions, once for each batch that they have a change in.';
-
 CREATE VIEW repricer.charge_exceptions AS
  SELECT k.batch_id,
     k.original_transaction_id,
@@ -1179,7 +1184,7 @@ CREATE VIEW repricer.charge_exceptions AS
            FROM repricer.stale_figures s
           WHERE (s.original_transaction_id = k.original_transaction_id))))
 UNION ALL
- SELECT m.batch_id,
+ SELECT x.batch_id,
     m.original_transaction_id,
     x.change_id,
     x.transaction_id,
@@ -1192,7 +1197,8 @@ UNION ALL
     x.currency,
     x.storefront,
     x.bucket
-   FROM (repricer.marked_batches m
+   FROM (( SELECT DISTINCT s.original_transaction_id
+           FROM repricer.stale_figures s) m
      CROSS JOIN LATERAL ( SELECT l.batch_id,
             l.original_transaction_id,
             l.change_id,
@@ -1207,7 +1213,7 @@ UNION ALL
             l.storefront,
             l.bucket
            FROM repricer.live_charge_exceptions l
-          WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.batch_id = m.batch_id))
+          WHERE (l.original_transaction_id = m.original_transaction_id)
          OFFSET 0) x)
 UNION ALL
  SELECT k.batch_id,
@@ -1345,13 +1351,15 @@ BEGIN
             (SELECT closed_by FROM closed_months WHERE month = v_month) USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     INSERT INTO closed_figures
-        SELECT month, batch_id, currency, kind, milliunits FROM known_figures WHERE month = v_month;
+        SELECT month, batch_id, currency, kind,
+            figure(milliunits, 'month ' || p_month || ' cannot be closed: its lines of ' || currency || ', ' || kind)
+        FROM known_figures WHERE month = v_month;
     GET DIAGNOSTICS v_figures = ROW_COUNT;
     PERFORM append_audit(session_user::text, p_at, 'close_month', 'month:' || p_month,
         json_build_object('figures', v_figures, 'sums', (
             SELECT json_agg(json_build_object('currency', s.currency, 'kind', s.kind, 'milliunits', s.milliunits)
                 ORDER BY s.currency, s.kind)
-            FROM (SELECT currency, kind, sum(milliunits)::bigint AS milliunits FROM closed_figures
+            FROM (SELECT currency, kind, sum(milliunits) AS milliunits FROM closed_figures
                 WHERE month = v_month GROUP BY currency, kind) s)));
     RETURN v_figures;
 END
@@ -1406,18 +1414,18 @@ CREATE TABLE repricer.figure_tallies (
     uncharged bigint NOT NULL,
     charged_changes bigint NOT NULL,
     charged_renewals bigint NOT NULL,
-    old_total bigint NOT NULL,
-    new_total bigint NOT NULL,
-    old_per_period bigint NOT NULL,
-    new_per_period bigint NOT NULL,
-    declined_lost bigint NOT NULL,
-    cancelled_lost bigint NOT NULL,
+    old_total numeric NOT NULL,
+    new_total numeric NOT NULL,
+    old_per_period numeric NOT NULL,
+    new_per_period numeric NOT NULL,
+    declined_lost numeric NOT NULL,
+    cancelled_lost numeric NOT NULL,
     fell_with_parent bigint NOT NULL,
-    fell_lost bigint NOT NULL,
-    lapsed_lost bigint NOT NULL,
-    others_lost bigint NOT NULL,
+    fell_lost numeric NOT NULL,
+    lapsed_lost numeric NOT NULL,
+    others_lost numeric NOT NULL,
     taxed_renewals bigint NOT NULL,
-    taxed_uplift bigint NOT NULL
+    taxed_uplift numeric NOT NULL
 );
 
 COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one at a time.';
@@ -1457,8 +1465,15 @@ CREATE VIEW repricer.live_change_figures AS
     p.paid_until,
     p.word_due_at,
     p.sku AS paid_sku,
-    p.quantity AS paid_quantity
-   FROM (((repricer.price_changes c
+    p.quantity AS paid_quantity,
+    COALESCE(q.seats, (1)::bigint) AS seats
+   FROM ((((repricer.price_changes c
+     LEFT JOIN LATERAL ( SELECT (COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric))::bigint AS seats
+           FROM repricer.charges k
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)))
+          GROUP BY COALESCE(k.expires_at, k.purchased_at)
+          ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
+         LIMIT 1) q ON ((c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text]))))
      LEFT JOIN LATERAL ( SELECT max(k.paid_until) AS paid_until,
             max(k.word_due_at) AS word_due_at,
             max(k.sku) FILTER (WHERE k.is_newest) AS sku,
@@ -1524,14 +1539,15 @@ CREATE VIEW repricer.unkept_change_figures AS
     NULL::timestamp with time zone AS paid_until,
     NULL::timestamp with time zone AS word_due_at,
     NULL::text AS paid_sku,
-    NULL::bigint AS paid_quantity
+    NULL::bigint AS paid_quantity,
+    (1)::bigint AS seats
    FROM repricer.price_changes c
   WHERE (c.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]))
 UNION ALL
  SELECT m.original_transaction_id,
     f.bucket,
     f.change_id,
-    m.batch_id,
+    f.batch_id,
     f.is_undo,
     f.direction,
     f.forecast_consent,
@@ -1560,8 +1576,10 @@ UNION ALL
     f.paid_until,
     f.word_due_at,
     f.paid_sku,
-    f.paid_quantity
-   FROM (repricer.marked_batches m
+    f.paid_quantity,
+    f.seats
+   FROM (( SELECT DISTINCT s.original_transaction_id
+           FROM repricer.stale_figures s) m
      CROSS JOIN LATERAL ( SELECT l.original_transaction_id,
             l.bucket,
             l.change_id,
@@ -1594,9 +1612,10 @@ UNION ALL
             l.paid_until,
             l.word_due_at,
             l.paid_sku,
-            l.paid_quantity
+            l.paid_quantity,
+            l.seats
            FROM repricer.live_change_figures l
-          WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.batch_id = m.batch_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
+          WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
          OFFSET 0) f);
 
 COMMENT ON VIEW repricer.unkept_change_figures IS 'The figures of changes that are open, or whose subscription is marked.';
@@ -1717,8 +1736,8 @@ CREATE VIEW repricer.untallied_changes AS
             k.is_asked,
             k.acceptance,
             k.is_uncharged,
-            k.current_price_milliunits,
-            k.new_price_milliunits,
+            (k.current_price_milliunits * k.seats) AS current_price_milliunits,
+            (k.new_price_milliunits * k.seats) AS new_price_milliunits,
             k.renewals,
             k.first_at,
             k.old_total_milliunits,
@@ -1753,8 +1772,8 @@ CREATE VIEW repricer.untallied_changes AS
             l.is_asked,
             l.acceptance,
             l.is_uncharged,
-            l.current_price_milliunits,
-            l.new_price_milliunits,
+            (l.current_price_milliunits * l.seats),
+            (l.new_price_milliunits * l.seats),
             l.renewals,
             l.first_at,
             l.old_total_milliunits,
@@ -1844,8 +1863,8 @@ UNION ALL
     0 AS taxed_renewals,
     0 AS taxed_uplift,
     1 AS silent,
-    k.current_price_milliunits AS silent_old,
-    k.new_price_milliunits AS silent_new
+    (k.current_price_milliunits * k.seats) AS silent_old,
+    (k.new_price_milliunits * k.seats) AS silent_new
    FROM repricer.change_figures k
   WHERE ((k.word_due_at < ( SELECT d.until
            FROM repricer.heard_charges d)) AND (k.renewals > 0))
@@ -2094,7 +2113,7 @@ COMMENT ON COLUMN report.dependent_cancellation.state IS 'requested, confirmed (
 
 COMMENT ON COLUMN report.dependent_cancellation.currency IS 'ISO 4217: the currency of all money in the row.';
 
-COMMENT ON COLUMN report.dependent_cancellation.price_milliunits IS 'What is lost each period: the dependent''s price, in thousandths of the currency; null: not known.';
+COMMENT ON COLUMN report.dependent_cancellation.price_milliunits IS 'What is lost each period of one seat: the dependent''s price, in thousandths of the currency; null: not known.';
 
 COMMENT ON COLUMN report.dependent_cancellation.requested_at IS 'When the cancellation was recorded.';
 
@@ -2159,62 +2178,16 @@ $$;
 
 COMMENT ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.dependent_cancellation as it was known at the instant: by what was recorded until then, late news left out.';
 
-CREATE TABLE repricer.forecast_tallies (
-    batch_id uuid NOT NULL,
-    outcome uuid NOT NULL,
-    direction text NOT NULL,
-    forecast_consent text NOT NULL,
-    forecast_threshold_source text,
-    forecast_reasons text[] NOT NULL,
-    forecast_not_known text[] NOT NULL,
-    forecast_because text,
-    came_consent text,
-    came text,
-    has_moved boolean NOT NULL,
-    slip text,
-    is_siblings_doing boolean NOT NULL,
-    changes bigint NOT NULL
-);
-
-COMMENT ON TABLE repricer.forecast_tallies IS 'How many changes of change_figures have which outcome. Only summarise_figures writes it, one at a time.';
-
-COMMENT ON COLUMN repricer.forecast_tallies.outcome IS 'A hash of all columns from direction to is_siblings_doing.';
-
-COMMENT ON COLUMN repricer.forecast_tallies.came IS 'Whether it took effect earlier or later than forecast, or as_forecast; null: it did not.';
-
-CREATE VIEW repricer.live_forecast_outcomes AS
- SELECT o.original_transaction_id,
-    o.change_id,
-    o.batch_id,
-    o.stage,
-    (md5((ROW(o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons, o.forecast_not_known, o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing))::text))::uuid AS outcome,
-    o.direction,
-    o.forecast_consent,
-    o.forecast_threshold_source,
-    o.forecast_reasons,
-    o.forecast_not_known,
-    o.forecast_because,
-    o.came_consent,
-    o.came,
-    o.has_moved,
-    o.slip,
-    o.is_siblings_doing,
-    (1)::bigint AS changes
-   FROM ( SELECT c.original_transaction_id,
-            c.change_id,
-            c.batch_id,
-            c.stage,
+CREATE VIEW report.forecast_accuracy AS
+ WITH outcomes AS (
+         SELECT c.batch_id,
             c.direction,
             c.forecast_consent,
             c.forecast_threshold_source,
             c.forecast_reasons,
             came.consent AS came_consent,
-                CASE
-                    WHEN (c.effective_at < c.forecast_effective_at) THEN 'earlier'::text
-                    WHEN (c.effective_at > c.forecast_effective_at) THEN 'later'::text
-                    WHEN (c.effective_at IS NOT NULL) THEN 'as_forecast'::text
-                    ELSE NULL::text
-                END AS came,
+            c.effective_at,
+            c.forecast_effective_at,
             (COALESCE(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at) AS has_moved,
                 CASE
                     WHEN (c.forecast_consent = 'not_known'::text) THEN c.forecast_not_known
@@ -2255,112 +2228,21 @@ CREATE VIEW repricer.live_forecast_outcomes AS
                             WHEN ((c.direction = 'decrease'::text) AND (COALESCE(c.scheduled_at, c.effective_at) IS NOT NULL)) THEN 'none'::text
                             ELSE NULL::text
                         END AS consent) came)
-          WHERE (c.undoes_change_id IS NULL)) o;
-
-COMMENT ON VIEW repricer.live_forecast_outcomes IS 'What forecast_tallies counts, from the facts: one row a change.';
-
-CREATE VIEW repricer.forecast_outcomes AS
- SELECT t.batch_id,
-    t.direction,
-    t.forecast_consent,
-    t.forecast_threshold_source,
-    t.forecast_reasons,
-    t.forecast_not_known,
-    t.forecast_because,
-    t.came_consent,
-    t.came,
-    t.has_moved,
-    t.slip,
-    t.is_siblings_doing,
-    t.changes
-   FROM repricer.forecast_tallies t
-UNION ALL
- SELECT t.batch_id,
-    t.direction,
-    t.forecast_consent,
-    t.forecast_threshold_source,
-    t.forecast_reasons,
-    t.forecast_not_known,
-    t.forecast_because,
-    t.came_consent,
-    t.came,
-    t.has_moved,
-    t.slip,
-    t.is_siblings_doing,
-    '-1'::integer AS changes
-   FROM (repricer.change_figures k
-     JOIN repricer.forecast_tallies t ON (((t.batch_id = k.batch_id) AND (t.outcome = k.outcome))))
-  WHERE (EXISTS ( SELECT
-           FROM repricer.stale_figures s
-          WHERE (s.original_transaction_id = k.original_transaction_id)))
-UNION ALL
- SELECT o.batch_id,
-    o.direction,
-    o.forecast_consent,
-    o.forecast_threshold_source,
-    o.forecast_reasons,
-    o.forecast_not_known,
-    o.forecast_because,
-    o.came_consent,
-    o.came,
-    o.has_moved,
-    o.slip,
-    o.is_siblings_doing,
-    o.changes
-   FROM repricer.live_forecast_outcomes o
-  WHERE (o.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]))
-UNION ALL
- SELECT m.batch_id,
-    o.direction,
-    o.forecast_consent,
-    o.forecast_threshold_source,
-    o.forecast_reasons,
-    o.forecast_not_known,
-    o.forecast_because,
-    o.came_consent,
-    o.came,
-    o.has_moved,
-    o.slip,
-    o.is_siblings_doing,
-    o.changes
-   FROM (repricer.marked_batches m
-     CROSS JOIN LATERAL ( SELECT l.original_transaction_id,
-            l.change_id,
-            l.batch_id,
-            l.stage,
-            l.outcome,
-            l.direction,
-            l.forecast_consent,
-            l.forecast_threshold_source,
-            l.forecast_reasons,
-            l.forecast_not_known,
-            l.forecast_because,
-            l.came_consent,
-            l.came,
-            l.has_moved,
-            l.slip,
-            l.is_siblings_doing,
-            l.changes
-           FROM repricer.live_forecast_outcomes l
-          WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.batch_id = m.batch_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
-         OFFSET 0) o);
-
-COMMENT ON VIEW repricer.forecast_outcomes IS 'Of all changes, exact at any moment. Its rows are to be added up.';
-
-CREATE VIEW report.forecast_accuracy AS
+          WHERE (c.undoes_change_id IS NULL)
+        )
  SELECT o.batch_id,
     b.name AS batch_name,
     o.direction,
     o.forecast_consent,
     o.forecast_threshold_source,
     o.came_consent,
-    o.changes,
+    count(*) AS changes,
     (o.came_consent = NULLIF(o.forecast_consent, 'not_known'::text)) AS is_as_forecast,
-    o.effective,
-    o.effective_as_forecast,
+    count(*) FILTER (WHERE (o.effective_at IS NOT NULL)) AS effective,
+    count(*) FILTER (WHERE (o.effective_at = o.forecast_effective_at)) AS effective_as_forecast,
     o.forecast_reasons,
-    o.effective_earlier,
-    o.effective_later,
+    count(*) FILTER (WHERE (o.effective_at < o.forecast_effective_at)) AS effective_earlier,
+    count(*) FILTER (WHERE (o.effective_at > o.forecast_effective_at)) AS effective_later,
         CASE
             WHEN (o.came_consent IS NULL) THEN 'not_known'::text
             WHEN (o.forecast_consent = 'not_known'::text) THEN 'was_not_known'::text
@@ -2368,39 +2250,18 @@ CREATE VIEW report.forecast_accuracy AS
             WHEN (o.came_consent = 'required'::text) THEN 'missed'::text
             ELSE 'false_alarm'::text
         END AS consent_outcome,
-    o.renewals_moved,
+    count(*) FILTER (WHERE o.has_moved) AS renewals_moved,
     o.forecast_not_known,
     o.forecast_because,
-    o.missed_by_sibling,
-    o.slipped,
-    o.slipped_by_billing_failure,
-    o.slipped_by_late_call,
-    o.slipped_by_extension,
-    o.slipped_by_other
-   FROM (( SELECT f.batch_id,
-            f.direction,
-            f.forecast_consent,
-            f.forecast_threshold_source,
-            f.came_consent,
-            f.forecast_reasons,
-            f.forecast_not_known,
-            f.forecast_because,
-            (sum(f.changes))::bigint AS changes,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.came IS NOT NULL)), (0)::numeric))::bigint AS effective,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'as_forecast'::text)), (0)::numeric))::bigint AS effective_as_forecast,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'earlier'::text)), (0)::numeric))::bigint AS effective_earlier,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'later'::text)), (0)::numeric))::bigint AS effective_later,
-            (COALESCE(sum(f.changes) FILTER (WHERE f.has_moved), (0)::numeric))::bigint AS renewals_moved,
-            (COALESCE(sum(f.changes) FILTER (WHERE f.is_siblings_doing), (0)::numeric))::bigint AS missed_by_sibling,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip IS NOT NULL)), (0)::numeric))::bigint AS slipped,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'billing_failure'::text)), (0)::numeric))::bigint AS slipped_by_billing_failure,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'late_call'::text)), (0)::numeric))::bigint AS slipped_by_late_call,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'extension'::text)), (0)::numeric))::bigint AS slipped_by_extension,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'other'::text)), (0)::numeric))::bigint AS slipped_by_other
-           FROM repricer.forecast_outcomes f
-          GROUP BY f.batch_id, f.direction, f.forecast_consent, f.forecast_threshold_source, f.came_consent, f.forecast_reasons, f.forecast_not_known, f.forecast_because
-         HAVING (sum(f.changes) > (0)::numeric)) o
-     JOIN repricer.batches b ON ((b.batch_id = o.batch_id)));
+    count(*) FILTER (WHERE o.is_siblings_doing) AS missed_by_sibling,
+    count(o.slip) AS slipped,
+    count(*) FILTER (WHERE (o.slip = 'billing_failure'::text)) AS slipped_by_billing_failure,
+    count(*) FILTER (WHERE (o.slip = 'late_call'::text)) AS slipped_by_late_call,
+    count(*) FILTER (WHERE (o.slip = 'extension'::text)) AS slipped_by_extension,
+    count(*) FILTER (WHERE (o.slip = 'other'::text)) AS slipped_by_other
+   FROM (outcomes o
+     JOIN repricer.batches b ON ((b.batch_id = o.batch_id)))
+  GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source, o.came_consent, o.forecast_reasons, o.forecast_not_known, o.forecast_because;
 
 COMMENT ON VIEW report.forecast_accuracy IS 'The forecast of consent and of its day against what the App Store did: a confusion matrix for each batch, by rule and by the source of the threshold, and why days slipped.';
 
@@ -2455,24 +2316,75 @@ CREATE FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
-    AS $$
+    AS $_$
 #variable_conflict use_column
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
+ WITH outcomes AS (
+         SELECT c.batch_id,
+            c.direction,
+            c.forecast_consent,
+            c.forecast_threshold_source,
+            c.forecast_reasons,
+            came.consent AS came_consent,
+            c.effective_at,
+            c.forecast_effective_at,
+            (COALESCE(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at) AS has_moved,
+                CASE
+                    WHEN (c.forecast_consent = 'not_known'::text) THEN c.forecast_not_known
+                    ELSE '{}'::text[]
+                END AS forecast_not_known,
+                CASE
+                    WHEN ('increase_within_12_months'::text = ANY (c.forecast_reasons)) THEN
+                    CASE
+                        WHEN jsonb_path_exists(c.forecast_rules, '$[*]?(@."rule" == "increase_within_12_months")."inputs"."because"?(!(@ like_regex "^[0-9]{4}-[0-9]{2}-[0-9]{2}T"))'::jsonpath) THEN 'sibling'::text
+                        ELSE 'earlier_increase'::text
+                    END
+                    ELSE NULL::text
+                END AS forecast_because,
+                CASE
+                    WHEN (COALESCE(c.effective_at, c.due_effective_at) > c.forecast_effective_at) THEN COALESCE(c.moved_before_call, c.moved_since_call)
+                    ELSE NULL::text
+                END AS slip,
+                CASE
+                    WHEN ((c.forecast_consent = 'not_required'::text) AND (came.consent = 'required'::text)) THEN (EXISTS ( SELECT
+                       FROM repricer.price_changes_at(p_at) s
+                      WHERE ((s.original_transaction_id = c.original_transaction_id) AND (s.change_id <> c.change_id) AND (s.direction = 'increase'::text) AND (s.undoes_change_id IS NULL) AND ((
+                            CASE
+                                WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
+                                ELSE s.effective_at
+                            END >= (COALESCE(c.sent_at, c.consent_asked_at) - 'P1Y'::interval)) AND (
+                            CASE
+                                WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
+                                ELSE s.effective_at
+                            END <= (COALESCE(c.effective_at, c.due_effective_at) - 'PT0.001S'::interval))))))
+                    ELSE false
+                END AS is_siblings_doing
+           FROM (repricer.price_changes_at(p_at) c
+             CROSS JOIN LATERAL ( SELECT
+                        CASE
+                            WHEN ((c.consent_asked_at IS NOT NULL) OR (c.acceptance = 'consented'::text)) THEN 'required'::text
+                            WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text)) THEN 'required'::text
+                            WHEN (c.acceptance = 'informed'::text) THEN 'not_required'::text
+                            WHEN ((c.direction = 'decrease'::text) AND (COALESCE(c.scheduled_at, c.effective_at) IS NOT NULL)) THEN 'none'::text
+                            ELSE NULL::text
+                        END AS consent) came)
+          WHERE (c.undoes_change_id IS NULL)
+        )
  SELECT o.batch_id,
     b.name AS batch_name,
     o.direction,
     o.forecast_consent,
     o.forecast_threshold_source,
     o.came_consent,
-    o.changes,
+    count(*) AS changes,
     (o.came_consent = NULLIF(o.forecast_consent, 'not_known'::text)) AS is_as_forecast,
-    o.effective,
-    o.effective_as_forecast,
+    count(*) FILTER (WHERE (o.effective_at IS NOT NULL)) AS effective,
+    count(*) FILTER (WHERE (o.effective_at = o.forecast_effective_at)) AS effective_as_forecast,
     o.forecast_reasons,
-    o.effective_earlier,
-    o.effective_later,
+    count(*) FILTER (WHERE (o.effective_at < o.forecast_effective_at)) AS effective_earlier,
+    count(*) FILTER (WHERE (o.effective_at > o.forecast_effective_at)) AS effective_later,
         CASE
             WHEN (o.came_consent IS NULL) THEN 'not_known'::text
             WHEN (o.forecast_consent = 'not_known'::text) THEN 'was_not_known'::text
@@ -2480,42 +2392,21 @@ BEGIN
             WHEN (o.came_consent = 'required'::text) THEN 'missed'::text
             ELSE 'false_alarm'::text
         END AS consent_outcome,
-    o.renewals_moved,
+    count(*) FILTER (WHERE o.has_moved) AS renewals_moved,
     o.forecast_not_known,
     o.forecast_because,
-    o.missed_by_sibling,
-    o.slipped,
-    o.slipped_by_billing_failure,
-    o.slipped_by_late_call,
-    o.slipped_by_extension,
-    o.slipped_by_other
-   FROM (( SELECT f.batch_id,
-            f.direction,
-            f.forecast_consent,
-            f.forecast_threshold_source,
-            f.came_consent,
-            f.forecast_reasons,
-            f.forecast_not_known,
-            f.forecast_because,
-            (sum(f.changes))::bigint AS changes,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.came IS NOT NULL)), (0)::numeric))::bigint AS effective,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'as_forecast'::text)), (0)::numeric))::bigint AS effective_as_forecast,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'earlier'::text)), (0)::numeric))::bigint AS effective_earlier,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'later'::text)), (0)::numeric))::bigint AS effective_later,
-            (COALESCE(sum(f.changes) FILTER (WHERE f.has_moved), (0)::numeric))::bigint AS renewals_moved,
-            (COALESCE(sum(f.changes) FILTER (WHERE f.is_siblings_doing), (0)::numeric))::bigint AS missed_by_sibling,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip IS NOT NULL)), (0)::numeric))::bigint AS slipped,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'billing_failure'::text)), (0)::numeric))::bigint AS slipped_by_billing_failure,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'late_call'::text)), (0)::numeric))::bigint AS slipped_by_late_call,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'extension'::text)), (0)::numeric))::bigint AS slipped_by_extension,
-            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'other'::text)), (0)::numeric))::bigint AS slipped_by_other
-           FROM repricer.live_forecast_outcomes_at(p_at) f
-          GROUP BY f.batch_id, f.direction, f.forecast_consent, f.forecast_threshold_source, f.came_consent, f.forecast_reasons, f.forecast_not_known, f.forecast_because
-         HAVING (sum(f.changes) > (0)::numeric)) o
+    count(*) FILTER (WHERE o.is_siblings_doing) AS missed_by_sibling,
+    count(o.slip) AS slipped,
+    count(*) FILTER (WHERE (o.slip = 'billing_failure'::text)) AS slipped_by_billing_failure,
+    count(*) FILTER (WHERE (o.slip = 'late_call'::text)) AS slipped_by_late_call,
+    count(*) FILTER (WHERE (o.slip = 'extension'::text)) AS slipped_by_extension,
+    count(*) FILTER (WHERE (o.slip = 'other'::text)) AS slipped_by_other
+   FROM (outcomes o
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = o.batch_id)))
+  GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source, o.came_consent, o.forecast_reasons, o.forecast_not_known, o.forecast_because
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
-$$;
+$_$;
 
 COMMENT ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.forecast_accuracy as it was known at the instant: by what was recorded until then, late news left out.';
 
@@ -2525,26 +2416,18 @@ CREATE FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign inte
 
 CREATE VIEW report.holdout AS
  WITH rows AS (
-         SELECT b_1.batch_id,
+         SELECT c.batch_id,
             c.forecast_consent,
             c.original_transaction_id,
             c.is_held_out,
-            c.is_as_meant,
-            c.is_due,
-            c.has_left
+            (c.is_held_out OR (COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL)) AS is_as_meant,
+            ((c.forecast_effective_at + '1 day'::interval) < report.as_of()) AS is_due,
+            (NOT (EXISTS ( SELECT
+                   FROM repricer.charges h
+                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at <= report.as_of()) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + '1 day'::interval) > report.as_of()) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
            FROM (repricer.batches b_1
-             CROSS JOIN LATERAL ( SELECT c_1.forecast_consent,
-                    c_1.original_transaction_id,
-                    c_1.is_held_out,
-                    (c_1.is_held_out OR (COALESCE(c_1.sent_at, c_1.doubtful_since, c_1.scheduled_at) IS NOT NULL)) AS is_as_meant,
-                    ((c_1.forecast_effective_at + '1 day'::interval) < report.as_of()) AS is_due,
-                    (NOT (EXISTS ( SELECT
-                           FROM repricer.charges h
-                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= report.as_of()) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + '1 day'::interval) > report.as_of()) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
-                   FROM repricer.price_changes c_1
-                  WHERE ((c_1.batch_id = b_1.batch_id) AND (c_1.undoes_change_id IS NULL))
-                 OFFSET 0) c)
-          WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= report.as_of()) AND (b_1.state <> 'rejected'::text))
+             JOIN repricer.price_changes c ON ((c.batch_id = b_1.batch_id)))
+          WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= report.as_of()) AND (b_1.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL))
         ), subscriptions AS (
          SELECT rows.batch_id,
             rows.forecast_consent,
@@ -2670,26 +2553,18 @@ BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
  WITH rows AS (
-         SELECT b_1.batch_id,
+         SELECT c.batch_id,
             c.forecast_consent,
             c.original_transaction_id,
             c.is_held_out,
-            c.is_as_meant,
-            c.is_due,
-            c.has_left
+            (c.is_held_out OR (COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL)) AS is_as_meant,
+            ((c.forecast_effective_at + 'P1D'::interval) < p_at) AS is_due,
+            (NOT (EXISTS ( SELECT
+                   FROM repricer.charges_at(p_at) h
+                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at <= p_at) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + 'P1D'::interval) > p_at) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
            FROM (repricer.batches_at(p_at) b_1
-             CROSS JOIN LATERAL ( SELECT c_1.forecast_consent,
-                    c_1.original_transaction_id,
-                    c_1.is_held_out,
-                    (c_1.is_held_out OR (COALESCE(c_1.sent_at, c_1.doubtful_since, c_1.scheduled_at) IS NOT NULL)) AS is_as_meant,
-                    ((c_1.forecast_effective_at + 'P1D'::interval) < p_at) AS is_due,
-                    (NOT (EXISTS ( SELECT
-                           FROM repricer.charges_at(p_at) h
-                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= p_at) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + 'P1D'::interval) > p_at) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
-                   FROM repricer.price_changes_at(p_at) c_1
-                  WHERE ((c_1.batch_id = b_1.batch_id) AND (c_1.undoes_change_id IS NULL))
-                 OFFSET 0) c)
-          WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= p_at) AND (b_1.state <> 'rejected'::text))
+             JOIN repricer.price_changes_at(p_at) c ON ((c.batch_id = b_1.batch_id)))
+          WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= p_at) AND (b_1.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL))
         ), subscriptions AS (
          SELECT rows.batch_id,
             rows.forecast_consent,
@@ -2884,45 +2759,8 @@ UNION ALL
     l.recorded_at,
     l.evidence_id,
     l.change_id,
-    m.batch_id,
+    l.batch_id,
     l.batch_name,
-    l.explained_as,
-    l.is_correction
-   FROM (repricer.marked_batches m
-     CROSS JOIN LATERAL ( SELECT y.original_transaction_id,
-            y.transaction_id,
-            y.sku,
-            y.kind,
-            y.amount_milliunits,
-            y.tax_exclusive_milliunits,
-            y.currency,
-            y.storefront,
-            y.occurred_at,
-            y.recorded_at,
-            y.evidence_id,
-            y.change_id,
-            y.batch_id,
-            y.batch_name,
-            y.explained_as,
-            y.is_correction
-           FROM repricer.live_money y
-          WHERE ((y.original_transaction_id = m.original_transaction_id) AND (y.batch_id = m.batch_id))
-         OFFSET 0) l)
-UNION ALL
- SELECT m.original_transaction_id,
-    l.transaction_id,
-    l.sku,
-    l.kind,
-    l.amount_milliunits,
-    l.tax_exclusive_milliunits,
-    l.currency,
-    l.storefront,
-    l.occurred_at,
-    l.recorded_at,
-    l.evidence_id,
-    NULL::uuid AS change_id,
-    NULL::uuid AS batch_id,
-    NULL::text AS batch_name,
     l.explained_as,
     l.is_correction
    FROM (( SELECT DISTINCT s.original_transaction_id
@@ -2944,7 +2782,7 @@ UNION ALL
             y.explained_as,
             y.is_correction
            FROM repricer.live_money y
-          WHERE ((y.original_transaction_id = m.original_transaction_id) AND (y.batch_id IS NULL))
+          WHERE (y.original_transaction_id = m.original_transaction_id)
          OFFSET 0) l);
 
 COMMENT ON VIEW report.money IS 'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is followed by the difference, so that the sum of what was recorded by an instant is what was known then.';
@@ -3061,14 +2899,12 @@ UNION ALL
         WHERE f.original_transaction_id = e.original_transaction_id AND f.change_id = e.change_id)
 UNION ALL
 SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
-    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, b.batch_id, b.name,
+    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, f.batch_id, b.name,
     CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END, e.correction > 0
-FROM repricer.batches_at(p_at) b
-CROSS JOIN LATERAL (
-    SELECT m.* FROM repricer.frozen_figures_at(p_at) f
-    JOIN repricer.money_entries_at(p_at) m ON m.original_transaction_id = f.original_transaction_id AND m.change_id = f.change_id
-    WHERE f.batch_id = b.batch_id AND m.batch_id = b.batch_id
-    OFFSET 0) e
+FROM repricer.frozen_figures_at(p_at) f
+JOIN repricer.money_entries_at(p_at) e ON e.original_transaction_id = f.original_transaction_id AND e.change_id = f.change_id
+    AND e.batch_id = f.batch_id
+JOIN repricer.batches_at(p_at) b ON b.batch_id = f.batch_id
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
 $$;
@@ -3229,6 +3065,10 @@ $$;
 
 COMMENT ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.price_change as it was known at the instant: by what was recorded until then, late news left out. evidence_kind and evidence_id: what brought the state.';
 
+CREATE FUNCTION repricer.lacks_amount(p_left_out jsonb) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN (p_left_out @? '$[*]?(@ like_regex "^transaction[.](transactionId|purchaseDate|quantity|currency|taxExclusivePrice|revocation(Date|Type|Percentage)|items|items[.](price|offer[.]price|refunds|revocationDate))$")'::jsonpath);
+
 CREATE TABLE repricer.inbox (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -3270,9 +3110,18 @@ CREATE VIEW repricer.reconciliation_checks AS
     "*VALUES*".column2 AS is_per_batch,
     "*VALUES*".column3 AS is_of_money,
     "*VALUES*".column4 AS meaning
-   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals of effective changes that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refund notices that do not say how much was given back, or when'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
+   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals since the call of a change that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refund notices that do not say how much was given back, or when'::text), ('amounts_left_out'::text,true,true,'statements with an amount, or what it hangs on, that cannot be meant: money that is in no sum'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
 
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
+
+CREATE VIEW repricer.statements_without_amounts AS
+ SELECT DISTINCT t.original_transaction_id,
+    t.signed_at,
+    t.evidence_id
+   FROM repricer.told_statements t
+  WHERE ((t.left_out IS NOT NULL) AND repricer.lacks_amount(t.left_out));
+
+COMMENT ON VIEW repricer.statements_without_amounts IS 'Statements of which something was left out that a sum of money hangs on.';
 
 CREATE VIEW report.reconciliation AS
  WITH problems(batch_id, check_name, problems) AS (
@@ -3287,11 +3136,7 @@ CREATE VIEW report.reconciliation AS
             'silent_past_renewal'::text,
             count(*) AS count
            FROM (repricer.price_changes c
-             LEFT JOIN LATERAL ( SELECT s_1.in_billing_retry,
-                    s_1.status
-                   FROM repricer.subscriptions s_1
-                  WHERE (s_1.original_transaction_id = c.original_transaction_id)
-                 OFFSET 0) s ON (true))
+             LEFT JOIN repricer.subscriptions s ON ((s.original_transaction_id = c.original_transaction_id)))
           WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.due_effective_at < (report.as_of() - '1 day'::interval)) AND (NOT COALESCE(s.in_billing_retry, false)) AND (COALESCE(s.status, 0) <> ALL (ARRAY[3, 4])))
           GROUP BY c.batch_id
         UNION ALL
@@ -3306,14 +3151,7 @@ CREATE VIEW report.reconciliation AS
          SELECT t.batch_id,
             'effective_without_charge'::text,
             (sum(t.uncharged))::bigint AS sum
-           FROM ( SELECT k.batch_id,
-                    k.uncharged
-                   FROM repricer.figure_tallies k
-                UNION ALL
-                 SELECT u.batch_id,
-                    u.uncharged
-                   FROM repricer.untallied_changes u
-                  WHERE u.is_final) t
+           FROM repricer.change_tallies t
           GROUP BY t.batch_id
         UNION ALL
          SELECT c.batch_id,
@@ -3321,10 +3159,7 @@ CREATE VIEW report.reconciliation AS
             count(*) AS count
            FROM (((repricer.price_changes c
              JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
-             CROSS JOIN LATERAL ( SELECT s_1.items
-                   FROM repricer.subscriptions s_1
-                  WHERE (s_1.original_transaction_id = c.original_transaction_id)
-                 OFFSET 0) s)
+             JOIN repricer.subscriptions s ON ((s.original_transaction_id = c.original_transaction_id)))
              CROSS JOIN LATERAL ( SELECT item.value AS item
                    FROM jsonb_array_elements(s.items) item(value)
                   WHERE ((item.value ->> 'sku'::text) = COALESCE(c.current_sku, c.sku))) i)
@@ -3349,6 +3184,13 @@ CREATE VIEW report.reconciliation AS
                     WHEN 'declined_yet_charged'::text THEN 'charges_declined'::text
                     ELSE ('charges_'::text || charge_exceptions.exception)
                 END
+        UNION ALL
+         SELECT c.batch_id,
+            'amounts_left_out'::text,
+            count(DISTINCT ROW(t.original_transaction_id, t.signed_at, t.evidence_id)) AS count
+           FROM (repricer.statements_without_amounts t
+             JOIN repricer.price_changes c ON ((c.original_transaction_id = t.original_transaction_id)))
+          GROUP BY c.batch_id
         UNION ALL
          SELECT dependent_cancellations.batch_id,
             'dependents_in_discrepancy'::text,
@@ -3403,6 +3245,10 @@ UNION ALL
                            FROM unnest(f_1.unknown) u(part)
                           WHERE (u.part ~ '[.]items[.]refunds[.]refund(Amount|Date)[:=]'::text))))) f
         UNION ALL
+         SELECT 'amounts_left_out'::text,
+            count(*) AS count
+           FROM repricer.statements_without_amounts
+        UNION ALL
          SELECT 'inbox_stuck'::text,
             count(*) AS count
            FROM repricer.inbox
@@ -3456,6 +3302,12 @@ BEGIN
         SELECT x.batch_id, CASE x.exception WHEN 'declined_yet_charged' THEN 'charges_declined'
             ELSE 'charges_' || x.exception END, count(*)
         FROM report.charge_exception_as_of(p_at, p_batch) x GROUP BY 1, 2
+        UNION ALL
+        SELECT c.batch_id, 'amounts_left_out', count(DISTINCT (t.original_transaction_id, t.signed_at, t.evidence_id))
+        FROM told_statements_at(p_at) t
+        JOIN price_changes c ON c.original_transaction_id = t.original_transaction_id
+        WHERE t.left_out IS NOT NULL AND lacks_amount(t.left_out) AND (p_batch IS NULL OR c.batch_id = p_batch)
+        GROUP BY c.batch_id
     ), problems AS (
         SELECT f.batch_id, f.check_name, sum(f.problems)::bigint AS problems FROM found f GROUP BY f.batch_id, f.check_name
     )
@@ -3705,7 +3557,7 @@ COMMENT ON COLUMN report.revenue_bridge.storefront IS 'ISO 3166-1 alpha-3.';
 
 COMMENT ON COLUMN report.revenue_bridge.opening_milliunits IS 'What the items brought a month at the start of the month; of those called within it, at their call.';
 
-COMMENT ON COLUMN report.revenue_bridge.price_effect_milliunits IS 'What new prices added that took effect.';
+COMMENT ON COLUMN report.revenue_bridge.price_effect_milliunits IS 'What new prices added that took effect, of each seat that was charged at them first.';
 
 COMMENT ON COLUMN report.revenue_bridge.declined_milliunits IS 'Items that ended because their increase was declined; losses are negative.';
 
@@ -4004,8 +3856,18 @@ CREATE VIEW report.revenue_impact AS
             d.original_transaction_id,
             d.change_id,
             count(*) AS dependents,
-            (sum(round(((d.price_milliunits)::numeric * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
-           FROM ((((repricer.dependent_cancellations d
+            (sum(round((((d.price_milliunits * COALESCE(q.seats, (1)::bigint)))::numeric * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
+           FROM (((((repricer.dependent_cancellations d
+             LEFT JOIN LATERAL ( SELECT max(k.quantity) AS seats
+                   FROM repricer.charges k
+                  WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
+                        CASE
+                            WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                            ELSE d.dependent_sku
+                        END) AND (k.purchased_at <= COALESCE(d.settled_at, d.requested_at)))
+                  GROUP BY COALESCE(k.expires_at, k.purchased_at)
+                  ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
+                 LIMIT 1) q ON (true))
              JOIN repricer.price_changes c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
              LEFT JOIN factors own ON ((own.period = c.period)))
              LEFT JOIN repricer.subscriptions t ON ((t.original_transaction_id = d.target_transaction_id)))
@@ -4040,8 +3902,8 @@ CREATE VIEW report.revenue_impact AS
             (sum(t.charged_renewals))::bigint AS charged_renewals,
             (sum(t.old_total))::bigint AS old_total,
             (sum(t.new_total))::bigint AS new_total,
-            (sum((t.old_per_period - t.silent_old)))::bigint AS old_per_period,
-            (sum((t.new_per_period - t.silent_new)))::bigint AS new_per_period,
+            (sum((t.old_per_period - (t.silent_old)::numeric)))::bigint AS old_per_period,
+            (sum((t.new_per_period - (t.silent_new)::numeric)))::bigint AS new_per_period,
             (sum(t.silent))::bigint AS silent,
             (sum(t.silent_new))::bigint AS silent_new,
             (sum(t.declined))::bigint AS declined,
@@ -4152,9 +4014,9 @@ COMMENT ON COLUMN report.revenue_impact.new_total_milliunits IS 'What these rene
 
 COMMENT ON COLUMN report.revenue_impact.uplift_milliunits IS 'new_total less old_total: collected so far, tax included; negative for decreases.';
 
-COMMENT ON COLUMN report.revenue_impact.old_per_period_milliunits IS 'Sum of the old prices of those of charged_changes whose items are set to renew and were last charged at them, but for silent: each change once.';
+COMMENT ON COLUMN report.revenue_impact.old_per_period_milliunits IS 'Sum of the old prices of those of charged_changes whose items are set to renew and were last charged at them, but for silent: each change once, times the seats of its last paid period (an inference: as many renew).';
 
-COMMENT ON COLUMN report.revenue_impact.new_per_period_milliunits IS 'Sum of the new prices of those of charged_changes whose items are set to renew and were last charged at them, but for silent: each change once.';
+COMMENT ON COLUMN report.revenue_impact.new_per_period_milliunits IS 'Sum of the new prices of those of charged_changes whose items are set to renew and were last charged at them, but for silent: each change once, times the seats of its last paid period (an inference: as many renew).';
 
 COMMENT ON COLUMN report.revenue_impact.uplift_per_period_milliunits IS 'new_per_period less old_per_period: what every further period adds, tax included.';
 
@@ -4162,15 +4024,15 @@ COMMENT ON COLUMN report.revenue_impact.uplift_per_month_milliunits IS 'uplift_p
 
 COMMENT ON COLUMN report.revenue_impact.declined IS 'Changes that ended without the consent they needed; those that fell with another item are not among them.';
 
-COMMENT ON COLUMN report.revenue_impact.declined_lost_per_period_milliunits IS 'Sum of the old prices of the declined changes.';
+COMMENT ON COLUMN report.revenue_impact.declined_lost_per_period_milliunits IS 'Sum of the old prices of the declined changes, times their last paid seats.';
 
 COMMENT ON COLUMN report.revenue_impact.cancelled IS 'Changes whose subscriber left, or was refunded or revoked; those that fell with another item are not among them.';
 
-COMMENT ON COLUMN report.revenue_impact.cancelled_lost_per_period_milliunits IS 'Sum of the old prices of cancelled increases whose customers had been asked or told.';
+COMMENT ON COLUMN report.revenue_impact.cancelled_lost_per_period_milliunits IS 'Sum of the old prices of cancelled increases whose customers had been asked or told, times their last paid seats.';
 
 COMMENT ON COLUMN report.revenue_impact.dependents_cancelled IS 'Dependents that fell with a declined item: proved cancelled, or by a change of their own that fell.';
 
-COMMENT ON COLUMN report.revenue_impact.dependent_lost_per_period_milliunits IS 'Sum of the prices of dependents_cancelled, where known; one that is paid in another period is turned into this one.';
+COMMENT ON COLUMN report.revenue_impact.dependent_lost_per_period_milliunits IS 'Sum of the prices of dependents_cancelled, where known, times their last paid seats; one that is paid in another period is turned into this one.';
 
 COMMENT ON COLUMN report.revenue_impact.lost_per_period_milliunits IS 'Sum of the five losses, tax included.';
 
@@ -4178,7 +4040,7 @@ COMMENT ON COLUMN report.revenue_impact.lost_per_month_milliunits IS 'lost_per_p
 
 COMMENT ON COLUMN report.revenue_impact.lapsed IS 'Changes that ended for billing or product reasons.';
 
-COMMENT ON COLUMN report.revenue_impact.lapsed_lost_per_period_milliunits IS 'Sum of the old prices of lapsed increases whose customers had been asked or told.';
+COMMENT ON COLUMN report.revenue_impact.lapsed_lost_per_period_milliunits IS 'Sum of the old prices of lapsed increases whose customers had been asked or told, times their last paid seats.';
 
 COMMENT ON COLUMN report.revenue_impact.other_items_lost_per_period_milliunits IS 'What other items of subscriptions cost that ended as a whole for a declined increase, where nothing else here counts them.';
 
@@ -4188,7 +4050,7 @@ COMMENT ON COLUMN report.revenue_impact.uplift_without_tax_milliunits IS 'Their 
 
 COMMENT ON COLUMN report.revenue_impact.silent IS 'Of charged_changes set to renew: paid until more than three days before the newest charge of anybody, and nothing was told since. Whether they go on is not known: they are in no figure of a further period, and charge_exception names them as missing.';
 
-COMMENT ON COLUMN report.revenue_impact.silent_per_period_milliunits IS 'Sum of the new prices of silent.';
+COMMENT ON COLUMN report.revenue_impact.silent_per_period_milliunits IS 'Sum of the new prices of silent, times their last paid seats.';
 
 CREATE FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_impact
     LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -4207,8 +4069,18 @@ BEGIN
             d.original_transaction_id,
             d.change_id,
             count(*) AS dependents,
-            (sum(round(((d.price_milliunits)::numeric * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
-           FROM ((((repricer.dependent_cancellations_at(p_at) d
+            (sum(round((((d.price_milliunits * COALESCE(q.seats, (1)::bigint)))::numeric * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
+           FROM (((((repricer.dependent_cancellations_at(p_at) d
+             LEFT JOIN LATERAL ( SELECT max(k.quantity) AS seats
+                   FROM repricer.charges_at(p_at) k
+                  WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
+                        CASE
+                            WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                            ELSE d.dependent_sku
+                        END) AND (k.purchased_at <= COALESCE(d.settled_at, d.requested_at)))
+                  GROUP BY COALESCE(k.expires_at, k.purchased_at)
+                  ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
+                 LIMIT 1) q ON (true))
              JOIN repricer.price_changes_at(p_at) c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
              LEFT JOIN factors own ON ((own.period = c.period)))
              LEFT JOIN repricer.subscriptions_at(p_at) t ON ((t.original_transaction_id = d.target_transaction_id)))
@@ -4243,8 +4115,8 @@ BEGIN
             (sum(t.charged_renewals))::bigint AS charged_renewals,
             (sum(t.old_total))::bigint AS old_total,
             (sum(t.new_total))::bigint AS new_total,
-            (sum((t.old_per_period - t.silent_old)))::bigint AS old_per_period,
-            (sum((t.new_per_period - t.silent_new)))::bigint AS new_per_period,
+            (sum((t.old_per_period - (t.silent_old)::numeric)))::bigint AS old_per_period,
+            (sum((t.new_per_period - (t.silent_new)::numeric)))::bigint AS new_per_period,
             (sum(t.silent))::bigint AS silent,
             (sum(t.silent_new))::bigint AS silent_new,
             (sum(t.declined))::bigint AS declined,
@@ -5048,8 +4920,8 @@ UNION ALL
     0 AS taxed_renewals,
     0 AS taxed_uplift,
     1 AS silent,
-    k.current_price_milliunits AS silent_old,
-    k.new_price_milliunits AS silent_new
+    (k.current_price_milliunits * k.seats) AS silent_old,
+    (k.new_price_milliunits * k.seats) AS silent_new
    FROM repricer.change_figures_at(p_at) k
   WHERE ((k.word_due_at < ( SELECT d.until
            FROM repricer.heard_charges_at(p_at) d)) AND (k.renewals > 0))
@@ -5370,7 +5242,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             k.is_purchase,
             k.refunded_milliunits,
             k.recorded_at,
-            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE (NOT k.is_purchase)) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + 'PT1M'::interval)), false)) AS is_double,
+            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + 'PT1M'::interval)), false)) AS is_double,
             max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
@@ -5379,8 +5251,8 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place) t)
      CROSS JOIN LATERAL ( SELECT
                 CASE
-                    WHEN h.is_offer THEN 'offer'::text
                     WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
+                    WHEN h.is_offer THEN 'offer'::text
                     WHEN (NOT t.is_of_the_place) THEN 'moved'::text
                     WHEN (t.is_in_effect AND u.is_undone) THEN 'undone'::text
                     WHEN e.is_back THEN 'new_purchase'::text
@@ -5416,7 +5288,11 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                           WHERE ((b.original_transaction_id = c.original_transaction_id) AND (b.sku = h.sku) AND b.is_purchase AND (b.purchased_at > c.ended_at) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
   WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency)), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency)), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes_at(p_at) y
+                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes_at(p_at) y
+                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
          OFFSET 0)))))
 $$;
 
@@ -5470,6 +5346,18 @@ WHERE f.extension_id = p_extension_id AND f.outcome = 'failed'
         SELECT FROM extension_requests c WHERE c.original_transaction_id = f.original_transaction_id
             AND (c.state IN ('queued', 'sending', 'unknown')
                 OR c.mass_extension_id = p_extension_id AND c.state = 'extended'))
+$$;
+
+CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    AS $$
+BEGIN
+    IF abs(p_sum) > 9223372036854775807 THEN
+        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
+            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line.';
+    END IF;
+    RETURN p_sum;
+END
 $$;
 
 CREATE FUNCTION repricer.figure_tallies_at(p_at timestamp with time zone) RETURNS SETOF repricer.figure_tallies
@@ -6000,8 +5888,15 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
     p.paid_until,
     p.word_due_at,
     p.sku AS paid_sku,
-    p.quantity AS paid_quantity
-   FROM (((repricer.unfrozen_changes_at(p_at) c
+    p.quantity AS paid_quantity,
+    COALESCE(q.seats, (1)::bigint) AS seats
+   FROM ((((repricer.unfrozen_changes_at(p_at) c
+     LEFT JOIN LATERAL ( SELECT (COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric))::bigint AS seats
+           FROM repricer.charges_at(p_at) k
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)))
+          GROUP BY COALESCE(k.expires_at, k.purchased_at)
+          ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
+         LIMIT 1) q ON ((c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text]))))
      LEFT JOIN LATERAL ( SELECT max(k.paid_until) AS paid_until,
             max(k.word_due_at) AS word_due_at,
             max(k.sku) FILTER (WHERE k.is_newest) AS sku,
@@ -6102,84 +5997,6 @@ WHERE f.word_due_at < (SELECT d.until FROM repricer.heard_charges_at(p_at) d) AN
             AND x.exception = 'missing' AND x.occurred_at = f.paid_until)
 $$;
 
-CREATE FUNCTION repricer.live_forecast_outcomes_at(p_at timestamp with time zone) RETURNS SETOF repricer.live_forecast_outcomes
-    LANGUAGE sql STABLE
-    AS $_$
- SELECT o.original_transaction_id,
-    o.change_id,
-    o.batch_id,
-    o.stage,
-    (md5((ROW(o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons, o.forecast_not_known, o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing))::text))::uuid AS outcome,
-    o.direction,
-    o.forecast_consent,
-    o.forecast_threshold_source,
-    o.forecast_reasons,
-    o.forecast_not_known,
-    o.forecast_because,
-    o.came_consent,
-    o.came,
-    o.has_moved,
-    o.slip,
-    o.is_siblings_doing,
-    (1)::bigint AS changes
-   FROM ( SELECT c.original_transaction_id,
-            c.change_id,
-            c.batch_id,
-            c.stage,
-            c.direction,
-            c.forecast_consent,
-            c.forecast_threshold_source,
-            c.forecast_reasons,
-            came.consent AS came_consent,
-                CASE
-                    WHEN (c.effective_at < c.forecast_effective_at) THEN 'earlier'::text
-                    WHEN (c.effective_at > c.forecast_effective_at) THEN 'later'::text
-                    WHEN (c.effective_at IS NOT NULL) THEN 'as_forecast'::text
-                    ELSE NULL::text
-                END AS came,
-            (COALESCE(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at) AS has_moved,
-                CASE
-                    WHEN (c.forecast_consent = 'not_known'::text) THEN c.forecast_not_known
-                    ELSE '{}'::text[]
-                END AS forecast_not_known,
-                CASE
-                    WHEN ('increase_within_12_months'::text = ANY (c.forecast_reasons)) THEN
-                    CASE
-                        WHEN jsonb_path_exists(c.forecast_rules, '$[*]?(@."rule" == "increase_within_12_months")."inputs"."because"?(!(@ like_regex "^[0-9]{4}-[0-9]{2}-[0-9]{2}T"))'::jsonpath) THEN 'sibling'::text
-                        ELSE 'earlier_increase'::text
-                    END
-                    ELSE NULL::text
-                END AS forecast_because,
-                CASE
-                    WHEN (COALESCE(c.effective_at, c.due_effective_at) > c.forecast_effective_at) THEN COALESCE(c.moved_before_call, c.moved_since_call)
-                    ELSE NULL::text
-                END AS slip,
-                CASE
-                    WHEN ((c.forecast_consent = 'not_required'::text) AND (came.consent = 'required'::text)) THEN (EXISTS ( SELECT
-                       FROM repricer.price_changes_at(p_at) s
-                      WHERE ((s.original_transaction_id = c.original_transaction_id) AND (s.change_id <> c.change_id) AND (s.direction = 'increase'::text) AND (s.undoes_change_id IS NULL) AND ((
-                            CASE
-                                WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
-                                ELSE s.effective_at
-                            END >= (COALESCE(c.sent_at, c.consent_asked_at) - 'P1Y'::interval)) AND (
-                            CASE
-                                WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
-                                ELSE s.effective_at
-                            END <= (COALESCE(c.effective_at, c.due_effective_at) - 'PT0.001S'::interval))))))
-                    ELSE false
-                END AS is_siblings_doing
-           FROM (repricer.price_changes_at(p_at) c
-             CROSS JOIN LATERAL ( SELECT
-                        CASE
-                            WHEN ((c.consent_asked_at IS NOT NULL) OR (c.acceptance = 'consented'::text)) THEN 'required'::text
-                            WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text)) THEN 'required'::text
-                            WHEN (c.acceptance = 'informed'::text) THEN 'not_required'::text
-                            WHEN ((c.direction = 'decrease'::text) AND (COALESCE(c.scheduled_at, c.effective_at) IS NOT NULL)) THEN 'none'::text
-                            ELSE NULL::text
-                        END AS consent) came)
-          WHERE (c.undoes_change_id IS NULL)) o
-$_$;
-
 CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -6198,11 +6015,15 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
     c.change_id,
     h.sku,
     missed.at AS occurred_at,
-    (c.new_price_milliunits * h.quantity) AS expected_milliunits,
+    (
+        CASE
+            WHEN t.is_in_effect THEN c.new_price_milliunits
+            ELSE c.current_price_milliunits
+        END * h.seats) AS expected_milliunits,
     h.currency,
     h.storefront,
     c.bucket
-   FROM (((repricer.unfrozen_changes_at(p_at) c
+   FROM ((((repricer.unfrozen_changes_at(p_at) c
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -6217,10 +6038,13 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
             k.is_purchase,
             k.refunded_milliunits,
             k.recorded_at,
-            min(k.purchased_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at
+            min(k.purchased_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
+            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges_at(p_at) k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at))
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
+          WINDOW period AS (PARTITION BY k.sku, k.expires_at)
          OFFSET 0) h)
+     CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect) t)
      CROSS JOIN LATERAL ( SELECT LEAST(h.next_at,
                 CASE
                     WHEN (p.purchased_at > h.purchased_at) THEN p.purchased_at
@@ -6232,7 +6056,7 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                  OFFSET 0) p
           WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))), true))
          OFFSET 0) next)
-     CROSS JOIN LATERAL ( SELECT t.at
+     CROSS JOIN LATERAL ( SELECT t_1.at
            FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - h.expires_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM (h.expires_at - h.purchased_at)))))))::integer) n(n)
              CROSS JOIN LATERAL ( SELECT
                         CASE
@@ -6246,11 +6070,13 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                                 WHEN 'P1Y'::text THEN 'P1Y'::interval
                                 ELSE 'P1M'::interval
                             END)) AT TIME ZONE 'UTC'::text)
-                        END AS at) t)
-          WHERE ((n.n = 0) OR (t.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
-  WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (next.at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (NOT (EXISTS ( SELECT
+                        END AS at) t_1)
+          WHERE ((n.n = 0) OR (t_1.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
+  WHERE ((c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes_at(p_at) o
+          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements_at(p_at) e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'REFUND'::text) OR e.is_revoked OR (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.purchased_at + ((h.expires_at - h.purchased_at) / (2)::double precision)))) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND ((n.ended_at >= h.purchased_at) AND (n.ended_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.dependent_cancellations_at(p_at) d
@@ -6437,7 +6263,12 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
     CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
-        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
+        -- Of every seat that was charged at the new price first.
+        THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
+            SELECT h.quantity FROM repricer.charges h
+            WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names) AND h.purchased_at >= m.effective_at
+                AND h.price_milliunits = m.new_price AND h.currency = m.currency
+            ORDER BY h.purchased_at, h.transaction_id LIMIT 1), 1) ELSE 0 END
 FROM moves m;
 END
 $_$;
@@ -6606,7 +6437,12 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
     CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
-        THEN m.twelfths * (m.new_price - m.old_price)::numeric ELSE 0 END
+        -- Of every seat that was charged at the new price first.
+        THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
+            SELECT h.quantity FROM repricer.charges_at(p_at) h
+            WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names) AND h.purchased_at >= m.effective_at
+                AND h.price_milliunits = m.new_price AND h.currency = m.currency
+            ORDER BY h.purchased_at, h.transaction_id LIMIT 1), 1) ELSE 0 END
 FROM moves m;
 END
 $_$;
@@ -6845,7 +6681,7 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
     c.storefront,
     c.new_price_milliunits,
     h.sku,
-    h.quantity,
+    h.seats AS quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
     (h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
@@ -6864,10 +6700,12 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
             k.is_offer,
             k.is_purchase,
             k.refunded_milliunits,
-            k.recorded_at
+            k.recorded_at,
+            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
-          ORDER BY k.expires_at DESC, k.purchased_at DESC, k.transaction_id
+          WINDOW period AS (PARTITION BY k.expires_at)
+          ORDER BY k.expires_at DESC, ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.purchased_at DESC, k.transaction_id
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
             max((t.signed_at +
@@ -6921,7 +6759,7 @@ SELECT f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, 
     f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged, f.current_price_milliunits,
     f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits, f.new_total_milliunits, f.state AS stage,
     true AS is_final, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits, f.taxed_renewals,
-    f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity
+    f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, f.seats
 FROM repricer.frozen_figures_at(p_at) f
 UNION ALL
 SELECT l.* FROM repricer.live_change_figures_at(p_at) l
@@ -8021,35 +7859,16 @@ BEGIN
             fell_with_parent = t.fell_with_parent + EXCLUDED.fell_with_parent, fell_lost = t.fell_lost + EXCLUDED.fell_lost,
             lapsed_lost = t.lapsed_lost + EXCLUDED.lapsed_lost, others_lost = t.others_lost + EXCLUDED.others_lost,
             taxed_renewals = t.taxed_renewals + EXCLUDED.taxed_renewals, taxed_uplift = t.taxed_uplift + EXCLUDED.taxed_uplift;
-    UPDATE forecast_tallies t SET changes = t.changes - f.changes
-        FROM (
-            SELECT k.batch_id, k.outcome, count(*) AS changes FROM change_figures k
-            WHERE k.original_transaction_id = ANY (v_ids) GROUP BY k.batch_id, k.outcome) f
-        WHERE t.batch_id = f.batch_id AND t.outcome = f.outcome;
     DELETE FROM change_figures f WHERE f.original_transaction_id = ANY (v_ids);
     DELETE FROM kept_exceptions k WHERE k.original_transaction_id = ANY (v_ids);
-    WITH outcomes AS MATERIALIZED (
-        SELECT o.* FROM live_forecast_outcomes o
-        WHERE o.original_transaction_id = ANY (v_ids)
-            AND o.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
-    ), tallied AS (
-        INSERT INTO forecast_tallies AS t
-        SELECT o.batch_id, o.outcome, o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons,
-            o.forecast_not_known, o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing,
-            sum(o.changes)
-        FROM outcomes o GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
-        ON CONFLICT ON CONSTRAINT forecast_tallies_pkey DO UPDATE SET changes = t.changes + EXCLUDED.changes
-    )
     INSERT INTO change_figures
         SELECT
             f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent,
             f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
             f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
             f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits,
-            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, v_at, o.outcome
-        FROM live_change_figures f
-        LEFT JOIN outcomes o ON o.original_transaction_id = f.original_transaction_id AND o.change_id = f.change_id
-        WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
+            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, f.seats, v_at
+        FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
     WITH charged AS MATERIALIZED (
         SELECT x.* FROM explained_charges x WHERE x.original_transaction_id = ANY (v_ids)
     ), explained AS (
@@ -8101,11 +7920,11 @@ CREATE FUNCTION repricer.told_statements_at(p_at timestamp with time zone) RETUR
     LANGUAGE sql STABLE
     AS $$
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    coalesce(repricer.tells_revocation(statement), false)
+    coalesce(repricer.tells_revocation(statement), false), statement -> 'ignored'
 FROM repricer.subscription_events_at(p_at)
 UNION ALL
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    is_revoked OR coalesce(repricer.tells_revocation(statement), false)
+    is_revoked OR coalesce(repricer.tells_revocation(statement), false), left_out
 FROM repricer.kept_statements WHERE recorded_at <= p_at
 $$;
 
@@ -8190,102 +8009,10 @@ $$;
 CREATE FUNCTION repricer.unfrozen_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.price_changes
     LANGUAGE sql STABLE
     AS $$
-SELECT c.original_transaction_id,
-    c.bucket,
-    c.change_id,
-    c.batch_id,
-    c.submitted_by,
-    c.line,
-    c.wave,
-    c.is_held_out,
-    c.undoes_change_id,
-    c.sku,
-    CASE WHEN v.state IS NULL THEN c.current_sku ELSE v.current_sku END,
-    c.called_sku,
-    CASE WHEN v.state IS NULL THEN c.former_skus ELSE v.former_skus END,
-    c.dependent_skus,
-    CASE WHEN v.state IS NULL THEN c.current_dependent_skus ELSE v.current_dependent_skus END,
-    c.called_dependent_skus,
-    c.direction,
-    c.currency,
-    c.storefront,
-    c.period,
-    c.current_price_milliunits,
-    c.new_price_milliunits,
-    c.expected_price_milliunits,
-    c.effective_on_or_after,
-    c.forecast_consent,
-    c.forecast_reasons,
-    c.forecast_not_known,
-    c.forecast_threshold_source,
-    c.forecast_rules,
-    c.forecast_answers_id,
-    c.forecast_renewal_at,
-    c.forecast_notice_at,
-    c.forecast_effective_at,
-    c.at_risk_milliunits,
-    c.at_risk_elsewhere,
-    c.is_stale,
-    CASE WHEN v.state IS NULL THEN c.send_after ELSE v.send_after END,
-    CASE WHEN v.state IS NULL THEN c.send_by ELSE v.send_by END,
-    CASE WHEN v.state IS NULL THEN c.due_effective_at ELSE v.due_effective_at END,
-    CASE WHEN v.state IS NULL THEN c.planned_effective_at ELSE v.planned_effective_at END,
-    CASE WHEN v.state IS NULL THEN c.moved_before_call ELSE v.moved_before_call END,
-    CASE WHEN v.state IS NULL THEN c.moved_since_call ELSE v.moved_since_call END,
-    c.called_renewal_at,
-    c.is_ready,
-    c.is_held,
-    c.goes_alone,
-    c.parked_reason,
-    c.parks,
-    c.stale_tokens,
-    c.next_attempt_at,
-    CASE WHEN NOT k.is_unsent THEN CASE WHEN v.state IS NULL THEN c.request_reference_id ELSE v.request_reference_id END END,
-    k.state,
-    CASE k.state WHEN 'sending' THEN 'queued' ELSE k.state END,
-    k.state_since,
-    CASE WHEN v.state IS NULL THEN c.reason ELSE v.reason END,
-    CASE WHEN v.state IS NULL THEN c.doubtful_since ELSE v.doubtful_since END,
-    CASE WHEN NOT k.is_unsent THEN CASE WHEN v.state IS NULL THEN c.sent_at ELSE v.sent_at END END,
-    CASE WHEN NOT k.is_later THEN CASE WHEN v.state IS NULL THEN c.scheduled_at ELSE v.scheduled_at END END,
-    CASE WHEN v.state IS NULL THEN c.consent_asked_at ELSE v.consent_asked_at END,
-    CASE WHEN v.state IS NULL THEN c.accepted_at ELSE v.accepted_at END,
-    CASE WHEN v.state IS NULL THEN c.acceptance ELSE v.acceptance END,
-    CASE WHEN v.state IS NULL THEN c.effective_at ELSE v.effective_at END,
-    CASE WHEN v.state IS NULL THEN c.ended_at ELSE v.ended_at END,
-    CASE WHEN v.state IS NULL THEN c.is_leaving ELSE v.is_leaving END,
-    CASE WHEN v.state IS NULL THEN c.recorded_at ELSE v.recorded_at END,
-    CASE WHEN v.state IS NULL THEN c.claim_recorded_at ELSE v.claim_recorded_at END
-FROM (
-    SELECT c.* FROM repricer.price_changes c
-    WHERE NOT EXISTS (
-        SELECT FROM repricer.frozen_figures_at(p_at) f
-        WHERE f.original_transaction_id = c.original_transaction_id AND f.change_id = c.change_id AND f.batch_id = c.batch_id)) c
-JOIN repricer.batches b ON b.batch_id = c.batch_id AND b.submitted_at <= p_at
-LEFT JOIN LATERAL (
-    SELECT p.* FROM repricer.price_change_versions p
-    WHERE p.original_transaction_id = c.original_transaction_id AND p.change_id = c.change_id AND p.recorded_until > p_at
-    ORDER BY p.recorded_until LIMIT 1) v ON true
-CROSS JOIN LATERAL (
-    -- It was recorded later than the instant: at the instant it was called, or not even that.
-    SELECT coalesce(CASE WHEN v.state IS NULL THEN c.recorded_at ELSE v.recorded_at END > p_at, false) AS is_later,
-        coalesce(CASE WHEN v.state IS NULL THEN c.claim_recorded_at ELSE v.claim_recorded_at END <= p_at, false) AS was_claimed
-) e
-CROSS JOIN LATERAL (
-    SELECT e.is_later, e.is_later AND NOT e.was_claimed AS is_unsent,
-        CASE WHEN e.is_later THEN CASE WHEN e.was_claimed THEN 'sending' ELSE 'queued' END ELSE coalesce(v.state, c.state) END
-            AS last_state
-) l
-CROSS JOIN LATERAL (
-    -- At the instant it was not approved yet.
-    SELECT l.is_later, l.is_unsent,
-        CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
-            THEN 'awaiting_approval' ELSE l.last_state END AS state,
-        CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true) THEN b.submitted_at
-            WHEN l.is_unsent THEN b.decided_at
-            WHEN l.is_later THEN CASE WHEN v.state IS NULL THEN c.sent_at ELSE v.sent_at END
-            ELSE coalesce(v.state_since, c.state_since) END AS state_since
-) k
+SELECT c.* FROM repricer.price_changes_at(p_at) c
+WHERE NOT EXISTS (
+    SELECT FROM repricer.frozen_figures_at(p_at) f
+    WHERE f.original_transaction_id = c.original_transaction_id AND f.change_id = c.change_id AND f.batch_id = c.batch_id)
 $$;
 
 CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.untallied_changes
@@ -8406,8 +8133,8 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
             k.is_asked,
             k.acceptance,
             k.is_uncharged,
-            k.current_price_milliunits,
-            k.new_price_milliunits,
+            (k.current_price_milliunits * k.seats) AS current_price_milliunits,
+            (k.new_price_milliunits * k.seats) AS new_price_milliunits,
             k.renewals,
             k.first_at,
             k.old_total_milliunits,
@@ -8442,8 +8169,8 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
             l.is_asked,
             l.acceptance,
             l.is_uncharged,
-            l.current_price_milliunits,
-            l.new_price_milliunits,
+            (l.current_price_milliunits * l.seats),
+            (l.new_price_milliunits * l.seats),
             l.renewals,
             l.first_at,
             l.old_total_milliunits,
@@ -8574,7 +8301,7 @@ CREATE VIEW repricer.known_figures AS
     e.batch_id,
     e.currency,
     e.kind,
-    (sum(e.amount_milliunits))::bigint AS milliunits
+    sum(e.amount_milliunits) AS milliunits
    FROM (months m
      JOIN report.money e ON (((e.occurred_at >= m.starts_at) AND (e.occurred_at < m.ends_at))))
   GROUP BY m.month, e.batch_id, e.currency, e.kind
@@ -8583,7 +8310,7 @@ UNION ALL
     r.batch_id,
     c.currency,
     'uplift'::text AS kind,
-    (sum((r.price_milliunits - r.old_price_milliunits)))::bigint AS milliunits
+    sum((r.price_milliunits - r.old_price_milliunits)) AS milliunits
    FROM ((months m
      JOIN repricer.charged_renewals r ON (((r.purchased_at >= m.starts_at) AND (r.purchased_at < m.ends_at))))
      JOIN repricer.price_changes c ON (((c.original_transaction_id = r.original_transaction_id) AND (c.change_id = r.change_id))))
@@ -8598,7 +8325,7 @@ CREATE VIEW report.closed_period AS
             closed_figures.currency,
             closed_figures.kind,
             closed_figures.milliunits AS closed,
-            0 AS known
+            (0)::numeric AS known
            FROM repricer.closed_figures
         UNION ALL
          SELECT known_figures.month,
@@ -8614,7 +8341,7 @@ CREATE VIEW report.closed_period AS
             both_figures.currency,
             both_figures.kind,
             (sum(both_figures.closed))::bigint AS closed,
-            (sum(both_figures.known))::bigint AS known
+            repricer.figure(sum(both_figures.known), ((((to_char((both_figures.month)::timestamp with time zone, 'YYYY-MM'::text) || ': lines of '::text) || both_figures.currency) || ', '::text) || both_figures.kind)) AS known
            FROM both_figures
           GROUP BY both_figures.month, both_figures.batch_id, both_figures.currency, both_figures.kind
         )
@@ -8624,7 +8351,7 @@ CREATE VIEW report.closed_period AS
     b.name AS batch_name,
     s.kind,
     s.closed AS closed_milliunits,
-    (s.known - s.closed) AS restated_milliunits,
+    repricer.figure(((s.known)::numeric - (s.closed)::numeric), ((to_char((s.month)::timestamp with time zone, 'YYYY-MM'::text) || ': restatements of '::text) || s.currency)) AS restated_milliunits,
     s.known AS known_milliunits,
     m.closed_at,
     (m.closed_by)::text AS closed_by
@@ -9226,15 +8953,25 @@ CREATE VIEW report.unknown_part AS
    FROM (repricer.notifications n
      CROSS JOIN LATERAL unnest(n.unknown) u(part))
   WHERE (n.unknown IS NOT NULL)
+  GROUP BY u.part
+UNION ALL
+ SELECT 'left_out'::text AS kind,
+    u.part AS name,
+    count(DISTINCT ROW(t.original_transaction_id, t.signed_at, t.evidence_id)) AS notifications,
+    min(t.recorded_at) AS first_received_at,
+    max(t.recorded_at) AS last_received_at
+   FROM (repricer.told_statements t
+     CROSS JOIN LATERAL jsonb_array_elements_text(t.left_out) u(part))
+  WHERE (t.left_out IS NOT NULL)
   GROUP BY u.part;
 
-COMMENT ON VIEW report.unknown_part IS 'What the App Store sent that the product does not know. It is kept, and read anew by `repricer reprocess` after an upgrade. No NAME_as_of: it is about today: reprocess reads anew what was unknown.';
+COMMENT ON VIEW report.unknown_part IS 'What the App Store sent that the product does not know, or left out since it cannot be meant. It is kept, and read anew by `repricer reprocess` after an upgrade. No NAME_as_of: it is about today: reprocess reads anew what was unknown.';
 
-COMMENT ON COLUMN report.unknown_part.kind IS 'type, subtype, field (not documented), value (of an enumeration), shape (another JSON type), body (missing).';
+COMMENT ON COLUMN report.unknown_part.kind IS 'type, subtype, field (not documented), value (of an enumeration), shape (another JSON type), body (missing), or left_out (a value that cannot be meant, as a price below zero: it is in no fact and no sum).';
 
 COMMENT ON COLUMN report.unknown_part.name IS 'Where and what, as in renewal.offerType=5.';
 
-COMMENT ON COLUMN report.unknown_part.notifications IS 'Notifications that hold it, duplicates apart.';
+COMMENT ON COLUMN report.unknown_part.notifications IS 'Notifications that hold it, duplicates apart; of left_out all statements, in answers and statuses too.';
 
 COMMENT ON COLUMN report.unknown_part.first_received_at IS 'When the first arrived.';
 
@@ -10780,9 +10517,6 @@ ALTER TABLE ONLY repricer.figures_turn
 ALTER TABLE ONLY repricer.first_approvals
     ADD CONSTRAINT first_approvals_pkey PRIMARY KEY (batch_id, approver);
 
-ALTER TABLE ONLY repricer.forecast_tallies
-    ADD CONSTRAINT forecast_tallies_pkey PRIMARY KEY (batch_id, outcome);
-
 ALTER TABLE ONLY repricer.history_imports
     ADD CONSTRAINT history_imports_pkey PRIMARY KEY (number);
 
@@ -11006,6 +10740,8 @@ CREATE INDEX kept_moves_later ON repricer.kept_moves USING btree (batch_id, know
 
 CREATE INDEX kept_moves_subscription ON repricer.kept_moves USING btree (original_transaction_id);
 
+CREATE INDEX kept_statements_left_out ON repricer.kept_statements USING btree (original_transaction_id) WHERE (left_out IS NOT NULL);
+
 CREATE INDEX kept_statements_whole ON repricer.kept_statements USING btree (original_transaction_id) WHERE (statement IS NOT NULL);
 
 CREATE UNIQUE INDEX mass_extensions_one_open ON repricer.mass_extensions USING btree (product_id) WHERE (state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'running'::text]));
@@ -11066,29 +10802,55 @@ CREATE UNIQUE INDEX store_calls_one_in_flight ON repricer.store_calls USING btre
 
 CREATE INDEX store_calls_open ON repricer.store_calls USING btree (kind, lease_until) WHERE (settled_at IS NULL);
 
+CREATE INDEX subscription_events_left_out ON ONLY repricer.subscription_events USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+
+CREATE INDEX subscription_events_2026_04_original_transaction_id_idx ON repricer.subscription_events_2026_04 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+
 CREATE INDEX subscription_events_recorded ON ONLY repricer.subscription_events USING brin (recorded_at);
 
 CREATE INDEX subscription_events_2026_04_recorded_at_idx ON repricer.subscription_events_2026_04 USING brin (recorded_at);
 
+CREATE INDEX subscription_events_2026_05_original_transaction_id_idx ON repricer.subscription_events_2026_05 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+
 CREATE INDEX subscription_events_2026_05_recorded_at_idx ON repricer.subscription_events_2026_05 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_06_original_transaction_id_idx ON repricer.subscription_events_2026_06 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
 
 CREATE INDEX subscription_events_2026_06_recorded_at_idx ON repricer.subscription_events_2026_06 USING brin (recorded_at);
 
+CREATE INDEX subscription_events_2026_07_original_transaction_id_idx ON repricer.subscription_events_2026_07 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+
 CREATE INDEX subscription_events_2026_07_recorded_at_idx ON repricer.subscription_events_2026_07 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_08_original_transaction_id_idx ON repricer.subscription_events_2026_08 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
 
 CREATE INDEX subscription_events_2026_08_recorded_at_idx ON repricer.subscription_events_2026_08 USING brin (recorded_at);
 
+CREATE INDEX subscription_events_2026_09_original_transaction_id_idx ON repricer.subscription_events_2026_09 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+
 CREATE INDEX subscription_events_2026_09_recorded_at_idx ON repricer.subscription_events_2026_09 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_10_original_transaction_id_idx ON repricer.subscription_events_2026_10 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
 
 CREATE INDEX subscription_events_2026_10_recorded_at_idx ON repricer.subscription_events_2026_10 USING brin (recorded_at);
 
+CREATE INDEX subscription_events_2026_11_original_transaction_id_idx ON repricer.subscription_events_2026_11 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+
 CREATE INDEX subscription_events_2026_11_recorded_at_idx ON repricer.subscription_events_2026_11 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_2026_12_original_transaction_id_idx ON repricer.subscription_events_2026_12 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
 
 CREATE INDEX subscription_events_2026_12_recorded_at_idx ON repricer.subscription_events_2026_12 USING brin (recorded_at);
 
+CREATE INDEX subscription_events_2027_01_original_transaction_id_idx ON repricer.subscription_events_2027_01 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+
 CREATE INDEX subscription_events_2027_01_recorded_at_idx ON repricer.subscription_events_2027_01 USING brin (recorded_at);
 
+CREATE INDEX subscription_events_2027_02_original_transaction_id_idx ON repricer.subscription_events_2027_02 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+
 CREATE INDEX subscription_events_2027_02_recorded_at_idx ON repricer.subscription_events_2027_02 USING brin (recorded_at);
+
+CREATE INDEX subscription_events_default_original_transaction_id_idx ON repricer.subscription_events_default USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
 
 CREATE INDEX subscription_events_default_recorded_at_idx ON repricer.subscription_events_default USING brin (recorded_at);
 
@@ -11148,49 +10910,73 @@ ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.
 
 ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_default_pkey;
 
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_04_original_transaction_id_idx;
+
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_04_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_04_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_05_original_transaction_id_idx;
 
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_05_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_05_recorded_at_idx;
 
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_06_original_transaction_id_idx;
+
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_06_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_06_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_07_original_transaction_id_idx;
 
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_07_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_07_recorded_at_idx;
 
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_08_original_transaction_id_idx;
+
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_08_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_08_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_09_original_transaction_id_idx;
 
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_09_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_09_recorded_at_idx;
 
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_10_original_transaction_id_idx;
+
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_10_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_10_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_11_original_transaction_id_idx;
 
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_11_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_11_recorded_at_idx;
 
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_12_original_transaction_id_idx;
+
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_12_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_12_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2027_01_original_transaction_id_idx;
 
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2027_01_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2027_01_recorded_at_idx;
 
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2027_02_original_transaction_id_idx;
+
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2027_02_pkey;
 
 ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2027_02_recorded_at_idx;
+
+ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_default_original_transaction_id_idx;
 
 ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_default_pkey;
 
@@ -11399,8 +11185,6 @@ GRANT SELECT ON TABLE repricer.live_charge_exceptions TO repricer_service;
 
 GRANT SELECT,INSERT ON TABLE repricer.stale_figures TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.marked_batches TO repricer_service;
-
 GRANT SELECT ON TABLE repricer.charge_exceptions TO repricer_service;
 
 GRANT SELECT ON TABLE report.charge_exception TO repricer_finance;
@@ -11447,12 +11231,6 @@ REVOKE ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with t
 GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
 GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.forecast_tallies TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.live_forecast_outcomes TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.forecast_outcomes TO repricer_service;
 
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_finance;
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_pricing;
@@ -11502,6 +11280,11 @@ GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p
 GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.lacks_amount(p_left_out jsonb) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.lacks_amount(p_left_out jsonb) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.lacks_amount(p_left_out jsonb) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.lacks_amount(p_left_out jsonb) TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.inbox TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.inbox TO repricer_service;
 
@@ -11521,6 +11304,8 @@ GRANT UPDATE(understood) ON TABLE repricer.notifications TO repricer_service;
 GRANT UPDATE(unknown) ON TABLE repricer.notifications TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.reconciliation_checks TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.statements_without_amounts TO repricer_service;
 
 GRANT SELECT ON TABLE report.reconciliation TO repricer_finance;
 GRANT SELECT ON TABLE report.reconciliation TO repricer_pricing;
@@ -11674,6 +11459,11 @@ REVOKE ALL ON FUNCTION repricer.extension_shortfall(p_extension_id uuid) FROM PU
 REVOKE ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) TO repricer_pricing;
 
+REVOKE ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.figure_tallies_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.finish_submission(p_batch_id uuid, p_plan_hash text, p_rows bigint, p_refused_rows bigint) FROM PUBLIC;
@@ -11731,8 +11521,6 @@ REVOKE ALL ON FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits
 REVOKE ALL ON FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.live_charge_exceptions_at(p_at timestamp with time zone) FROM PUBLIC;
-
-REVOKE ALL ON FUNCTION repricer.live_forecast_outcomes_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) TO repricer_service;

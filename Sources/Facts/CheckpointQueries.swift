@@ -98,21 +98,23 @@ package enum CheckpointQueries {
     }
 
     /// Keeps what reports ask for of the statements that a checkpoint of these subscriptions replaces. Subscriptions
-    /// that never had a change of ours, nor carry a dependent of one, are left out, since no report asks for them.
+    /// that never had a change of ours, nor carry a dependent of one, are left out, since no report asks for them but for
+    /// what could not be meant: money that is in no sum.
     package static func keepMarks(_ ids: [String], before: Int64) -> [SQL] {
         guard !ids.isEmpty else { return [] }
         return [
             """
             -- name: keepMarks
             INSERT INTO repricer.kept_statements (original_transaction_id, bucket, signed_at, evidence_id, source, type,
-                subtype, recorded_at, told_period_at, is_revoked)
+                subtype, recorded_at, told_period_at, is_revoked, left_out)
             SELECT e.original_transaction_id, e.bucket, e.signed_at, e.evidence_id, e.source, e.type, e.subtype,
-                e.recorded_at, p.at, coalesce(repricer.tells_revocation(e.statement), false)
+                e.recorded_at, p.at, coalesce(repricer.tells_revocation(e.statement), false), e.statement -> 'ignored'
             FROM repricer.subscription_events e
             CROSS JOIN LATERAL (SELECT \(fragment: toldPeriod("e")) AS at) p
             WHERE e.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "e.bucket"))
-                AND e.signed_at < \(timestamp: before) AND (e.type = ANY (\(marks)::text[]) OR p.at IS NOT NULL)
-                AND (EXISTS (
+                AND e.signed_at < \(timestamp: before)
+                AND (e.type = ANY (\(marks)::text[]) OR p.at IS NOT NULL OR e.statement -> 'ignored' IS NOT NULL)
+                AND (e.statement -> 'ignored' IS NOT NULL OR EXISTS (
                     SELECT FROM repricer.price_changes c
                     WHERE c.original_transaction_id = e.original_transaction_id AND c.bucket = e.bucket)
                 OR EXISTS (
@@ -123,10 +125,11 @@ package enum CheckpointQueries {
             """
             -- name: keepMarksOnly
             UPDATE repricer.kept_statements k SET statement = NULL, told_period_at = \(fragment: toldPeriod("k")),
-                is_revoked = coalesce(repricer.tells_revocation(statement), false)
+                is_revoked = coalesce(repricer.tells_revocation(statement), false), left_out = statement -> 'ignored'
             WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
                 AND signed_at < \(timestamp: before) AND statement IS NOT NULL
-                AND (type = ANY (\(marks)::text[]) OR \(fragment: toldPeriod("k")) IS NOT NULL)
+                AND (type = ANY (\(marks)::text[]) OR \(fragment: toldPeriod("k")) IS NOT NULL
+                    OR statement -> 'ignored' IS NOT NULL)
             """,
             """
             -- name: dropCarried
@@ -144,13 +147,15 @@ package enum CheckpointQueries {
             """
             -- name: carryStatements
             INSERT INTO repricer.kept_statements
-                (original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at)
-            SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at
+                (original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
+                 left_out)
+            SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
+                statement -> 'ignored'
             FROM repricer.subscription_events
             WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
                 AND signed_at < \(timestamp: before)
             ON CONFLICT (original_transaction_id, signed_at, evidence_id, bucket) DO UPDATE
-                SET statement = excluded.statement, recorded_at = excluded.recorded_at
+                SET statement = excluded.statement, recorded_at = excluded.recorded_at, left_out = excluded.left_out
             """
         ]
     }

@@ -193,11 +193,11 @@ struct BatchView {
         var currency: String
         var changes: Int64
         var renewals: Int64
-        var before: Int64
-        var charged: Int64
-        var uplift: Int64
-        var lost: Int64
-        var net: Int64 { uplift.addedClamped(lost.negatedClamped) }
+        var before: Int128
+        var charged: Int128
+        var uplift: Int128
+        var lost: Int128
+        var net: Int128 { uplift - lost }
         /// Whether something was charged at a new price, or lost.
         var hasMoved: Bool { uplift != 0 || lost != 0 }
     }
@@ -211,9 +211,10 @@ struct BatchView {
         }
         return groups.keys.sorted().map { currency in
             let rows = groups[currency] ?? []
-            let sum = { money.sum($0, of: rows) }
+            let sum = { money.exactSum($0, of: rows) }
             return CurrencyLine(
-                currency: currency, changes: sum("changes"), renewals: sum("charged_renewals"),
+                currency: currency, changes: money.sum("changes", of: rows),
+                renewals: money.sum("charged_renewals", of: rows),
                 before: sum("old_total_milliunits"), charged: sum("new_total_milliunits"),
                 uplift: sum("uplift_per_month_milliunits"), lost: sum("lost_per_month_milliunits"))
         }

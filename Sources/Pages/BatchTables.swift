@@ -17,15 +17,13 @@ extension BatchView {
 
     private var moneyTable: HTMLTable {
         let rows = currencies.map { line -> [HTML] in
-            let money = { (value: Int64) in HTML(amount(value, line.currency)) }
+            let money = { (value: Int128) in HTML(amount(value, line.currency)) }
             return [
                 HTML(line.currency), HTML(counted(line.changes)), HTML(counted(line.renewals)),
                 money(line.before), money(line.charged),
-                HTML(
-                    difference(line.charged.addedClamped(line.before.negatedClamped), line.currency)
-                ),
+                HTML(difference(line.charged - line.before, line.currency)),
                 HTML(difference(line.uplift, line.currency)),
-                HTML(difference(line.lost.negatedClamped, line.currency)),
+                HTML(difference(-line.lost, line.currency)),
                 HTML(difference(line.net, line.currency)),
             ]
         }

@@ -55,14 +55,14 @@ struct HomeFigures: Sendable {
 
     /// The sum in the reporting currency; nil where a rate is missing.
     static func total(
-        _ lines: [(currency: String, net: Int64)], by rules: RulesInForce
+        _ lines: [(currency: String, net: Int128)], by rules: RulesInForce
     ) -> Int64? {
         guard let reporting = ReportingCurrency(reportingCurrency, rules: rules) else { return nil }
         var sum = MoneySum.zero
         for line in lines {
-            guard let part = reporting.converted(MoneySum(line.net), from: line.currency) else {
-                return nil
-            }
+            guard let net = MoneySum(String(line.net)),
+                let part = reporting.converted(net, from: line.currency)
+            else { return nil }
             sum += part
         }
         return sum.milliunits

@@ -267,7 +267,7 @@ private struct Home {
 }
 
 /// An amount that is a difference. It shows its sign, and a colour besides.
-func signed(_ milliunits: Int64, _ currency: String) -> HTML {
+func signed(_ milliunits: some BinaryInteger, _ currency: String) -> HTML {
     let kind = milliunits < 0 ? "loss" : milliunits > 0 ? "gain" : "even"
     return "<span class=\"\(kind)\">\(difference(milliunits, currency))</span>"
 }

@@ -58,9 +58,16 @@ enum HomeQueries {
     struct Effect: Sendable, Equatable {
         var currency: String
         /// Milliunits a month: what the new prices brought, and what was lost with those who left.
-        var uplift: Int64
-        var lost: Int64
-        var net: Int64 { uplift.addedClamped(lost.negatedClamped) }
+        var uplift: Int128
+        var lost: Int128
+        var net: Int128 { uplift - lost }
+    }
+
+    private static func whole(_ text: String) throws -> Int128 {
+        guard let number = Int128(text) else {
+            throw PostgresError(.undecodableColumn, "\(text) is no whole number")
+        }
+        return number
     }
 
     /// The effects by batch, with the currency of most changes first, where something was charged or lost.
@@ -70,7 +77,7 @@ enum HomeQueries {
         let rows = try connection.query(
             """
             -- name: homeEffects
-            SELECT e.batch_id, e.currency, sum(e.uplift)::bigint AS uplift, sum(e.lost)::bigint AS lost
+            SELECT e.batch_id, e.currency, sum(e.uplift)::text AS uplift, sum(e.lost)::text AS lost
             FROM (
                 SELECT t.batch_id, t.currency, t.changes, round((t.new_per_period - t.old_per_period)::numeric
                         * repricer.twelfths(t.period) / 12) AS uplift,
@@ -79,14 +86,22 @@ enum HomeQueries {
                 UNION ALL
                 -- The tallies count what a further period brings; it is not known whether these have one.
                 SELECT k.batch_id, k.currency, 0, -round((k.new_price_milliunits - k.current_price_milliunits)::numeric
-                        * repricer.twelfths(k.period) / 12), 0
+                        * k.seats * repricer.twelfths(k.period) / 12), 0
                 FROM repricer.batches b JOIN repricer.change_figures k ON k.batch_id = b.batch_id
                 WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.renewals > 0 AND NOT k.is_undo
                 UNION ALL
                 -- A dependent that has a lost change of its own in the batch is counted with that one.
                 SELECT d.batch_id, c.currency, 0, 0, round(d.price_milliunits::numeric
-                        * repricer.twelfths(coalesce(s.period, c.period)) / 12)
+                        * coalesce(q.seats, 1) * repricer.twelfths(coalesce(s.period, c.period)) / 12)
                 FROM repricer.dependent_cancellations d
+                LEFT JOIN LATERAL (
+                    SELECT max(h.quantity) AS seats FROM repricer.charges h
+                    WHERE h.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
+                        AND h.sku = CASE WHEN d.is_cross_subscription
+                            THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
+                        AND h.purchased_at <= coalesce(d.settled_at, d.requested_at)
+                    GROUP BY coalesce(h.expires_at, h.purchased_at)
+                    ORDER BY coalesce(h.expires_at, h.purchased_at) DESC LIMIT 1) q ON true
                 JOIN repricer.price_changes c ON c.original_transaction_id = d.original_transaction_id
                     AND c.change_id = d.change_id AND c.undoes_change_id IS NULL
                 LEFT JOIN repricer.subscriptions s ON s.original_transaction_id = d.target_transaction_id
@@ -104,8 +119,9 @@ enum HomeQueries {
         for row in rows {
             effects[try row.text("batch_id"), default: []].append(
                 Effect(
-                    currency: try row.text("currency"), uplift: try row.int64("uplift"),
-                    lost: try row.int64("lost")))
+                    currency: try row.text("currency"),
+                    uplift: try Self.whole(row.text("uplift")),
+                    lost: try Self.whole(row.text("lost"))))
         }
         return effects
     }

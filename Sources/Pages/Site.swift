@@ -296,6 +296,10 @@ extension PageFault {
             self.init(
                 400, "This instant cannot be asked about",
                 "\(why). Give an instant of the past, or leave it out for what is known now.")
+        case .tooLarge(let name, let why):
+            self.init(
+                500, "A sum is too large",
+                "\(name.title): \(why). <a href=\"/reports/money\">Money</a> shows each line.")
         // The server ends what takes longer than a page may take.
         case .failed(let why) where why.contains("[\(SQLState.queryCanceled)]"):
             self.init(

@@ -144,7 +144,7 @@ private struct SubscriptionView {
     private var moneyTable: HTMLTable {
         let sums = Dictionary(grouping: money) { $0.currency }.sorted { $0.key < $1.key }.map {
             currency, entries -> [HTML] in
-            let sum = entries.reduce(Int64(0)) { $0.addedClamped($1.milliunits) }
+            let sum = entries.reduce(Int128(0)) { $0 + Int128($1.milliunits) }
             return ["Sum", "", "", HTML(amount(sum, currency)), "", ""]
         }
         let isCut = money.count > Site.moneyMax

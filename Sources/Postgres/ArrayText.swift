@@ -1,7 +1,7 @@
 /// PostgreSQL's text form of a one-dimensional array: `{a,"b \"c\"",NULL}`.
 package enum ArrayText {
     /// The elements, with nil for NULL; nil when the text is no array of one dimension.
-    static func parse(_ text: String) -> [String?]? {
+    package static func parse(_ text: String) -> [String?]? {
         let bytes = Array(text.utf8)
         guard bytes.count >= 2, bytes.first == UInt8(ascii: "{"), bytes.last == UInt8(ascii: "}")
         else { return nil }

@@ -17,6 +17,7 @@ package struct SQLState: Hashable, Sendable, CustomStringConvertible {
     package static let insufficientPrivilege = SQLState("42501")
     package static let undefinedTable = SQLState("42P01")
     package static let invalidParameterValue = SQLState("22023")
+    package static let numericValueOutOfRange = SQLState("22003")
     package static let undefinedColumn = SQLState("42703")
     package static let undefinedSchema = SQLState("3F000")
     package static let adminShutdown = SQLState("57P01")

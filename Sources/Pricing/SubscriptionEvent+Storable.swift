@@ -46,7 +46,10 @@ extension SubscriptionEvent {
             event.legacy = legacy
         }
         if !sieve.ignored.isEmpty {
-            event.ignored = Array(((ignored ?? []) + sieve.ignored).prefix(20))
+            event.ignored = Array(
+                sieve.ignored.reduce(into: ignored ?? []) { names, name in
+                    if !names.contains(name) { names.append(name) }
+                }.prefix(Sieve.namesMax))
         }
         return event
     }
@@ -58,6 +61,9 @@ private struct Sieve {
 
     private static let textBytesMax = 256
     private static let skuLengthMax = 128
+    private static let seatsMax = 1_000_000
+    /// Each name once: there are not that many.
+    static let namesMax = 64
 
     mutating func pass(_ transaction: inout TransactionStatement) {
         check(&transaction.transactionID, "transaction.transactionId")
@@ -88,6 +94,12 @@ private struct Sieve {
         transaction.items.removeAll { isNoItem($0.sku, &seen, "transaction.items") }
         for index in transaction.items.indices {
             pass(&transaction.items[index], of: "transaction.items")
+        }
+        // No charge is of more money than a price can be, and no sum of charges may exceed what can be counted.
+        let price = transaction.items.compactMap { $0.offerPrice ?? $0.price }.max() ?? 0
+        drop(&transaction.quantity, { "transaction.quantity" }) { seats in
+            (0...Self.seatsMax).contains(seats)
+                && price <= PriceText.milliunitsMax / Int64(max(1, seats))
         }
     }
 

@@ -121,7 +121,7 @@ package func readable(day: CivilDate) -> String {
 
 /// `1,234,567`.
 package func counted(_ number: some BinaryInteger) -> String {
-    (number < 0 ? "-" : "") + groupedByThousands(UInt64(clamping: number.magnitude))
+    (number < 0 ? "-" : "") + groupedByThousands(UInt128(clamping: number.magnitude))
 }
 
 /// `1 row`, `1,200 rows`.
@@ -132,12 +132,12 @@ package func counted(
 }
 
 /// `12.99 EUR`.
-package func amount(_ milliunits: Int64, _ currency: String) -> String {
+package func amount(_ milliunits: some BinaryInteger, _ currency: String) -> String {
     "\(money(milliunits, currency: currency)) \(currency)"
 }
 
 /// A difference such as `+12.99 EUR`, which shows its direction.
-package func difference(_ milliunits: Int64, _ currency: String) -> String {
+package func difference(_ milliunits: some BinaryInteger, _ currency: String) -> String {
     (milliunits > 0 ? "+" : "") + amount(milliunits, currency)
 }
 

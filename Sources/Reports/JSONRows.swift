@@ -36,9 +36,9 @@ struct JSONRows: Sendable {
         guard let cell else { return json.finished("null") }
         switch kind {
         case .integer, .boolean: json.finished(cell)
+        case .instant where cell.hasSuffix("infinity"): json.finished("null")
         case .text, .instant, .day: json.value(cell)
-        case .list:
-            json.list(cell.unicodeScalars.split(separator: ";")) { $1.value(String($0)) }
+        case .list: json.list(listElements(cell)) { $1.value($0) }
         }
     }
 }

@@ -1,3 +1,4 @@
+import Postgres
 import Pricing
 
 // What people see: names without units, money in the currency's decimals, rates in per cent.
@@ -33,10 +34,10 @@ extension ReportTable {
                 if index == labelled { return "total" }
                 if columns[index].name == "currency" { return currency }
                 guard summed[index] else { return nil }
+                // Exact: of 64 bits each, there are never enough to exceed 128.
                 return String(
-                    rows.reduce(Int64(0)) { sum, row in
-                        sum.addedClamped(
-                            index < row.count ? row[index].flatMap { Int64($0) } ?? 0 : 0)
+                    rows.reduce(Int128(0)) { sum, row in
+                        sum + (index < row.count ? row[index].flatMap { Int128($0) } ?? 0 : 0)
                     })
             }
         }
@@ -49,21 +50,38 @@ extension ReportTable {
         if column.isRate, let points = Int64(cell) {
             return PriceText.decimal(points.multipliedClamped(by: 10))
         }
-        if column.isMoney, let milliunits = Int64(cell) {
+        if column.isMoney, let milliunits = Int128(cell) {
             return money(milliunits, currency: self.cell(row, "currency"))
         }
-        if column.kind == .boolean { return cell == "true" ? "yes" : "no" }
-        return cell
+        return switch column.kind {
+        case .boolean: cell == "true" ? "yes" : "no"
+        case .list: listElements(cell).joined(separator: ";")
+        case .instant: shownInstant(cell)
+        case .text, .integer, .day: cell
+        }
     }
+}
+
+/// The texts of a cell that holds an array; NULL among them is an empty text.
+func listElements(_ cell: String) -> [String] {
+    ArrayText.parse(cell)?.map { $0 ?? "" } ?? [cell]
+}
+
+/// An instant to the millisecond; nothing of one without end.
+private func shownInstant(_ cell: String) -> String {
+    guard !cell.hasSuffix("infinity") else { return "" }
+    guard let dot = cell.lastIndex(of: "."), cell.hasSuffix("Z") else { return cell }
+    let digits = cell[dot...].dropFirst().dropLast().prefix(3)
+    return cell[..<dot] + (digits.allSatisfy { $0 == "0" } ? "" : ".\(digits)") + "Z"
 }
 
 /// An amount such as `1,290.50`, or `138,092` for a currency without decimals. It is rounded half away from zero to
 /// the currency's decimals, so that a sum of fractions reads as money. An unknown currency has three decimals.
-package func money(_ milliunits: Int64, currency: String?) -> String {
+package func money(_ milliunits: some BinaryInteger, currency: String?) -> String {
     let decimals = currency.flatMap { appleDecimals[$0] } ?? 3
-    let step: UInt64 = [1000, 100, 10, 1][min(max(decimals, 0), 3)]
-    // It never exceeds 64 bits: a magnitude is at most half of them.
-    let rounded = (milliunits.magnitude + step / 2) / step * step
+    let step: UInt128 = [1000, 100, 10, 1][min(max(decimals, 0), 3)]
+    // It never exceeds 128 bits: a magnitude is at most half of them.
+    let rounded = (Int128(clamping: milliunits).magnitude + step / 2) / step * step
     let whole = groupedByThousands(rounded / 1000)
     let rest = String(String(rounded % 1000 + 1000).dropFirst().prefix(decimals))
     return (milliunits < 0 && rounded > 0 ? "-" : "") + whole + (rest.isEmpty ? "" : "." + rest)
@@ -76,7 +94,7 @@ package func price(_ milliunits: Int64, currency: String) -> String {
     return (milliunits < 0 ? "-" : "") + groupedByThousands(milliunits.magnitude / 1000) + decimals
 }
 
-func groupedByThousands(_ number: UInt64) -> String {
+func groupedByThousands(_ number: some BinaryInteger) -> String {
     let (rest, last) = number.quotientAndRemainder(dividingBy: 1000)
     guard rest > 0 else { return String(last) }
     return groupedByThousands(rest) + "," + String(last + 1000).dropFirst()

@@ -5,8 +5,8 @@ import ServiceKit
 package enum ReportFormat: String, Hashable, Sendable, CaseIterable {
     /// It is for people: money in the currency's own decimals, and the columns that matter.
     case table
-    /// RFC 4180 with every column, and money in milliunits. A text that a spreadsheet would run as a formula begins
-    /// with `'`.
+    /// RFC 4180 with every column, and money in milliunits. `\copy … CSV HEADER` reads it back as it was: instants to the
+    /// microsecond, arrays as PostgreSQL writes them. Only a text that a spreadsheet would run as a formula begins with `'`.
     case csv
     /// One object with every column. `bigint` is a JSON number, and money is in milliunits.
     case json
@@ -42,8 +42,7 @@ package struct ReportRenderer: Sendable {
     package mutating func add(_ rows: [[String?]]) -> String {
         switch format {
         case .csv:
-            return csv(
-                rows, areTexts: gathered.columns.map { $0.kind == .text || $0.kind == .list })
+            return csv(rows, areTexts: gathered.columns.map { $0.kind == .text })
         case .json: return json.objects(rows, columns: gathered.columns)
         case .table, .html:
             gathered.rows += rows

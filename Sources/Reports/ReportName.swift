@@ -60,11 +60,11 @@ package struct ReportColumn: Hashable, Sendable {
         case integer
         /// `true` or `false`.
         case boolean
-        /// `2026-12-01T00:00:00Z`.
+        /// `2026-12-01T00:00:00Z`, with as many digits of a second as it has; or `infinity`.
         case instant
         /// `2026-12-01`.
         case day
-        /// Texts separated by `;`, as in a batch file.
+        /// Texts as PostgreSQL writes an array: `{A,"B, C"}`. People read them separated by `;`, as in a batch file.
         case list
     }
 
@@ -124,6 +124,8 @@ package enum ReportError: Error, Hashable, Sendable, CustomStringConvertible {
     case notYet(String)
     /// The view is missing or closed to this user.
     case notReadable(ReportName)
+    /// A sum exceeds the 64 bits of a figure.
+    case tooLarge(ReportName, String)
     case unavailable(String)
     case failed(String)
 
@@ -144,6 +146,9 @@ package enum ReportError: Error, Hashable, Sendable, CustomStringConvertible {
         case .notReadable(let name):
             "report.\(name.rawValue) can't be read by this database user; run `repricer migrate`, "
                 + "or GRANT repricer_finance to the user"
+        case .tooLarge(let name, let why):
+            "report \(name.rawValue) has a sum of more than 2^63 milliunits, and none is printed wrong: \(why); "
+                + "`repricer report money` has each line"
         case .unavailable(let why):
             "the database cannot be reached: \(why); check REPRICER_DATABASE_URL and that "
                 + "PostgreSQL runs"

@@ -203,19 +203,19 @@ private func readSnapshot(
         try page(
             rows.map { row in
                 var cells = row.textsOrNil()
-                for index in instants { cells[index] = cells[index].flatMap(instantCell) }
+                for index in instants { cells[index] = cells[index].map(instantCell) }
                 return cells
             })
     }
 }
 
-/// `2026-12-01T00:00:00.500Z` of what PostgreSQL writes in UTC, to the millisecond; the server takes five times as long for
-/// it. Nil of an instant without end.
-func instantCell(_ text: String) -> String? {
+/// `2026-12-01T00:00:00.500Z` of what PostgreSQL writes in UTC, with three digits of a second or six, as it needs them; the
+/// server takes five times as long for it. Any other text, as `infinity`, stays.
+func instantCell(_ text: String) -> String {
     let bytes = Array(text.utf8)
     let zone = Array("+00".utf8)
     guard bytes.count > zone.count, bytes.suffix(zone.count).elementsEqual(zone) else {
-        return text.hasSuffix("infinity") ? nil : text
+        return text
     }
     var cell: [UInt8] = []
     cell.reserveCapacity(bytes.count + 1)
@@ -223,11 +223,12 @@ func instantCell(_ text: String) -> String? {
     let local = bytes.dropLast(zone.count)
     let whole = local.prefix { $0 != dot }
     for byte in whole { cell.append(byte == UInt8(ascii: " ") ? UInt8(ascii: "T") : byte) }
-    let digits = local.dropFirst(whole.count + 1).prefix(3)
-    if digits.contains(where: { $0 != UInt8(ascii: "0") }) {
+    // PostgreSQL writes no zeros at the end, and at most six digits.
+    let digits = local.dropFirst(whole.count + 1)
+    if !digits.isEmpty {
         cell.append(dot)
         cell += digits
-        cell += repeatElement(UInt8(ascii: "0"), count: 3 - digits.count)
+        cell += repeatElement(UInt8(ascii: "0"), count: (digits.count > 3 ? 6 : 3) - digits.count)
     }
     cell.append(UInt8(ascii: "Z"))
     return String(decoding: cell, as: UTF8.self)
@@ -271,8 +272,7 @@ private func declareCursor(_ query: ReportQuery, columns: [ReportColumn]) -> SQL
         let name = "\"\(column.name)\""
         return switch column.kind {
         case .day: "to_char(\(name), 'YYYY-MM-DD') AS \(name)"
-        case .list: "array_to_string(\(name), ';') AS \(name)"
-        case .boolean, .instant, .integer, .text: "\(name)::text AS \(name)"
+        case .boolean, .instant, .integer, .list, .text: "\(name)::text AS \(name)"
         }
     }
     let order = query.name.order.split(separator: ",").map { "v.\($0.drop { $0 == " " })" }
@@ -309,6 +309,7 @@ private func reportError(_ error: PostgresError, of name: ReportName) -> ReportE
     switch error.sqlState {
     case .insufficientPrivilege?, .undefinedTable?, .undefinedSchema?: return .notReadable(name)
     case .invalidParameterValue?: return .notYet(error.message ?? error.summary)
+    case .numericValueOutOfRange?: return .tooLarge(name, error.message ?? error.summary)
     default: break
     }
     let isAway = error.isConnectionLoss || error.code == .poolTimedOut

@@ -73,7 +73,7 @@ extension ReportTable {
             return "<a class=\"id\" href=\"\(link(value))\">\(text)</a>"
         }
         switch column.kind {
-        case .instant: return Instant(value).map { .time($0.milliseconds) } ?? HTML(text)
+        case .instant: return Instant(text).map { .time($0.milliseconds) } ?? HTML(text)
         case .day:
             guard let day = CivilDate(value) else { return HTML(text) }
             return column.name == "month" ? .month(day) : .day(day)
@@ -83,7 +83,8 @@ extension ReportTable {
             }
             guard !column.isMoney, !column.isRate else { return HTML(text) }
             return HTML(Int64(value).map { counted($0) } ?? text)
-        case .list: return "<span class=\"long\">\(value.replacing(";", with: "; "))</span>"
+        case .list:
+            return "<span class=\"long\">\(listElements(value).joined(separator: "; "))</span>"
         case .boolean: return HTML(text)
         case .text: return HTML(ReportColumn.ofWords.contains(column.name) ? spaced(text) : text)
         }
@@ -178,17 +179,18 @@ extension ReportTable {
         let groups = Dictionary(grouping: rows) { cell($0, "currency") ?? "" }
         return groups.keys.sorted().flatMap { currency -> [Bar] in
             let rows = groups[currency] ?? []
-            let uplift = sum("uplift_per_month_milliunits", of: rows)
-            let lost = sum("lost_per_month_milliunits", of: rows)
+            let uplift = exactSum("uplift_per_month_milliunits", of: rows)
+            let lost = exactSum("lost_per_month_milliunits", of: rows)
             let full = Int64(clamping: max(uplift.magnitude, lost.magnitude))
             guard full > 0 else { return [] }
             let bars = [
                 Bar(
-                    "\(currency): at the new prices", uplift, difference(uplift, currency),
+                    "\(currency): at the new prices", Int64(clamping: uplift),
+                    difference(uplift, currency),
                     full: full, kind: uplift < 0 ? .loss : .gain),
                 Bar(
-                    "\(currency): gone with who left", lost,
-                    difference(lost.negatedClamped, currency),
+                    "\(currency): gone with who left", Int64(clamping: lost),
+                    difference(-lost, currency),
                     full: full,
                     kind: .loss),
             ]
@@ -198,7 +200,13 @@ extension ReportTable {
 
     private func sum(_ column: String) -> Int64 { sum(column, of: rows) }
 
+    /// A sum of counts.
     package func sum(_ column: String, of rows: [[String?]]) -> Int64 {
-        rows.reduce(Int64(0)) { $0.addedClamped(number($1, column)) }
+        Int64(clamping: exactSum(column, of: rows))
+    }
+
+    /// A sum of money: it may exceed 64 bits, and must not stop at them without a word.
+    package func exactSum(_ column: String, of rows: [[String?]]) -> Int128 {
+        rows.reduce(Int128(0)) { $0 + Int128(number($1, column)) }
     }
 }

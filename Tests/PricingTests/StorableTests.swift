@@ -50,6 +50,16 @@ private typealias Story = LifecycleStory
         ("transaction.items", odd { $0.transaction?.items.append(.init(sku: "")) }),
         ("renewal.items", odd { $0.renewal?.items?.append(.init(sku: long)) }),
         ("transaction.quantity", odd { $0.transaction?.quantity = .max }),
+        ("transaction.quantity", odd { $0.transaction?.quantity = -1 }),
+        ("transaction.quantity", odd { $0.transaction?.quantity = 1_000_001 }),
+        (
+            // Each alone can be meant, and not both.
+            "transaction.quantity",
+            odd {
+                $0.transaction?.items[0].price = 1_000_000_000_000_000
+                $0.transaction?.quantity = 2
+            }
+        ),
         ("transaction.appTransactionId", odd { $0.transaction?.appTransactionID = long }),
         ("transaction.offerIdentifier", detail { $0[.offerIdentifier] = .text(long) }),
         ("transaction.offerPeriod", detail { $0[.offerPeriod] = .text("P1M\0") }),

@@ -229,4 +229,55 @@ import Testing
         #expect(try await told(changed + facts("DID_FAIL_TO_RENEW")).named == [])
         #expect(try await told(changed + facts("PRICE_INCREASE")).named == ["missing 0 12990"])
     }
+
+    /// Between the call and the renewal that takes effect, too: once, under the change in effect, else the newest called.
+    @Test func renewalThatNeverCame_beforeTheChangeTookEffect_isMissing() async throws {
+        let subscription = """
+            INSERT INTO repricer.subscriptions (original_transaction_id, bucket, items)
+            VALUES ('1', repricer.bucket_of('1'), '[]');
+            """
+        let january = Self.charge("2026-01-01Z", 9990, until: "2026-02-01Z", quantity: 2)
+        let marchAtOld = Self.charge("2026-03-01Z", 9990, until: "2026-04-01Z")
+        let called = "UPDATE repricer.price_changes SET sent_at = '2026-02-10Z';"
+        let second = ReportFixture.Change(
+            subscription: "1", line: 3, old: 9990, new: 14990, consent: "required",
+            state: "declined")
+        let secondCalled =
+            second.sql
+            + "UPDATE repricer.price_changes SET sent_at = '2026-01-20Z', ended_at = '2026-05-01Z' WHERE line = 3;"
+        let refundOfAPart = """
+            UPDATE repricer.charges SET refunded_milliunits = 1 WHERE transaction_id = '2026-01-01Z';
+            INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
+                statement)
+            VALUES ('1', repricer.bucket_of('1'), '2026-01-20Z', 'e', 'notification', 'REFUND', '{}');
+            """
+
+        let takesEffect = try await told(
+            Self.change("effective") + subscription + january + Self.march)
+        let waits = try await told(
+            Self.change("scheduled") + subscription + january + marchAtOld)
+        let isCalledLater = try await told(
+            Self.change("effective") + called + subscription + january + Self.march)
+        let isCalledTwice = try await told(
+            Self.change("effective") + secondCalled + subscription + january + Self.march)
+        let givesAPartBack = try await told(
+            Self.change("effective") + subscription + january + refundOfAPart + Self.march)
+        let hasJustBought = try await told(
+            Self.change("effective") + subscription + january + Self.march
+                + """
+                INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source,
+                    type, statement)
+                VALUES ('1', repricer.bucket_of('1'), '2026-01-01T00:01:00Z', 'e', 'notification', 'SUBSCRIBED', '{}');
+                """)
+        let hasEnded = try await told(
+            Self.change("declined") + subscription + january + marchAtOld)
+
+        #expect(takesEffect.named == ["missing 0 19980"])
+        #expect(waits.named == ["missing 0 19980"])
+        #expect(isCalledLater.named == [])
+        #expect(isCalledTwice.named == ["missing 0 19980"])
+        #expect(givesAPartBack.named == ["missing 0 19980"])
+        #expect(hasJustBought.named == ["missing 0 19980"])
+        #expect(hasEnded.named == ["declined_yet_charged 9990 9990"])
+    }
 }

@@ -82,6 +82,58 @@ import Testing
         await owner.close()
     }
 
+    /// More than 64 bits hold: nothing is closed, printed or kept that is wrong, and who asks reads which sum it is.
+    @Test func sums_beyond64Bits_areRefusedByName_andStopNothingElse() async throws {
+        let owner = try await TestDatabase.connect()
+        let most = 1_000_000_000_000_000
+        let lives = ["1", "2"].map { id in
+            ReportFixture.Change(
+                subscription: id, line: Int(id) ?? 0, old: 9990, new: most, consent: "required",
+                state: "effective", effective: "2026-03-01Z"
+            ).sql + ReportFixture.charge(id, "2026-03-01Z", most)
+        }
+        try await owner.script(
+            ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 2) + lives.joined()
+                + ReportFixture.charge("3", "2026-02-01Z", most) + Self.ledger
+                // Older databases have charges of more money than is believed today.
+                + "UPDATE repricer.charges SET quantity = 9000;"
+                + "UPDATE repricer.money_entries SET amount_milliunits = 9000 * amount_milliunits;"
+                + "INSERT INTO repricer.stale_figures SELECT original_transaction_id, bucket FROM repricer.price_changes;"
+        )
+
+        #expect(try await Self.close("2026-02", as: TestDatabase.url) == 1)
+        let error = await #expect(throws: PostgresError.self) {
+            try await Self.close("2026-03", as: TestDatabase.url)
+        }
+        #expect(error?.sqlState?.code == "22003")
+        let sums = [
+            "charge add up to 18000000000000000000", "uplift add up to 17999999999820180000",
+        ]
+        #expect(
+            sums.map {
+                "month 2026-03 cannot be closed: its lines of USD, \($0) milliunits, which is more than a figure can hold"
+            }.contains(error?.message ?? ""))
+        try await owner.script(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT repricer.summarise_figures(100); COMMIT;"
+        )
+        let kept = try await owner.query(
+            "SELECT max(new_total)::text AS line FROM repricer.figure_tallies"
+        ).map { try $0.text("line") }
+        #expect(kept == ["18000000000000000000"])
+        let refused = await #expect(throws: ReportError.self) {
+            try await ReportContractTests.render(
+                ReportQuery(.revenueImpact), .csv, conninfo: TestDatabase.url)
+        }
+        #expect(
+            "\(refused, default: "")".hasPrefix(
+                "report revenue_impact has a sum of more than 2^63"))
+        // The lines themselves are told, and their sum is exact.
+        let table = try await ReportContractTests.render(
+            ReportQuery(.money), .table, conninfo: TestDatabase.url)
+        #expect(table.contains("27,000,000,000,000,000.00"))
+        await owner.close()
+    }
+
     @Test(arguments: [
         ("2026-04", "55000", "month 2026-04 is not over: it ends at 2026-05-01T00:00:00Z"),
         ("2026-05", "55000", "month 2026-05 has not begun"),

@@ -26,7 +26,7 @@ import Testing
 
     @Test func csv_whenCellsNeedQuotes_quotesThem() {
         let rows: [[String?]] = [
-            ["b", "a \"big\", one\nline", "USD", "12990", "0", nil, "true", "A;B"],
+            ["b", "a \"big\", one\nline", "USD", "12990", "0", nil, "true", "{A,\"B;C\"}"],
             ["c", "", "JPY", "-310000", "0", "1234", "false", nil],
         ]
 
@@ -35,7 +35,7 @@ import Testing
         let expected =
             "batch_id,batch_name,currency,uplift_per_month_milliunits,lost_per_month_milliunits,"
             + "rate_basis_points,is_ok,dependent_skus\r\n"
-            + "b,\"a \"\"big\"\", one\nline\",USD,12990,0,,true,A;B\r\n"
+            + "b,\"a \"\"big\"\", one\nline\",USD,12990,0,,true,\"{A,\"\"B;C\"\"}\"\r\n"
             + "c,\"\",JPY,-310000,0,1234,false,\r\n"
         #expect(text == expected)
     }
@@ -68,8 +68,8 @@ import Testing
 
     @Test func json_whenRowsComeInPieces_isOneObject() {
         let rows: [[String?]] = [
-            ["b", "q\"\\\n\u{1}", "USD", "9007199254740993", "0", nil, "true", "A;B"],
-            ["c", nil, nil, nil, nil, nil, nil, ""],
+            ["b", "q\"\\\n\u{1}", "USD", "9007199254740993", "0", nil, "true", "{A,\"B;C\"}"],
+            ["c", nil, nil, nil, nil, nil, nil, "{}"],
         ]
 
         let text = Self.render(rows, as: .json)
@@ -77,7 +77,7 @@ import Testing
         let first =
             #"{"batch_id":"b","batch_name":"q\"\\\n\u0001","currency":"USD","#
             + #""uplift_per_month_milliunits":9007199254740993,"lost_per_month_milliunits":0,"#
-            + #""rate_basis_points":null,"is_ok":true,"dependent_skus":["A","B"]}"#
+            + #""rate_basis_points":null,"is_ok":true,"dependent_skus":["A","B;C"]}"#
         let second =
             #"{"batch_id":"c","batch_name":null,"currency":null,"#
             + #""uplift_per_month_milliunits":null,"lost_per_month_milliunits":null,"#
@@ -133,6 +133,39 @@ import Testing
         #expect(!Self.render(rows, as: .csv).contains("total"))
         #expect(Self.render(rows, as: .html).contains("<tfoot><tr><th scope=\"row\">total</th>"))
         #expect(!Self.render([rows[0], rows[1]], as: .html).contains("<tfoot>"))
+    }
+
+    /// Neither a number of the table nor one of the chart stops at 64 bits without a word.
+    @Test func sums_beyond64Bits_areExact() {
+        let row: [String?] = [
+            "b", "x", "USD", "\(Int64.max)", "\(Int64.max)", nil, "true", "{\"A\",\"B\"}",
+        ]
+
+        let table = Self.render([row, row, row], as: .table).split(separator: "\n")
+        let page = Self.render([row, row, row], as: .html)
+
+        let sum = "27,670,116,110,564,327.42"
+        #expect(table.last?.split(separator: " ") == ["total", "USD", sum[...], sum[...]])
+        #expect(table.dropLast().last?.hasSuffix("A;B") == true)
+        #expect(page.contains("+27,670,116,110,564,327.42 USD"))
+        #expect(page.contains("-27,670,116,110,564,327.42 USD"))
+    }
+
+    @Test(arguments: [
+        ("2026-12-01T00:00:00.123987Z", "2026-12-01T00:00:00.123Z"),
+        ("2026-12-01T00:00:00.000987Z", "2026-12-01T00:00:00Z"),
+        ("2026-12-01T00:00:00Z", "2026-12-01T00:00:00Z"), ("infinity", ""),
+    ])
+    func table_ofInstants_showsMilliseconds(cell: String, shown: String) {
+        var renderer = ReportRenderer(ReportQuery(.pendingConsent), format: .table)
+        _ = renderer.begin([
+            ReportColumn(name: "sku", kind: .text, meaning: ""),
+            ReportColumn(name: "consent_due_at", kind: .instant, meaning: ""),
+        ])
+        _ = renderer.add([["A", cell]])
+
+        let words = renderer.end().split(separator: "\n").last?.split(separator: " ")
+        #expect(words == (shown.isEmpty ? ["A"] : ["A", shown[...]]))
     }
 
     @Test func table_whenThereAreNoRows_saysSo() {

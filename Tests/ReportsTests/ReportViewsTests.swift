@@ -426,26 +426,71 @@ import Testing
             INSERT INTO repricer.inbox (original_transaction_id, bucket, notification_uuid, received_at,
                 error) VALUES ('1', repricer.bucket_of('1'), 'm', '2026-05-31T23:59Z', 'why'), ('1', repricer.bucket_of('1'), 'o', '2026-05-01Z', NULL),
                 ('1', repricer.bucket_of('1'), 'p', '2026-05-31T23:59Z', NULL);
+            -- Amounts that cannot be meant, of 1, of somebody without a change, and of a month that was dropped; and a text.
+            INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source,
+                statement)
+            SELECT i, repricer.bucket_of(i), '2026-05-01Z', n, 'status', jsonb_build_object('ignored', jsonb_build_array(n))
+            FROM unnest('{1, 99}'::text[]) AS i,
+                unnest('{transaction.items.price, renewal.items.price, transaction.storefront}'::text[]) AS n;
+            INSERT INTO repricer.kept_statements (original_transaction_id, bucket, signed_at, evidence_id, source, recorded_at,
+                left_out)
+            SELECT '1', repricer.bucket_of('1'), '2025-05-01Z', 'k', 'status', '2025-05-01Z', '["transaction.items.refunds"]';
             """
 
         let rows = try await Self.read(
             .reconciliation, batch: nil, sql: ReportFixture.everyState + faults)
 
+        let parts = try await Self.read(.unknownPart, batch: nil, sql: "")
+        #expect(
+            parts.map { Self.pick($0, "kind", "name", "notifications") } == [
+                ["left_out", "renewal.items.price", "2"],
+                ["left_out", "transaction.items.price", "2"],
+                ["left_out", "transaction.items.refunds", "1"],
+                ["left_out", "transaction.storefront", "2"],
+            ])
         // What can be wrong with a charge has tests of its own.
-        #expect(rows.count == 17)
+        #expect(rows.count == 19)
         #expect(
             rows.filter { !($0["check_name"]?.hasPrefix("charges_") ?? false) }
                 .map { Self.pick($0, "batch_name", "check_name", "problems") }
                 == [
+                    ["spring", "amounts_left_out", "2"],
                     ["spring", "dependents_in_discrepancy", "1"],
                     ["spring", "dependents_not_recorded", "1"],
                     ["spring", "effective_without_charge", "1"],
                     ["spring", "ended_yet_applied", "1"],
                     ["spring", "requests_unknown", "1"], ["spring", "rows_add_up", "1"],
-                    ["spring", "silent_past_renewal", "1"], ["NULL", "inbox_stuck", "2"],
+                    ["spring", "silent_past_renewal", "1"], ["NULL", "amounts_left_out", "3"],
+                    ["NULL", "inbox_stuck", "2"],
                     ["NULL", "notifications_not_understood", "1"],
                     ["NULL", "refunds_without_amount", "1"],
                 ])
+    }
+
+    /// A listed refund that does not say how much, or when, is no line of the ledger. The parts are as `UnknownPartTests` has
+    /// them; each notification counts once.
+    @Test func reconciliation_whenARefundSaysNotHowMuchOrWhen_countsItsNotification() async throws {
+        let place = "transaction.advancedCommerceInfo.items.refunds"
+        func notification(_ id: String, _ parts: String...) -> String {
+            """
+            INSERT INTO repricer.notifications (notification_uuid, received_at, signed_at, type, original_transaction_id,
+                understood, unknown, signed_payload)
+            VALUES ('\(id)', '2026-05-31Z', '2026-05-31Z', 'REFUND', '1', true,
+                ARRAY['\(parts.joined(separator: "', '"))'], 'p');
+            """
+        }
+        let sql =
+            notification("absent", "shape:\(place).refundAmount:absent", "field:transaction.new")
+            + notification("undated", "shape:\(place).refundDate:absent")
+            + notification(
+                "negative", "value:\(place).refundAmount=-1", "shape:\(place).refundDate:text")
+            + notification("reason", "value:\(place).refundReason=GIFT")
+            + notification("other", "value:transaction.offerType=7")
+
+        let rows = try await Self.read(.reconciliation, batch: nil, sql: sql)
+            .filter { $0["check_name"] == "refunds_without_amount" }
+
+        #expect(rows.map { Self.pick($0, "problems", "is_ok") } == [["3", "false"]])
     }
 
     /// A fifth of 12.990 is tax, and of what was given back; of the third charge it is not signed.

@@ -172,6 +172,56 @@ import Testing
             ])
     }
 
+    /// A charge of the only subscription beside those of its life.
+    private func charge(
+        _ id: String, _ day: String, until: String, _ price: Int, isOffer: Bool = false,
+        givenBackAt: String? = nil
+    ) -> String {
+        let charge = """
+            INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at,
+                expires_at, price_milliunits, currency, storefront, is_offer, refunded_milliunits)
+            VALUES ('1', repricer.bucket_of('1'), '\(id)', 'PLAN', '\(day)', '\(until)', \(price), 'USD', 'USA',
+                \(isOffer), \(givenBackAt == nil ? 0 : price));
+            """
+        guard let givenBackAt else { return charge }
+        return charge + """
+            INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at,
+                number, correction, amount_milliunits, currency, storefront, evidence_id)
+            VALUES ('1', repricer.bucket_of('1'), '\(id)', 'PLAN', 'refund', '\(givenBackAt)', 0, 0, \(-price), 'USD', 'USA',
+                'e');
+            """
+    }
+
+    /// The second charge ends the first one only while it stands.
+    @Test func aDoubledChargeThatIsGivenBack_dropsNoPayer() async throws {
+        var life = Life(subscription: "1", line: 2)
+        life.pays(9990, from: 1, to: 2)
+        life.pays(12990, from: 3, to: 4)
+        let doubled = charge(
+            "double", "2026-03-01T00:05:00Z", until: "2026-04-01T00:05:00Z", 12990,
+            givenBackAt: "2026-03-02Z")
+
+        #expect(
+            try await bridge([life], until: "2026-04-20Z", more: doubled) == [
+                "01 9990 0 0 0 0 0 0 0 9990", "02 9990 0 0 0 0 0 0 0 9990",
+                "03 9990 3000 0 0 0 0 0 0 12990", "04 12990 0 0 0 0 0 0 0 12990",
+            ])
+    }
+
+    /// Three months for 8.970 are 2.990 a month.
+    @Test func anOfferThatIsPaidOnceForSeveralMonths_countsAMonthAtItsShare() async throws {
+        var life = Life(subscription: "1", line: 2, state: "scheduled")
+        life.pays(9990, from: 1, to: 2)
+        let offer = charge("offer", "2026-03-01Z", until: "2026-06-01Z", 8970, isOffer: true)
+
+        #expect(
+            try await bridge([life], until: "2026-05-20Z", more: offer) == [
+                "01 9990 0 0 0 0 0 0 0 9990", "02 9990 0 0 0 0 0 0 0 9990",
+                "03 9990 0 0 0 0 0 0 -7000 2990", "04 2990 0 0 0 0 0 0 0 2990",
+                "05 2990 0 0 0 0 0 0 0 2990",
+            ])
+    }
+
     @Test func anItemThatASecondBatchCalls_countsOnce() async throws {
         var life = Life(subscription: "1", line: 2)
         life.pays(9990, from: 1, to: 2)

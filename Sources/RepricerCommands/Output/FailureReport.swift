@@ -93,7 +93,7 @@ extension ReportError {
         case .hasNoPast: .usage
         case .notReadable: .approvalNeededOrRefused
         case .unavailable: .unavailable
-        case .failed: .failed
+        case .failed, .tooLarge: .failed
         }
     }
 }

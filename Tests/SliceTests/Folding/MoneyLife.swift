@@ -33,7 +33,7 @@ struct MoneyLife {
     let new: Int64
     let calledAt: Int64
     private(set) var events: [SubscriptionEvent] = []
-    /// What a statement told of, by transaction.
+    /// What a statement told of, by transaction and item.
     private(set) var told: [String: Charge] = [:]
 
     private var random: StoryRandom
@@ -41,6 +41,11 @@ struct MoneyLife {
     private var price = old
     private var place = (currency: "USD", storefront: "USA")
     private var running: Charge
+    /// Another item of the same transaction, in some lives.
+    private var beside: Charge?
+    private let hasTwoItems: Bool
+    private var seats: Int64 = 1
+    private var isSilentOnce = false
     private var count = 0
     private var announced: String?
     private var isOver = false
@@ -55,6 +60,8 @@ struct MoneyLife {
         running = Charge(
             transaction: "", sku: "A", price: Self.old, currency: "USD", storefront: "USA",
             from: Self.start, until: Self.start)
+        hasTwoItems = random.chance(40)
+        if random.chance(30) { seats = Int64.random(in: 2...4, using: &random) }
         buy("SUBSCRIBED", "INITIAL_BUY")
         var isCalled = false
         for _ in 0..<14 {
@@ -86,7 +93,7 @@ struct MoneyLife {
             announced = nil
             price = Int64(
                 [Int(Self.old), Int(new), 5990, 19990].randomElement(using: &random) ?? 0)
-            if random.chance(20) { place = ("EUR", "DEU") }
+            if random.chance(30) { place = ("EUR", "DEU") }
             return buy("SUBSCRIBED", "RESUBSCRIBE")
         }
         disturb()
@@ -96,7 +103,7 @@ struct MoneyLife {
 
     private mutating func disturb() {
         now += within(1...9) * Self.day
-        switch within(0...19) {
+        switch within(0...23) {
         case 0, 1: giveBack(running.total)
         case 2, 3: giveBack(within(1...running.total))
         case 4: revoke()
@@ -110,6 +117,10 @@ struct MoneyLife {
         case 12: end("BILLING_RETRY", intent: 2)
         case 13: move()
         case 14: family()
+        case 15:
+            giveBack(within(1...running.total)); revokeTheRest(); reverse(isAfterRevocation: true)
+        case 16: giveBackBeside()
+        case 17: removeSeat()
         default: answer()
         }
     }
@@ -127,6 +138,11 @@ struct MoneyLife {
 
     private mutating func renew() {
         now = running.until
+        // Some renewals never come, and nothing is told of them.
+        if !isSilentOnce, random.chance(12) {
+            isSilentOnce = true
+            now += within(1...3) * 30 * Self.day
+        }
         if announced == "ACCEPTED" || announced == "DECREASE" {
             price = new
             announced = nil
@@ -157,6 +173,11 @@ struct MoneyLife {
             storefront: place.storefront, from: now, until: now + 30 * Self.day)
         running.reason = reason
         running.isPurchase = reason == "PURCHASE"
+        running.seats = seats
+        guard hasTwoItems else { return }
+        beside = running
+        beside?.sku = "B"
+        beside?.price = 4990
     }
 
     /// The same period once more, under another transaction.
@@ -165,6 +186,7 @@ struct MoneyLife {
         count += 1
         running.transaction = "\(id)-\(count)"
         running.from += 60_000 * 5
+        beside = nil
         say("DID_RENEW")
         running = first
         running.from += 60_000 * 5
@@ -185,29 +207,69 @@ struct MoneyLife {
         running.refunds = [
             StatementRefund(amount: running.total, at: Instant(milliseconds: now))
         ]
+        if let item = beside, item.given < item.total {
+            beside?.refunds.append(
+                StatementRefund(amount: item.total - item.given, at: Instant(milliseconds: now)))
+        }
         say("REFUND", status: 5)
         isOver = true
     }
 
-    private mutating func reverse() {
-        guard running.given > 0, running.revokedAt == nil else { return }
+    /// What a part was given back of already is revoked: the rest of it, and all of the item beside it.
+    private mutating func revokeTheRest() {
+        guard running.given > 0, running.given < running.total else { return }
+        now += 1000
+        let at = Instant(milliseconds: now)
+        running.revokedAt = now
+        running.refunds.append(StatementRefund(amount: running.total - running.given, at: at))
+        if let item = beside, item.given < item.total {
+            beside?.refunds.append(StatementRefund(amount: item.total - item.given, at: at))
+        }
+        say("REFUND", status: 5)
+        isOver = true
+    }
+
+    private mutating func reverse(isAfterRevocation: Bool = false) {
+        guard running.given > 0, isAfterRevocation || running.revokedAt == nil else { return }
         now += 1000
         running.reversed += running.given
+        if let item = beside { beside?.reversed += item.given }
+        running.revokedAt = nil
+        isOver = false
         say("REFUND_REVERSED")
+    }
+
+    private mutating func giveBackBeside() {
+        guard let item = beside, item.given < item.total, running.given == 0 else { return }
+        now += 1000
+        beside?.refunds.append(
+            StatementRefund(amount: item.total - item.given, at: Instant(milliseconds: now)))
+        say("REFUND")
+    }
+
+    /// One seat is given back within the period, and does not renew.
+    private mutating func removeSeat() {
+        guard running.seats > 1, running.given == 0 else { return }
+        seats = running.seats - 1
+        now += 1000
+        running.refunds.append(
+            StatementRefund(amount: running.price, at: Instant(milliseconds: now)))
+        say("REFUND", "SEATS")
     }
 
     /// A seat that is added: a second transaction of the period.
     private mutating func seat() {
-        let first = running
+        let first = (running, beside)
         count += 1
         running.transaction = "\(id)-\(count)"
+        beside = nil
         running.from = now
         running.seats = within(1...3)
         running.isPurchase = true
         running.refunds = []
         running.reversed = 0
         say("DID_CHANGE_RENEWAL_PREF")
-        running = first
+        (running, beside) = first
     }
 
     private mutating func tellOtherwise() {
@@ -251,15 +313,21 @@ struct MoneyLife {
         event.transaction = transaction(owner)
         event.renewal = renewal(intent)
         events.append(event)
-        if owner == nil { told[running.transaction] = running }
+        guard owner == nil else { return }
+        for charge in [running] + [beside].compactMap({ $0 }) {
+            told["\(charge.transaction) \(charge.sku)"] = charge
+        }
     }
 
     private func transaction(_ owner: String?) -> TransactionStatement {
-        var item = StatementItem(sku: running.sku)
-        item.price = running.price
-        if running.isOffer { item.offerPrice = running.price }
-        item.refunds = running.refunds
-        var told = TransactionStatement(items: [item])
+        let items = ([running] + [beside].compactMap { $0 }).map { charge in
+            var item = StatementItem(sku: charge.sku)
+            item.price = charge.price
+            if charge.isOffer { item.offerPrice = charge.price }
+            item.refunds = charge.refunds
+            return item
+        }
+        var told = TransactionStatement(items: items)
         told.transactionID = running.transaction
         told.ownershipType = owner
         told.purchasedAt = Instant(milliseconds: running.from)
@@ -280,7 +348,9 @@ struct MoneyLife {
             item.increaseStatus = announced
             item.increasePrice = new
         }
-        var told = RenewalStatement(items: isOver ? [] : [item])
+        var other = StatementItem(sku: "B")
+        other.price = 4990
+        var told = RenewalStatement(items: isOver ? [] : hasTwoItems ? [item, other] : [item])
         told.autoRenewStatus = isOver ? 0 : 1
         told.expirationIntent = intent
         told.renewalAt = Instant(milliseconds: running.until)

@@ -79,7 +79,12 @@ enum FormerViews {
             SELECT d.batch_id, d.original_transaction_id, d.change_id, count(*) AS dependents,
                 -- A dependent on another subscription is paid by that one's period: its price is converted to the period of
                 -- its parent. A yearly dependent of a monthly parent would count twelve times otherwise.
-                sum(round(d.price_milliunits * coalesce(
+                sum(round(d.price_milliunits * coalesce((
+                    SELECT max(k.quantity) FROM repricer.charges k
+                    WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
+                        AND k.sku = regexp_replace(d.dependent_sku, '^[0-9]+/', '')
+                        AND k.purchased_at <= coalesce(d.settled_at, d.requested_at)
+                    GROUP BY k.expires_at ORDER BY k.expires_at DESC LIMIT 1), 1) * coalesce(
                     theirs.numerator::numeric * own.denominator / (theirs.denominator * own.numerator), 1)))::bigint
                     AS price_milliunits
             FROM repricer.dependent_cancellations d
@@ -106,22 +111,22 @@ enum FormerViews {
                 coalesce(sum(r.renewals), 0)::bigint AS charged_renewals,
                 coalesce(sum(r.old_total_milliunits), 0)::bigint AS old_total,
                 coalesce(sum(r.new_total_milliunits), 0)::bigint AS new_total,
-                coalesce(sum(c.current_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL AND NOT x.is_leaving
+                coalesce(sum(c.current_price_milliunits * x.seats) FILTER (WHERE r.change_id IS NOT NULL AND NOT x.is_leaving
                     AND NOT w.is_silent), 0)::bigint AS old_per_period,
-                coalesce(sum(c.new_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL AND NOT x.is_leaving
+                coalesce(sum(c.new_price_milliunits * x.seats) FILTER (WHERE r.change_id IS NOT NULL AND NOT x.is_leaving
                     AND NOT w.is_silent), 0)::bigint AS new_per_period,
                 count(*) FILTER (WHERE r.change_id IS NOT NULL AND w.is_silent) AS silent,
-                coalesce(sum(c.new_price_milliunits) FILTER (WHERE r.change_id IS NOT NULL AND w.is_silent), 0)::bigint
+                coalesce(sum(c.new_price_milliunits * x.seats) FILTER (WHERE r.change_id IS NOT NULL AND w.is_silent), 0)::bigint
                     AS silent_new,
                 count(*) FILTER (WHERE c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined') AS declined,
-                coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.state = 'declined'
+                coalesce(sum(c.current_price_milliunits * x.seats) FILTER (WHERE c.state = 'declined'
                     AND c.reason IS DISTINCT FROM 'parent_declined'), 0)::bigint AS declined_lost,
                 count(*) FILTER (WHERE c.state = 'cancelled' AND c.reason IS DISTINCT FROM 'parent_declined') AS cancelled,
-                coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.state = 'cancelled' AND c.direction = 'increase'
+                coalesce(sum(c.current_price_milliunits * x.seats) FILTER (WHERE c.state = 'cancelled' AND c.direction = 'increase'
                     AND c.reason IS DISTINCT FROM 'parent_declined'
                     AND coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL), 0)::bigint AS cancelled_lost,
                 count(*) FILTER (WHERE c.state = 'lapsed') AS lapsed,
-                coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.state = 'lapsed' AND c.direction = 'increase'
+                coalesce(sum(c.current_price_milliunits * x.seats) FILTER (WHERE c.state = 'lapsed' AND c.direction = 'increase'
                     AND coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL), 0)::bigint AS lapsed_lost,
                 coalesce(sum(x.others_lost_milliunits), 0)::bigint AS others_lost,
                 coalesce(sum(x.taxed_renewals), 0)::bigint AS taxed_renewals,
@@ -129,7 +134,7 @@ enum FormerViews {
                 coalesce(sum(d.dependents), 0)::bigint + count(*) FILTER (WHERE c.reason = 'parent_declined'
                     AND c.state IN ('declined', 'cancelled')) AS dependents,
                 coalesce(sum(d.price_milliunits), 0)::bigint
-                    + coalesce(sum(c.current_price_milliunits) FILTER (WHERE c.reason = 'parent_declined'
+                    + coalesce(sum(c.current_price_milliunits * x.seats) FILTER (WHERE c.reason = 'parent_declined'
                         AND c.state IN ('declined', 'cancelled')), 0)::bigint AS dependent_lost
             FROM repricer.price_changes c
             LEFT JOIN repricer.charged_changes r
@@ -180,12 +185,15 @@ enum FormerViews {
             FROM repricer.explained_charges x WHERE x.exception IS NOT NULL
             UNION ALL
             SELECT c.batch_id, c.original_transaction_id, c.change_id, NULL, h.sku, 'missing', gap.at, 0,
-                c.new_price_milliunits * h.quantity, 0, h.currency, h.storefront
-            FROM repricer.price_changes c
-            JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
-            JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
-                AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
-                AND h.purchased_at >= c.effective_at AND h.expires_at IS NOT NULL
+                CASE WHEN c.is_on THEN c.new_price_milliunits ELSE c.current_price_milliunits END * (
+                    SELECT coalesce(max(q.quantity) FILTER (WHERE NOT q.is_purchase), 0)
+                        + coalesce(sum(q.quantity) FILTER (WHERE q.is_purchase), 0)
+                    FROM repricer.charges q
+                    WHERE q.original_transaction_id = h.original_transaction_id AND q.sku = h.sku
+                        AND q.expires_at = h.expires_at AND (q.refunded_milliunits < q.price_milliunits * q.quantity
+                            OR q.refunded_milliunits = 0 OR NOT q.is_purchase))::bigint, 0, h.currency, h.storefront
+            FROM repricer.charges h
+            JOIN repricer.subscriptions s ON s.original_transaction_id = h.original_transaction_id
             CROSS JOIN LATERAL (
                 -- The next renewal that is known: of a charge, or of the running period.
                 SELECT least(
@@ -199,20 +207,38 @@ enum FormerViews {
                 SELECT t.at FROM generate_series(0, CASE WHEN next.at > h.expires_at THEN 400 ELSE 0 END) n, LATERAL (
                     SELECT CASE WHEN h.expires_at - h.purchased_at < interval '6 days'
                         THEN h.expires_at + n * (h.expires_at - h.purchased_at)
-                        ELSE (h.expires_at AT TIME ZONE 'UTC' + n * CASE c.period
-                            WHEN 'P1W' THEN interval '1 week' WHEN 'P2M' THEN interval '2 months'
-                            WHEN 'P3M' THEN interval '3 months' WHEN 'P6M' THEN interval '6 months'
-                            WHEN 'P1Y' THEN interval '12 months' ELSE interval '1 month' END) AT TIME ZONE 'UTC'
+                        ELSE (h.expires_at AT TIME ZONE 'UTC' + n * (
+                            SELECT CASE max(p.period)
+                                WHEN 'P1W' THEN interval '1 week' WHEN 'P2M' THEN interval '2 months'
+                                WHEN 'P3M' THEN interval '3 months' WHEN 'P6M' THEN interval '6 months'
+                                WHEN 'P1Y' THEN interval '12 months' ELSE interval '1 month' END
+                            FROM repricer.price_changes p
+                            WHERE p.original_transaction_id = h.original_transaction_id)) AT TIME ZONE 'UTC'
                         END AS at) t
                 WHERE n = 0 OR t.at < next.at - (h.expires_at - h.purchased_at) / 2
             ) gap
-            WHERE c.state = 'effective' AND c.undoes_change_id IS NULL
+            -- The change that had set the price, else the newest that had been called.
+            CROSS JOIN LATERAL (
+                SELECT p.*, u.is_on FROM repricer.price_changes p
+                CROSS JOIN LATERAL (SELECT p.state = 'effective' AND p.effective_at <= h.purchased_at AS is_on,
+                    coalesce(p.sent_at, p.doubtful_since, p.scheduled_at) AS called_at) u
+                WHERE p.original_transaction_id = h.original_transaction_id AND p.undoes_change_id IS NULL
+                    AND h.sku IN (SELECT unnest(ARRAY[p.sku, p.current_sku] || p.former_skus))
+                    AND p.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
+                    AND (u.is_on OR u.called_at <= gap.at AND (p.state NOT IN ('declined', 'cancelled', 'lapsed', 'invalidated')
+                        OR p.ended_at > next.at))
+                ORDER BY u.is_on DESC, CASE WHEN u.is_on THEN p.effective_at ELSE u.called_at END DESC, p.change_id DESC
+                LIMIT 1) c
+            WHERE h.expires_at IS NOT NULL
                 AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
                 AND NOT EXISTS (
                     SELECT FROM repricer.subscription_events e
                     WHERE e.original_transaction_id = h.original_transaction_id
-                        AND e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'SUBSCRIBED', 'REFUND', 'REVOKE',
+                        AND (e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'REVOKE',
                             'RENEWAL_EXTENDED', 'OFFER_REDEEMED', 'DID_CHANGE_RENEWAL_PREF')
+                            OR e.type = 'SUBSCRIBED' AND e.signed_at - h.purchased_at > h.expires_at - e.signed_at
+                            OR e.type = 'REFUND' AND (repricer.tells_revocation(e.statement)
+                                OR h.refunded_milliunits >= h.price_milliunits * h.quantity))
                         AND e.signed_at BETWEEN h.purchased_at AND next.at + interval '1 day')
                 AND NOT EXISTS (
                     SELECT FROM repricer.price_changes n
@@ -225,11 +251,6 @@ enum FormerViews {
                     WHERE d.original_transaction_id = c.original_transaction_id AND d.dependent_sku = h.sku
                         AND NOT d.is_cross_subscription AND d.state = 'confirmed'
                         AND d.requested_at BETWEEN h.purchased_at AND next.at)
-                AND NOT EXISTS (
-                    SELECT FROM repricer.price_changes n
-                    WHERE n.original_transaction_id = c.original_transaction_id AND n.state = 'effective'
-                        AND n.undoes_change_id IS NULL AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
-                        AND n.effective_at <= h.purchased_at AND (n.effective_at, n.change_id) > (c.effective_at, c.change_id))
         ), silent AS (
             SELECT p.batch_id, p.original_transaction_id, p.change_id, NULL::text, p.sku, 'missing', p.paid_until, 0::bigint,
                 p.new_price_milliunits * p.quantity, 0::bigint, p.currency, p.storefront
@@ -259,7 +280,7 @@ enum FormerViews {
                 ('charges_other_price', true, 'charges since a call that are neither at the old price nor at the new one'),
                 ('charges_after_end', true, 'renewals charged after the change, or the subscription, had ended'),
                 ('charges_declined', true, 'renewals charged after the increase was declined'),
-                ('charges_missing', true, 'renewals of effective changes that no charge tells of, and nothing tells why'),
+                ('charges_missing', true, 'renewals since the call of a change that no charge tells of, and nothing tells why'),
                 ('charges_double', true, 'renewals charged for a time that another one was charged for'),
                 ('charges_wrong_currency', true,
                     'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'),
@@ -269,6 +290,8 @@ enum FormerViews {
                 ('notifications_not_understood', false, 'notifications stored but not understood'),
                 ('refunds_without_amount', false,
                     'refund notices that do not say how much was given back, or when'),
+                ('amounts_left_out', true,
+                    'statements with an amount, or what it hangs on, that cannot be meant: money that is in no sum'),
                 ('inbox_stuck', false, 'notifications with an error, or waiting for more than a day')
         ), problems (batch_id, check_name, problems) AS (
             SELECT batch_id, 'rows_add_up', count(*) FROM report.batch_summary
@@ -338,6 +361,20 @@ enum FormerViews {
                             AND d.change_id = c.change_id AND d.dependent_sku = u.sku)
                 GROUP BY c.batch_id
             UNION ALL
+            SELECT b.batch_id, 'amounts_left_out', count(*)
+                FROM (SELECT batch_id FROM repricer.batches UNION ALL SELECT NULL) b
+                JOIN repricer.subscription_events e ON b.batch_id IS NULL OR EXISTS (
+                    SELECT FROM repricer.price_changes c WHERE c.batch_id = b.batch_id
+                        AND c.original_transaction_id = e.original_transaction_id)
+                WHERE EXISTS (
+                    SELECT FROM jsonb_array_elements_text(e.statement -> 'ignored') AS u (part)
+                    WHERE u.part = ANY ('{transaction.transactionId, transaction.purchaseDate, transaction.quantity,
+                        transaction.currency, transaction.taxExclusivePrice, transaction.revocationDate,
+                        transaction.revocationType, transaction.revocationPercentage, transaction.items,
+                        transaction.items.price, transaction.items.offer.price, transaction.items.refunds,
+                        transaction.items.revocationDate}'::text[]))
+                GROUP BY b.batch_id
+            UNION ALL
             SELECT NULL, 'notifications_not_understood', count(*) FROM repricer.notifications
                 WHERE NOT understood
             UNION ALL
@@ -351,7 +388,7 @@ enum FormerViews {
         SELECT s.batch_id, s.batch_name, k.check_name, coalesce(p.problems, 0) AS problems,
             coalesce(p.problems, 0) = 0 OR k.check_name = 'charges_refunded' AS is_ok, k.meaning
         FROM subjects s
-        JOIN checks k ON k.is_per_batch = s.is_per_batch
+        JOIN checks k ON k.is_per_batch = s.is_per_batch OR k.check_name = 'amounts_left_out'
         LEFT JOIN problems p ON p.check_name = k.check_name AND p.batch_id IS NOT DISTINCT FROM s.batch_id;
 
         """#

@@ -1,0 +1,158 @@
+import Foundation
+import Postgres
+import Pricing
+
+/// The renewals that never came, in plain code: from what was told of each life, and from when its change took effect, or
+/// ended. It shares no SQL with the reports.
+struct MissingOracle {
+    /// What became of a change, by the product's own word.
+    struct End {
+        var state: String
+        var effectiveAt: Int64?
+        var endedAt: Int64?
+        var isLeaving: Bool
+    }
+
+    /// `subscription instant expected`, sorted.
+    private(set) var lines: [String] = []
+    /// Gaps in which more than one renewal is missing.
+    private(set) var gapsOfSeveral = 0
+
+    private static let reasons: Set = [
+        "DID_FAIL_TO_RENEW", "GRACE_PERIOD_EXPIRED", "EXPIRED", "REVOKE", "RENEWAL_EXTENDED",
+        "OFFER_REDEEMED", "DID_CHANGE_RENEWAL_PREF",
+    ]
+
+    static func ends(on owner: PostgresConnection) async throws -> [String: End] {
+        var ends: [String: End] = [:]
+        for row in try await owner.query(
+            """
+            SELECT original_transaction_id AS id, state, effective_at, ended_at, is_leaving FROM repricer.price_changes
+            """)
+        {
+            ends[try row.text("id")] = End(
+                state: try row.text("state"),
+                effectiveAt: try row.millisecondsOrNil("effective_at"),
+                endedAt: try row.millisecondsOrNil("ended_at"),
+                isLeaving: try row.bool("is_leaving"))
+        }
+        return ends
+    }
+
+    init(_ lives: [MoneyLife], of ends: [String: End]) {
+        let heard =
+            lives.flatMap { life in
+                life.told.values.flatMap { [$0.from] + $0.refunds.map(\.at.milliseconds) }
+                    + life.events.filter { $0.type == "REFUND_REVERSED" }.map(
+                        \.key.signedAt.milliseconds)
+            }.max() ?? 0
+        for life in lives {
+            guard let end = ends[life.id] else { continue }
+            let gaps = Self.gaps(of: life, end)
+            gapsOfSeveral += gaps.count { $0.count > 1 }
+            var named = gaps.flatMap { $0 }
+            if let last = Self.silence(of: life, end, heard: heard - 3 * MoneyLife.day),
+                !named.contains(where: { $0.at == last.at })
+            {
+                named.append(last)
+            }
+            lines += named.map { "\(life.id) \($0.at) \($0.expected)" }
+        }
+        lines.sort()
+    }
+
+    private static func charges(of life: MoneyLife) -> [MoneyLife.Charge] {
+        life.told.values.filter { $0.sku == "A" }.sorted {
+            ($0.from, $0.transaction) < ($1.from, $1.transaction)
+        }
+    }
+
+    /// The seats of a period: of its renewal, and what was bought beside it and not given back.
+    private static func seats(
+        until: Int64, among charges: [MoneyLife.Charge]
+    ) -> Int64 {
+        let period = charges.filter { $0.until == until }
+        let renewed = period.filter { !$0.isPurchase }.map(\.seats).max() ?? 0
+        let bought = period.filter { $0.isPurchase && $0.given < $0.total }
+        return max(1, renewed + bought.reduce(0) { $0 + $1.seats })
+    }
+
+    private static func gaps(of life: MoneyLife, _ end: End) -> [[(at: Int64, expected: Int64)]] {
+        guard !["rejected", "ineligible", "missed", "aborted"].contains(end.state) else {
+            return []
+        }
+        let charges = charges(of: life)
+        return charges.compactMap { charge in
+            guard let next = charges.first(where: { $0.from > charge.from })?.from else {
+                return nil
+            }
+            let length = charge.until - charge.from
+            guard next > charge.until + min(MoneyLife.day, length / 10),
+                !isExplained(charge, next, life)
+            else { return nil }
+            let isInEffect =
+                end.state == "effective" && end.effectiveAt.map { charge.from >= $0 } ?? false
+            let hasEnded = ["declined", "cancelled", "lapsed", "invalidated"].contains(end.state)
+            let price = isInEffect ? life.new : MoneyLife.old
+            let expected = price * seats(until: charge.until, among: charges)
+            return renewals(from: charge.until, before: next - length / 2).filter { at in
+                isInEffect || at >= life.calledAt && (!hasEnded || next < end.endedAt ?? 0)
+            }.map { ($0, expected) }
+        }
+    }
+
+    private static func isExplained(
+        _ charge: MoneyLife.Charge, _ next: Int64, _ life: MoneyLife
+    ) -> Bool {
+        life.events.contains { event in
+            let at = event.key.signedAt.milliseconds
+            guard let type = event.type, at >= charge.from, at <= next + MoneyLife.day else {
+                return false
+            }
+            // A purchase in the second half of the period, or after it, is who came back.
+            let isBack = type == "SUBSCRIBED" && 2 * (at - charge.from) > charge.until - charge.from
+            return isBack || reasons.contains(type)
+                || type == "REFUND"
+                    && (event.transaction?.revokedAt != nil || charge.given >= charge.total)
+        }
+    }
+
+    /// Each month from the first on, which is always one.
+    private static func renewals(from first: Int64, before end: Int64) -> [Int64] {
+        var calendar = Calendar(identifier: .gregorian)
+        calendar.timeZone = TimeZone(secondsFromGMT: 0) ?? .gmt
+        let start = Date(timeIntervalSince1970: Double(first) / 1000)
+        let later = (1...400).lazy.compactMap { month in
+            calendar.date(byAdding: .month, value: month, to: start).map {
+                Int64(($0.timeIntervalSince1970 * 1000).rounded())
+            }
+        }
+        return [first] + later.prefix { $0 < end }
+    }
+
+    /// A change in effect whose item fell silent after the last charge that stands.
+    private static func silence(
+        of life: MoneyLife, _ end: End, heard: Int64
+    ) -> (at: Int64, expected: Int64)? {
+        guard end.state == "effective", !end.isLeaving, let since = end.effectiveAt else {
+            return nil
+        }
+        let charges = charges(of: life).filter { $0.from >= since }
+        guard let until = charges.map(\.until).max() else { return nil }
+        let period = charges.filter { $0.until == until }
+        guard let last = period.last(where: { $0.given < $0.total }) ?? period.last,
+            last.given < last.total
+        else { return nil }
+        var due = until
+        for event in life.events where event.key.signedAt.milliseconds > last.from {
+            switch event.type {
+            case "EXPIRED", "REVOKE": return nil
+            case "DID_FAIL_TO_RENEW", "GRACE_PERIOD_EXPIRED":
+                due = max(due, event.key.signedAt.milliseconds + 61 * MoneyLife.day)
+            default: break
+            }
+        }
+        guard due < heard else { return nil }
+        return (until, life.new * seats(until: until, among: charges))
+    }
+}
