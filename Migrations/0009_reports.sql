@@ -2648,10 +2648,11 @@ BEGIN
         ('forecast_accuracy', 'slipped_by_billing_failure',
             'Of slipped: a charge failed at first, and the next period began late. Of several reasons the first counts.'),
         ('forecast_accuracy', 'slipped_by_late_call',
-            'Of slipped: the call left after send_by, or the App Store took it for too late. Likewise.'),
+            'Of slipped: the call left after its send_by. Likewise.'),
         ('forecast_accuracy', 'slipped_by_extension', 'Of slipped: the renewal date was extended. Likewise.'),
         ('forecast_accuracy', 'slipped_by_other',
-            'Of slipped: an offer, a new verdict on consent, what the customer did, or what nobody knows. Likewise.'),
+            'Of slipped: an offer, a new verdict on consent, a later date of the App Store''s own for a call in time, what the '
+            'customer did, or what nobody knows. Likewise.'),
         ('*', 'transaction_id', 'The App Store''s transaction.'),
         ('money', 'sku', 'The item that was charged, by its name then.'),
         ('money', 'change_id', 'The price change that the charge belongs to; null: none of ours was called before.'),

@@ -2270,11 +2270,11 @@ COMMENT ON COLUMN report.forecast_accuracy.slipped IS 'Changes that took effect,
 
 COMMENT ON COLUMN report.forecast_accuracy.slipped_by_billing_failure IS 'Of slipped: a charge failed at first, and the next period began late. Of several reasons the first counts.';
 
-COMMENT ON COLUMN report.forecast_accuracy.slipped_by_late_call IS 'Of slipped: the call left after send_by, or the App Store took it for too late. Likewise.';
+COMMENT ON COLUMN report.forecast_accuracy.slipped_by_late_call IS 'Of slipped: the call left after its send_by. Likewise.';
 
 COMMENT ON COLUMN report.forecast_accuracy.slipped_by_extension IS 'Of slipped: the renewal date was extended. Likewise.';
 
-COMMENT ON COLUMN report.forecast_accuracy.slipped_by_other IS 'Of slipped: an offer, a new verdict on consent, what the customer did, or what nobody knows. Likewise.';
+COMMENT ON COLUMN report.forecast_accuracy.slipped_by_other IS 'Of slipped: an offer, a new verdict on consent, a later date of the App Store''s own for a call in time, what the customer did, or what nobody knows. Likewise.';
 
 CREATE FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.forecast_accuracy
     LANGUAGE plpgsql STABLE SECURITY DEFINER

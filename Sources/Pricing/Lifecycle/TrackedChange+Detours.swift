@@ -96,7 +96,7 @@ extension TrackedChange {
     /// Why a period began without the change. A period that began late shows that a charge had failed.
     private func slip(isLate: Bool, _ reading: Reading) -> Slip {
         if reading.newTransaction?.reason == "PURCHASE" { return .other }
-        return isLate ? .billingFailure : .lateCall
+        return isLate ? .billingFailure : slipOfTheCall
     }
 
     /// Moves a change that was first seen applied after its renewal, which charged the old price. It is due at the
@@ -108,7 +108,7 @@ extension TrackedChange {
             running != newPrice, let renewal = reading.facts.renewal(around: due), renewal > began
         else { return }
         progress.dueAt = renewal
-        noteSlip(.lateCall, from: due, to: renewal, reading)
+        noteSlip(slipOfTheCall, from: due, to: renewal, reading)
         lines.append(note("renewals_moved", reading))
     }
 
