@@ -394,6 +394,17 @@ private typealias Story = LifecycleStory
         #expect(charged.state.changes[0].progress.slip == expected)
     }
 
+    /// In the Sandbox an increase takes effect at R1 as of the call. Renewals of that time are told after it, after the
+    /// answer or never, and the running period was longer than those that follow: 66 minutes, not 60. R1 is counted from
+    /// the period that ran at the call, whatever the plan could know.
+    @Test(arguments: SandboxCall.all)
+    func sandboxCall_afterARenewalThatWasNotTold_isDueAtTheSecondOneAfterIt(_ call: SandboxCall) {
+        let (state, lines) = Story.fold(call.statements, [call.change])
+
+        #expect(state.changes[0].progress.dueAt == SandboxCall.at(call.due), "\(call)")
+        #expect(lines.contains { $0.reason == "renewals_moved" } == (call.due != call.planned))
+    }
+
     /// In the Sandbox, with a first period of 66 minutes that an extension had made longer than the hour of the others.
     @Test(arguments: [false, true])
     func change_plannedInAStretchedSandboxPeriod_keepsItsTurn(isRenewalKnown: Bool) {
