@@ -394,6 +394,26 @@ private typealias Story = LifecycleStory
         #expect(charged.state.changes[0].progress.slip == expected)
     }
 
+    /// The renewal of 1 April was never told; the first word of its period is that it was extended to 6 May. What is due at
+    /// its end is due then, and not a month later.
+    @Test(arguments: [(61, 66), (92, 97)] as [(Int64, Int64)])
+    func change_whoseRunningPeriodIsFirstToldAsExtended_keepsItsRenewal(
+        dueOn: Int64, expectedOn: Int64
+    ) {
+        var extended = Story.event(
+            40, "RENEWAL_EXTENDED", purchasedOn: 31, charged: [Story.charged()],
+            renewing: [Story.renewing(status: "SCHEDULED")])
+        extended.transaction?.expiresAt = Story.at(66)
+        extended.renewal?.renewalAt = Story.at(66)
+        var change = Story.change(sentAt: Story.at(33), dueAt: Story.at(dueOn))
+        change.calledRenewalAt = Story.at(31)
+
+        let (state, _) = Story.fold([Story.bought, extended], [change])
+
+        #expect(state.changes[0].progress.dueAt == Story.at(expectedOn))
+        #expect(state.changes[0].progress.slip == .extension)
+    }
+
     /// In the Sandbox an increase takes effect at R1 as of the call. Renewals of that time are told after it, after the
     /// answer or never, and the running period was longer than those that follow: 66 minutes, not 60. R1 is counted from
     /// the period that ran at the call, whatever the plan could know.

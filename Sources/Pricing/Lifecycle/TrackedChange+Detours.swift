@@ -317,7 +317,7 @@ extension Reading {
 
 extension SubscriptionFacts {
     /// The length of the running period in the Sandbox, in milliseconds; nil where it is one of Production's.
-    fileprivate var sandboxPeriod: Int64? {
+    var sandboxPeriod: Int64? {
         guard let renewalAt, let purchasedAt, renewalAt > purchasedAt else { return nil }
         let running = renewalAt.milliseconds - purchasedAt.milliseconds
         return running < Self.calendarPeriodMin ? running : nil
