@@ -49,7 +49,7 @@ extension ApprovalFacts {
     ) async throws -> Int {
         guard let rate else { return 0 }
         let open = try await pool.withTransaction {
-            try OpenCallQueries.open(of: id, on: $0)
+            try OpenCallQueries.open(of: id, now: now, on: $0)
         }
         return CallList.lateRowCount(
             of: open.own, besides: open.others, callsPerThousandSeconds: rate,

@@ -158,7 +158,8 @@ package struct CallList: Sendable {
     }
 
     /// Simulates the calls from `now` on at that rate: the earliest deadline first, and none before its `send_after`.
-    /// A call that comes too late for its renewal is left out, because it would go for the next renewal. Calls of
+    /// A call that comes too late for its renewal is left out, because it would go for the next renewal. One whose last
+    /// instant has passed already is overdue, and not late. Calls of
     /// `others` come first where they are as urgent.
     package func quota(
         callsPerThousandSeconds rate: Int, now: Instant, besides others: [Stored] = [],
@@ -262,7 +263,9 @@ package struct CallList: Sendable {
             }
             guard let first = waiting.pop() else { continue }
             let deadline = calls[first].sendBy
-            if deadline < now || microseconds(deadline) < clock {
+            // What has passed already is overdue, and not late.
+            if deadline < now { continue }
+            if microseconds(deadline) < clock {
                 if !calls[first].members.isEmpty { late.append(calls[first]) }
             } else {
                 clock += interval
