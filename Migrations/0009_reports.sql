@@ -2296,20 +2296,33 @@ WITH open AS (
         r.is_own
     FROM repricer.price_changes c
     CROSS JOIN LATERAL (
-        SELECT c.currency, c.storefront, c.period,
-            -- A dependent that has a change of its own in the batch counts with that one.
-            coalesce(c.at_risk_milliunits - CASE WHEN c.dependent_skus <> '{}' THEN coalesce((
-                SELECT sum(o.current_price_milliunits) FROM repricer.price_changes o
-                WHERE o.original_transaction_id = c.original_transaction_id AND o.bucket = c.bucket
-                    AND o.batch_id = c.batch_id AND o.change_id <> c.change_id AND o.sku = ANY (c.dependent_skus)
-                    AND o.at_risk_milliunits IS NOT NULL AND o.undoes_change_id IS NULL
-                    AND o.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent')
-                    AND (o.state = 'pending_consent' OR o.forecast_consent IN ('required', 'not_known'))), 0)
-                ELSE 0 END, c.current_price_milliunits) AS milliunits,
+        SELECT c.currency, c.storefront, c.period, coalesce(c.at_risk_milliunits, c.current_price_milliunits) AS milliunits,
             true AS is_own
         UNION ALL
         SELECT e ->> 'currency', e ->> 'storefront', e ->> 'period', (e ->> 'milliunits')::bigint, false
-        FROM jsonb_array_elements(c.at_risk_elsewhere) AS e) r
+        FROM jsonb_array_elements(c.at_risk_elsewhere) AS e
+        UNION ALL
+        -- A dependent that has a change of its own in the batch counts with that one, on whatever subscription it is.
+        SELECT k.currency, k.storefront, k.period, -o.current_price_milliunits, false
+        FROM (
+            SELECT c.original_transaction_id, c.bucket, name AS sku FROM unnest(c.dependent_skus) AS name
+            UNION
+            SELECT d.original_transaction_id, d.bucket, d.sku FROM repricer.dependent_claims d
+            WHERE d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id) d
+        CROSS JOIN LATERAL (
+            SELECT o.currency, o.storefront, o.period, o.current_price_milliunits FROM repricer.price_changes o
+            WHERE o.original_transaction_id = d.original_transaction_id AND o.bucket = d.bucket
+                AND o.batch_id = c.batch_id AND o.sku = d.sku AND o.change_id <> c.change_id
+                AND o.at_risk_milliunits IS NOT NULL AND o.undoes_change_id IS NULL
+                AND o.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent')
+                AND (o.state = 'pending_consent' OR o.forecast_consent IN ('required', 'not_known'))
+            -- Each is found by its key, and not the whole batch for each row.
+            OFFSET 0) o
+        CROSS JOIN LATERAL (
+            SELECT c.currency, c.storefront, c.period WHERE (o.currency, o.period) = (c.currency, c.period)
+            UNION ALL
+            SELECT o.currency, o.storefront, o.period WHERE (o.currency, o.period) <> (c.currency, c.period)) k
+        WHERE c.dependent_skus <> '{}' AND c.at_risk_milliunits IS NOT NULL) r
     WHERE c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent') AND c.undoes_change_id IS NULL
         AND (c.state = 'pending_consent' OR c.forecast_consent IN ('required', 'not_known'))
 )
@@ -2321,7 +2334,8 @@ SELECT o.batch_id, b.name AS batch_name, o.consent_due_on, o.currency, o.storefr
     sum(o.milliunits)::bigint AS at_risk_milliunits,
     round(sum(o.milliunits) * repricer.twelfths(o.period) / 12)::bigint AS at_risk_per_month_milliunits
 FROM open o JOIN repricer.batches b ON b.batch_id = o.batch_id
-GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period;
+GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period
+HAVING count(*) FILTER (WHERE o.is_own) > 0 OR sum(o.milliunits) <> 0;
 COMMENT ON VIEW report.revenue_at_risk IS
     'What every period loses where the customers who must consent, or may have to, do not: by the day it is due.';
 
@@ -2914,10 +2928,11 @@ BEGIN
         ('forecast_accuracy', 'slipped_by_billing_failure',
             'Of slipped: a charge failed at first, and the next period began late. Of several reasons the first counts.'),
         ('forecast_accuracy', 'slipped_by_late_call',
-            'Of slipped: the call left after send_by, or the App Store took it for too late. Likewise.'),
+            'Of slipped: the call left after its send_by. Likewise.'),
         ('forecast_accuracy', 'slipped_by_extension', 'Of slipped: the renewal date was extended. Likewise.'),
         ('forecast_accuracy', 'slipped_by_other',
-            'Of slipped: an offer, a new verdict on consent, what the customer did, or what nobody knows. Likewise.'),
+            'Of slipped: an offer, a new verdict on consent, a later date of the App Store''s own for a call in time, what the '
+            'customer did, or what nobody knows. Likewise.'),
         ('*', 'transaction_id', 'The App Store''s transaction.'),
         ('money', 'sku', 'The item that was charged, by its name then.'),
         ('money', 'change_id', 'The price change that the charge belongs to; null: none of ours was called before.'),

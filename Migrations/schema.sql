@@ -2305,11 +2305,11 @@ COMMENT ON COLUMN report.forecast_accuracy.slipped IS 'Changes that took effect,
 
 COMMENT ON COLUMN report.forecast_accuracy.slipped_by_billing_failure IS 'Of slipped: a charge failed at first, and the next period began late. Of several reasons the first counts.';
 
-COMMENT ON COLUMN report.forecast_accuracy.slipped_by_late_call IS 'Of slipped: the call left after send_by, or the App Store took it for too late. Likewise.';
+COMMENT ON COLUMN report.forecast_accuracy.slipped_by_late_call IS 'Of slipped: the call left after its send_by. Likewise.';
 
 COMMENT ON COLUMN report.forecast_accuracy.slipped_by_extension IS 'Of slipped: the renewal date was extended. Likewise.';
 
-COMMENT ON COLUMN report.forecast_accuracy.slipped_by_other IS 'Of slipped: an offer, a new verdict on consent, what the customer did, or what nobody knows. Likewise.';
+COMMENT ON COLUMN report.forecast_accuracy.slipped_by_other IS 'Of slipped: an offer, a new verdict on consent, a later date of the App Store''s own for a call in time, what the customer did, or what nobody knows. Likewise.';
 
 CREATE FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.forecast_accuracy
     LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -3326,6 +3326,22 @@ CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE p_period WHEN 'P1W'::text THEN 52 WHEN 'P2M'::text THEN 6 WHEN 'P3M'::text THEN 4 WHEN 'P6M'::text THEN 2 WHEN 'P1Y'::text THEN 1 ELSE 12 END;
 
+CREATE TABLE repricer.dependent_claims (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    sku text NOT NULL,
+    claimed_by text NOT NULL,
+    change_id uuid NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT dependent_claims_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.dependent_claims IS 'Items that a change names as dependents and that another subscription of the customer carries. Counts while the change is open.';
+
+COMMENT ON COLUMN repricer.dependent_claims.original_transaction_id IS 'The subscription that carries the item.';
+
+COMMENT ON COLUMN repricer.dependent_claims.claimed_by IS 'The subscription of the change that names it.';
+
 CREATE VIEW report.revenue_at_risk AS
  WITH open AS (
          SELECT c.batch_id,
@@ -3342,13 +3358,7 @@ CREATE VIEW report.revenue_at_risk AS
              CROSS JOIN LATERAL ( SELECT c.currency,
                     c.storefront,
                     c.period,
-                    COALESCE(((c.at_risk_milliunits)::numeric -
-                        CASE
-                            WHEN (c.dependent_skus <> '{}'::text[]) THEN COALESCE(( SELECT sum(o_1.current_price_milliunits) AS sum
-                               FROM repricer.price_changes o_1
-                              WHERE ((o_1.original_transaction_id = c.original_transaction_id) AND (o_1.bucket = c.bucket) AND (o_1.batch_id = c.batch_id) AND (o_1.change_id <> c.change_id) AND (o_1.sku = ANY (c.dependent_skus)) AND (o_1.at_risk_milliunits IS NOT NULL) AND (o_1.undoes_change_id IS NULL) AND (o_1.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND ((o_1.state = 'pending_consent'::text) OR (o_1.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))), (0)::numeric)
-                            ELSE (0)::numeric
-                        END), (c.current_price_milliunits)::numeric) AS milliunits,
+                    COALESCE(c.at_risk_milliunits, c.current_price_milliunits) AS milliunits,
                     true AS is_own
                 UNION ALL
                  SELECT (e.value ->> 'currency'::text),
@@ -3356,7 +3366,40 @@ CREATE VIEW report.revenue_at_risk AS
                     (e.value ->> 'period'::text),
                     ((e.value ->> 'milliunits'::text))::bigint AS int8,
                     false
-                   FROM jsonb_array_elements(c.at_risk_elsewhere) e(value)) r)
+                   FROM jsonb_array_elements(c.at_risk_elsewhere) e(value)
+                UNION ALL
+                 SELECT k.currency,
+                    k.storefront,
+                    k.period,
+                    (- o_1.current_price_milliunits),
+                    false
+                   FROM ((( SELECT c.original_transaction_id,
+                            c.bucket,
+                            name.name AS sku
+                           FROM unnest(c.dependent_skus) name(name)
+                        UNION
+                         SELECT d_1.original_transaction_id,
+                            d_1.bucket,
+                            d_1.sku
+                           FROM repricer.dependent_claims d_1
+                          WHERE ((d_1.claimed_by = c.original_transaction_id) AND (d_1.change_id = c.change_id))) d
+                     CROSS JOIN LATERAL ( SELECT o_2.currency,
+                            o_2.storefront,
+                            o_2.period,
+                            o_2.current_price_milliunits
+                           FROM repricer.price_changes o_2
+                          WHERE ((o_2.original_transaction_id = d.original_transaction_id) AND (o_2.bucket = d.bucket) AND (o_2.batch_id = c.batch_id) AND (o_2.sku = d.sku) AND (o_2.change_id <> c.change_id) AND (o_2.at_risk_milliunits IS NOT NULL) AND (o_2.undoes_change_id IS NULL) AND (o_2.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND ((o_2.state = 'pending_consent'::text) OR (o_2.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))
+                         OFFSET 0) o_1)
+                     CROSS JOIN LATERAL ( SELECT c.currency,
+                            c.storefront,
+                            c.period
+                          WHERE ((o_1.currency = c.currency) AND (o_1.period = c.period))
+                        UNION ALL
+                         SELECT o_1.currency,
+                            o_1.storefront,
+                            o_1.period
+                          WHERE ((o_1.currency <> c.currency) OR (o_1.period <> c.period))) k)
+                  WHERE ((c.dependent_skus <> '{}'::text[]) AND (c.at_risk_milliunits IS NOT NULL))) r)
           WHERE ((c.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND (c.undoes_change_id IS NULL) AND ((c.state = 'pending_consent'::text) OR (c.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))
         )
  SELECT o.batch_id,
@@ -3373,7 +3416,8 @@ CREATE VIEW report.revenue_at_risk AS
     (round(((sum(o.milliunits) * (repricer.twelfths(o.period))::numeric) / (12)::numeric)))::bigint AS at_risk_per_month_milliunits
    FROM (open o
      JOIN repricer.batches b ON ((b.batch_id = o.batch_id)))
-  GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period;
+  GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period
+ HAVING ((count(*) FILTER (WHERE o.is_own) > 0) OR (sum(o.milliunits) <> (0)::numeric));
 
 COMMENT ON VIEW report.revenue_at_risk IS 'What every period loses where the customers who must consent, or may have to, do not: by the day it is due.';
 
@@ -3426,13 +3470,7 @@ BEGIN
              CROSS JOIN LATERAL ( SELECT c.currency,
                     c.storefront,
                     c.period,
-                    COALESCE(((c.at_risk_milliunits)::numeric -
-                        CASE
-                            WHEN (c.dependent_skus <> '{}'::text[]) THEN COALESCE(( SELECT sum(o_1.current_price_milliunits) AS sum
-                               FROM repricer.price_changes_at(p_at) o_1
-                              WHERE ((o_1.original_transaction_id = c.original_transaction_id) AND (o_1.bucket = c.bucket) AND (o_1.batch_id = c.batch_id) AND (o_1.change_id <> c.change_id) AND (o_1.sku = ANY (c.dependent_skus)) AND (o_1.at_risk_milliunits IS NOT NULL) AND (o_1.undoes_change_id IS NULL) AND (o_1.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND ((o_1.state = 'pending_consent'::text) OR (o_1.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))), (0)::numeric)
-                            ELSE (0)::numeric
-                        END), (c.current_price_milliunits)::numeric) AS milliunits,
+                    COALESCE(c.at_risk_milliunits, c.current_price_milliunits) AS milliunits,
                     true AS is_own
                 UNION ALL
                  SELECT (e.value ->> 'currency'::text),
@@ -3440,7 +3478,40 @@ BEGIN
                     (e.value ->> 'period'::text),
                     ((e.value ->> 'milliunits'::text))::bigint AS int8,
                     false
-                   FROM jsonb_array_elements(c.at_risk_elsewhere) e(value)) r)
+                   FROM jsonb_array_elements(c.at_risk_elsewhere) e(value)
+                UNION ALL
+                 SELECT k.currency,
+                    k.storefront,
+                    k.period,
+                    (- o_1.current_price_milliunits),
+                    false
+                   FROM ((( SELECT c.original_transaction_id,
+                            c.bucket,
+                            name.name AS sku
+                           FROM unnest(c.dependent_skus) name(name)
+                        UNION
+                         SELECT d_1.original_transaction_id,
+                            d_1.bucket,
+                            d_1.sku
+                           FROM repricer.dependent_claims_at(p_at) d_1
+                          WHERE ((d_1.claimed_by = c.original_transaction_id) AND (d_1.change_id = c.change_id))) d
+                     CROSS JOIN LATERAL ( SELECT o_2.currency,
+                            o_2.storefront,
+                            o_2.period,
+                            o_2.current_price_milliunits
+                           FROM repricer.price_changes_at(p_at) o_2
+                          WHERE ((o_2.original_transaction_id = d.original_transaction_id) AND (o_2.bucket = d.bucket) AND (o_2.batch_id = c.batch_id) AND (o_2.sku = d.sku) AND (o_2.change_id <> c.change_id) AND (o_2.at_risk_milliunits IS NOT NULL) AND (o_2.undoes_change_id IS NULL) AND (o_2.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND ((o_2.state = 'pending_consent'::text) OR (o_2.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))
+                         OFFSET 0) o_1)
+                     CROSS JOIN LATERAL ( SELECT c.currency,
+                            c.storefront,
+                            c.period
+                          WHERE ((o_1.currency = c.currency) AND (o_1.period = c.period))
+                        UNION ALL
+                         SELECT o_1.currency,
+                            o_1.storefront,
+                            o_1.period
+                          WHERE ((o_1.currency <> c.currency) OR (o_1.period <> c.period))) k)
+                  WHERE ((c.dependent_skus <> '{}'::text[]) AND (c.at_risk_milliunits IS NOT NULL))) r)
           WHERE ((c.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND (c.undoes_change_id IS NULL) AND ((c.state = 'pending_consent'::text) OR (c.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))
         )
  SELECT o.batch_id,
@@ -3458,6 +3529,7 @@ BEGIN
    FROM (open o
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = o.batch_id)))
   GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period
+ HAVING ((count(*) FILTER (WHERE o.is_own) > 0) OR (sum(o.milliunits) <> (0)::numeric))
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
 $$;
@@ -5144,22 +5216,6 @@ SELECT original_transaction_id, bucket, change_id, dependent_sku, parent_sku, ba
     settled_at, settled_by_evidence, detail, next_check_at, checks, recorded_at
 FROM repricer.dependent_cancellation_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
-
-CREATE TABLE repricer.dependent_claims (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    sku text NOT NULL,
-    claimed_by text NOT NULL,
-    change_id uuid NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT dependent_claims_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-COMMENT ON TABLE repricer.dependent_claims IS 'Items that a change names as dependents and that another subscription of the customer carries. Counts while the change is open.';
-
-COMMENT ON COLUMN repricer.dependent_claims.original_transaction_id IS 'The subscription that carries the item.';
-
-COMMENT ON COLUMN repricer.dependent_claims.claimed_by IS 'The subscription of the change that names it.';
 
 CREATE FUNCTION repricer.dependent_claims_at(p_at timestamp with time zone) RETURNS SETOF repricer.dependent_claims
     LANGUAGE sql STABLE
@@ -11321,6 +11377,9 @@ GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_finance;
 GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.dependent_claims TO repricer_pricing;
+GRANT SELECT,INSERT ON TABLE repricer.dependent_claims TO repricer_service;
+
 GRANT SELECT ON TABLE report.revenue_at_risk TO repricer_finance;
 GRANT SELECT ON TABLE report.revenue_at_risk TO repricer_pricing;
 GRANT SELECT ON TABLE report.revenue_at_risk TO repricer_service;
@@ -11438,9 +11497,6 @@ REVOKE ALL ON FUNCTION repricer.decision_instant(p_given timestamp with time zon
 REVOKE ALL ON FUNCTION repricer.defaults_exceeded(p_rise numeric, p_fall numeric) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.dependent_cancellations_at(p_at timestamp with time zone) FROM PUBLIC;
-
-GRANT SELECT ON TABLE repricer.dependent_claims TO repricer_pricing;
-GRANT SELECT,INSERT ON TABLE repricer.dependent_claims TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.dependent_claims_at(p_at timestamp with time zone) FROM PUBLIC;
 

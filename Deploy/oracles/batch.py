@@ -354,6 +354,8 @@ class Expectation:
             for id_, sku in row.claims(self.world):
                 other = self.world.by_id[id_]
                 place = (other.newest.period.currency, other.plan)
+                here = place == (subscription.newest.period.currency, subscription.plan)
+                verdict.dependents[(id_, sku)] = (other.item(sku).charged, None if here else place)
                 if place == (subscription.newest.period.currency, subscription.plan):
                     verdict.at_risk += other.item(sku).charged
                 else:

@@ -67,8 +67,9 @@ def _of_judged_row(verdict, answer, found):
         found.check("window", verdict.window, (said.get("window_first_on"), said.get("window_last_on")))
 
 
-def of_sums(summary, answers, homes):
-    """Each difference of the summary and the sums of its own rows; `homes`: the storefront of each subscription."""
+def of_sums(summary, answers, homes, verdicts):
+    """Each difference of the summary and the sums of its own rows; `homes`: the storefront of each subscription; `verdicts`,
+    by line, know the dependents."""
     found = Differences()
     going = [each for each in answers if each["code"] is None]
     refused = [each for each in answers if each["code"] is not None]
@@ -85,13 +86,33 @@ def of_sums(summary, answers, homes):
     found.check("not_known", dict(Counter(rule for each in unknown for rule in each["not_known"])),
                 {each["rule"]: each["rows"] for each in summary["not_known"]})
     found.check("stale", sum(each["stale"] for each in going), summary["stale"])
-    _of_money(summary, going, homes, found)
+    _of_money(summary, going, homes, verdicts, found)
     _of_curve(summary, going, found)
     _of_extremes(summary, going, found)
     return found
 
 
-def _of_money(summary, going, homes, found):
+def _take_what_counts_twice(sums, going, homes, verdicts):
+    """An item that is a row and falls with another one is at risk once: where it surely is, else with its own row."""
+    claims = defaultdict(list)
+    for each in going:
+        name = {"required": "at_risk", "not_known": "not_known"}.get(each["consent"])
+        if not name:
+            continue
+        key = (each["currency"], each["storefront"], each["period"])
+        own = (each["original_transaction_id"], each["sku"])
+        claims[own].insert(0, (name, key, None))
+        for item, (amount, place) in verdicts[each["line"]].dependents.items():
+            claims[item].append((name, (place[0], homes[item[0]], place[1]) if place else key, amount))
+    for said in claims.values():
+        kept = next((each for each in said if each[0] == "at_risk"), said[0])
+        amount = next((amount for _, _, amount in said if amount is not None), 0)
+        for each in said:
+            if each is not kept:
+                sums[each[1]][each[0]] -= amount
+
+
+def _of_money(summary, going, homes, verdicts, found):
     sums = defaultdict(lambda: dict.fromkeys(["rows", *PER_PERIOD], 0))
     for each in going:
         total = sums[(each["currency"], each["storefront"], each["period"])]
@@ -107,6 +128,7 @@ def _of_money(summary, going, homes, found):
                 if not charge["milliunits"]:
                     continue
                 sums[(charge["currency"], home, charge["period"])][name] += charge["milliunits"]
+    _take_what_counts_twice(sums, going, homes, verdicts)
     answered = {(each["currency"], each["storefront"], each["period"]): each for each in summary["money"]}
     sums = {key: total for key, total in sums.items() if any(total.values())}
     found.check("money: groups that are missing", [], sorted(sums.keys() - answered.keys()))

@@ -29,6 +29,8 @@ class Verdict:
     stale: bool = None
     at_risk: int = None
     elsewhere: list = field(default_factory=list)
+    # The dependents by (subscription, SKU): what each is charged, and whether the row's own sum has it.
+    dependents: dict = field(default_factory=dict)
     threshold: object = None
     # The latest increase that counts: a line, or its instant.
     because: object = None

@@ -175,7 +175,7 @@ def check(surroundings, seed, asked):
         except (StopIteration, IndexError, KeyError):
             missed.append(f"{name}: nothing to tell it of")
             continue
-        if len(compare.of_sums(summary, plan.answers, world.homes)) <= len(truths):
+        if len(compare.of_sums(summary, plan.answers, world.homes, plan.expectation.verdicts)) <= len(truths):
             missed.append(name)
     told = len(ROW_LIES) + len(SUM_LIES)
     for name in missed:
@@ -201,4 +201,5 @@ def _rows(plan, answers):
 
 
 def _differences(plan, answers, summary):
-    return _rows(plan, answers) + compare.of_sums(summary, answers, plan.world.homes)
+    return _rows(plan, answers) + compare.of_sums(
+        summary, answers, plan.world.homes, plan.expectation.verdicts)

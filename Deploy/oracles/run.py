@@ -102,7 +102,8 @@ class Asked:
             found = compare.of_row(row, verdict, answer) if answer else [("line", row.line, None)]
             said = answer and answer.get("message")
             report.add(where, f"{self.about(row)}\n    said: {said}", found, verdict.doubts)
-        report.add("sums", f"plan of {len(self.rows)} rows", compare.of_sums(self.summary, self.answers, self.world.homes))
+        report.add("sums", f"plan of {len(self.rows)} rows", compare.of_sums(
+            self.summary, self.answers, self.world.homes, self.expectation.verdicts))
         ends = 3 if any(each["code"] for each in self.answers) else 0
         report.add("exit codes", self.file, [] if self.code == ends else [("exit code", ends, self.code)])
 

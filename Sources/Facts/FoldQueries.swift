@@ -50,7 +50,7 @@ package enum FoldQueries {
         """
         -- name: sentChanges
         SELECT original_transaction_id, change_id, state, reason, scheduled_at, consent_asked_at,
-            accepted_at, acceptance, effective_at, ended_at, due_effective_at, state_since, sent_at, doubtful_since,
+            accepted_at, acceptance, effective_at, ended_at, due_effective_at, state_since, sent_at, send_by, doubtful_since,
             planned_effective_at, called_renewal_at, moved_since_call, sku, dependent_skus, current_sku, current_dependent_skus,
             called_sku, called_dependent_skus, former_skus, currency, current_price_milliunits,
             new_price_milliunits, request_reference_id, undoes_change_id, is_leaving,
@@ -113,6 +113,7 @@ package enum FoldQueries {
         change.formerSKUs = try row.textsOrNil("former_skus") ?? []
         change.requestReferenceID = try row.textOrNil("request_reference_id")
         change.sentAt = sentAt
+        change.sendBy = try row.instant("send_by")
         change.calledRenewalAt = try row.instant("called_renewal_at")
         change.doubtfulSince = doubtfulSince
         change.isLeaving = try row.bool("is_leaving")

@@ -49,7 +49,7 @@ extension ApprovalFacts {
     ) async throws -> Int {
         guard let rate else { return 0 }
         let open = try await pool.withTransaction {
-            try OpenCallQueries.open(of: id, on: $0)
+            try OpenCallQueries.open(of: id, now: now, on: $0)
         }
         return CallList.lateRowCount(
             of: open.own, besides: open.others, callsPerThousandSeconds: rate,
@@ -176,7 +176,7 @@ private struct ApprovalView {
         return cards([
             card(
                 "Change a month",
-                hasSum ? HTML(sum(total.change, reporting, signed: true)) : "–",
+                hasSum ? HTML(change(total, reporting)) : "–",
                 isWhole
                     ? "if everybody stays, in \(reporting)"
                     : hasSum ? "if everybody stays, of the currencies with a rate" : noSum),
@@ -259,7 +259,7 @@ private struct ApprovalView {
     ) -> [HTML] {
         [
             HTML(name), HTML(counted(Int64(money.rows))), HTML(sum(money.now, currency)),
-            HTML(sum(money.then, currency)), HTML(sum(money.change, currency, signed: true)),
+            HTML(sum(money.then, currency)), HTML(change(money, currency)),
             HTML(sum(money.atRisk, currency)), HTML(sum(money.maybeAtRisk, currency)),
         ]
     }
@@ -288,9 +288,14 @@ private struct ApprovalView {
         return notes
     }
 
-    private func sum(_ sum: MoneySum, _ currency: String, signed: Bool = false) -> String {
-        guard let milliunits = sum.milliunits else { return "too large" }
-        return signed ? difference(milliunits, currency) : amount(milliunits, currency)
+    private func sum(_ sum: MoneySum, _ currency: String) -> String {
+        sum.milliunits.map { amount($0, currency) } ?? "too large"
+    }
+
+    /// What now and then differ by as they are shown.
+    private func change(_ money: BatchFigures.Money, _ currency: String) -> String {
+        shownDifference(from: money.now, to: money.then, roundedTo: smallestShown(currency))
+            .milliunits.map { difference($0, currency) } ?? "too large"
     }
 
     // MARK: Moves, consent, dates

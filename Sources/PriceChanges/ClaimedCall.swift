@@ -50,6 +50,7 @@ extension OpenChangeQueries.OpenChange {
         change.currency = currency
         change.requestReferenceID = requestReferenceID
         change.sentAt = now
+        change.sendBy = sendBy
         change.calledRenewalAt = renewalAt
         change.undoes = undoes
         return change

@@ -391,12 +391,15 @@ private final class JudgedChange {
             ]
         case .send(let plan):
             guard let effectiveAt = plan.effectiveAt, let sendBy = plan.sendBy,
-                effectiveAt != change.dueEffectiveAt
+                effectiveAt != change.dueEffectiveAt || sendBy != change.sendBy
             else { return [] }
+            let move = OpenChangeQueries.replan(
+                id, change.changeID, sendAfter: nil, sendBy: sendBy, effectiveAt: effectiveAt,
+                isReady: true, slip: slip)
+            // Another verdict may leave the renewal, and move the last instant for it alone.
+            guard effectiveAt != change.dueEffectiveAt else { return [move] }
             return [
-                OpenChangeQueries.replan(
-                    id, change.changeID, sendAfter: nil, sendBy: sendBy, effectiveAt: effectiveAt,
-                    isReady: true, slip: slip),
+                move,
                 OpenChangeQueries.history(
                     id, [change.changeID], .queued, at: now.milliseconds, kind: "judgement",
                     evidenceID: "at \(now.milliseconds)",

@@ -43,33 +43,47 @@ extension SubscriptionFacts.Item {
 }
 
 extension RowGroup {
-    /// What a period loses when the customer does not consent: the item, and the dependents that fall with it.
-    /// Charges in another currency or period are returned apart, and so is one whose absurd price has no room in the
-    /// sum.
-    func atRisk(_ row: BatchRow) -> (milliunits: Int64?, elsewhere: [ItemCharge]) {
-        guard let own = facts.charge(of: row.sku) else { return (nil, []) }
-        // An item that leaves here is no dependent where a SKU alone leads to another subscription that renews it.
-        let here = row.dependentSKUs.filter { context.places[$0] == nil }
-            .compactMap { facts.charge(of: $0) }
-        let others = context.places(of: row).compactMap { context.charges[$0.text] }
+    /// Notes what a period loses when the customer does not consent: the item, and the dependents that fall with it.
+    /// Charges in another currency or period are noted apart, and so is one whose absurd price has no room in the
+    /// sum. An item that the row names in several ways counts once.
+    func noteAtRisk(_ plan: inout PlanRow, _ row: BatchRow) {
+        guard let own = facts.charge(of: row.sku) else { return }
         var sum = own.amount
-        var elsewhere: [ItemCharge] = []
-        for charge in here + others {
+        var seen: Set<String> = []
+        for place in row.dependentSKUs.flatMap(places) where seen.insert(place.text).inserted {
+            let isHere = place.originalTransactionID == facts.originalTransactionID
+            guard
+                let charge = isHere ? facts.charge(of: place.sku) : context.charges[place.text]
+            else { continue }
+            if !isHere { plan.atRiskOnOthers.append(charge) }
             let (total, overflow) = sum.addingReportingOverflow(charge.amount)
             guard charge.currency == own.currency, charge.period == own.period, !overflow else {
-                elsewhere.append(charge)
+                plan.atRiskElsewhere.append(charge)
                 continue
             }
             sum = total
         }
-        return (sum, elsewhere)
+        plan.atRisk = sum
+    }
+
+    /// Where a dependent lives. An item that leaves here is no dependent where a SKU alone leads to another subscription
+    /// that renews it.
+    private func places(_ name: String) -> [DependentReference] {
+        context.places[name]
+            ?? [DependentReference(name).placed(on: facts.originalTransactionID)]
+    }
+
+    /// The items of this subscription that fall with a row's.
+    private func dependentsHere(_ skus: [String]) -> Set<String> {
+        let id = facts.originalTransactionID
+        return Set(skus.flatMap(places).filter { $0.originalTransactionID == id }.map(\.sku))
     }
 
     /// Whether a row names another row's item as a dependent.
     var hasDependentsAsRows: Bool {
         guard dependencies != nil else { return false }
         let items = Set(rows.map(\.sku))
-        return rows.contains { row in row.dependentSKUs.contains(where: items.contains) }
+        return rows.contains { !dependentsHere($0.dependentSKUs).isDisjoint(with: items) }
     }
 
     /// Notes what is at risk by two rows: an item that has a row of its own, and is a dependent of another one. In a sum it
@@ -79,7 +93,7 @@ extension RowGroup {
         let lost = plans.indices.filter { plans[$0].mayBeLost && plans[$0].atRisk != nil }
         let rowOf = Dictionary(lost.map { (plans[$0].sku, $0) }) { first, _ in first }
         for index in lost {
-            for sku in Set(plans[index].dependentSKUs) where context.places[sku] == nil {
+            for sku in dependentsHere(plans[index].dependentSKUs) {
                 guard let own = rowOf[sku], own != index, let charge = facts.charge(of: sku) else {
                     continue
                 }
@@ -94,9 +108,7 @@ extension RowGroup {
 
 extension PlanRow {
     /// Whether the row can go, and its customer must consent, or may have to.
-    fileprivate var mayBeLost: Bool {
-        fault == nil && (consent == .required || consent == .notKnown)
-    }
+    var mayBeLost: Bool { fault == nil && (consent == .required || consent == .notKnown) }
 
     /// What counts in a sum of what is at risk, in milliunits a period.
     package func countedAtRisk(_ current: Int64) -> MoneySum {

@@ -36,6 +36,8 @@ package struct PlanRow: Hashable, Sendable {
     package var sharedAtRisk: Int64 = 0
     /// The charges of dependents in another currency or period.
     package var atRiskElsewhere: [ItemCharge] = []
+    /// The charges of all dependents on other subscriptions of the customer, those of `atRiskElsewhere` included.
+    package var atRiskOnOthers: [ItemCharge] = []
     /// R0, the next renewal.
     package var renewalAt: Instant?
     /// The dates of a row that can go; nil for a refused row.
@@ -44,8 +46,6 @@ package struct PlanRow: Hashable, Sendable {
     package var sendBy: Instant?
     package var effectiveAt: Instant?
     package var dependentSKUs: [String] = []
-    /// The places of dependents on other subscriptions of the customer, however the row names them.
-    package var dependentPlaces: [DependentReference] = []
     package var expectedPrice: Int64?
     package var effectiveOnOrAfter: CivilDate?
 

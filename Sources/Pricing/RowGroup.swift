@@ -141,7 +141,6 @@ final class RowGroup: Sendable {
         let timeline = forecast(&plan, rowCase, history)
         plan.fault = rowCase.firstFault()
         guard plan.fault == nil else { return plan }
-        plan.dependentPlaces = context.places(of: rowCase.row)
         // Without these no call can be made, and a row must never go half known.
         guard let timeline, plan.storefront != nil else {
             let missing = timeline == nil ? "when this subscription renews" : "its storefront"
@@ -194,7 +193,7 @@ final class RowGroup: Sendable {
             plan.consent = verdict.consent
             plan.verdict = verdict
             plan.judgedAt = timeline?.judgedAt ?? judge.now
-            (plan.atRisk, plan.atRiskElsewhere) = atRisk(rowCase.row)
+            noteAtRisk(&plan, rowCase.row)
             return timeline
         }
     }

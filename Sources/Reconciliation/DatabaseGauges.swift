@@ -128,7 +128,8 @@ package struct DatabaseGauges: Service {
             (
                 try GaugeQueries.openChanges(on: connection),
                 try GaugeQueries.storage(on: connection),
-                rate == nil ? [] : try OpenCallQueries.open(of: nil, on: connection).others
+                rate == nil
+                    ? [] : try OpenCallQueries.open(of: nil, now: instant, on: connection).others
             )
         }
         tell(changes: changes, instant)

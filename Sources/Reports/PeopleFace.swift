@@ -1,5 +1,5 @@
 import Postgres
-import Pricing
+package import Pricing
 
 // What people see: names without units, money in the currency's decimals, rates in per cent.
 
@@ -79,12 +79,27 @@ private func shownInstant(_ cell: String) -> String {
 /// the currency's decimals, so that a sum of fractions reads as money. An unknown currency has three decimals.
 package func money(_ milliunits: some BinaryInteger, currency: String?) -> String {
     let decimals = currency.flatMap { appleDecimals[$0] } ?? 3
-    let step: UInt128 = [1000, 100, 10, 1][min(max(decimals, 0), 3)]
+    let step = UInt128(smallestShown(currency))
     // It never exceeds 128 bits: a magnitude is at most half of them.
     let rounded = (Int128(clamping: milliunits).magnitude + step / 2) / step * step
     let whole = groupedByThousands(rounded / 1000)
     let rest = String(String(rounded % 1000 + 1000).dropFirst().prefix(decimals))
     return (milliunits < 0 && rounded > 0 ? "-" : "") + whole + (rest.isEmpty ? "" : "." + rest)
+}
+
+/// The smallest amount that `money` shows, in milliunits.
+package func smallestShown(_ currency: String?) -> UInt64 {
+    let decimals = currency.flatMap { appleDecimals[$0] } ?? 3
+    return [1000, 100, 10, 1][min(max(decimals, 0), 3)]
+}
+
+/// How much more one sum is than another, as a reader finds who subtracts the two as they are shown: both rounded, half
+/// away from zero, to so many milliunits.
+package func shownDifference(from now: MoneySum, to then: MoneySum, roundedTo step: UInt64)
+    -> MoneySum
+{
+    guard let step = Int64(exactly: step), step > 0 else { return then - now }
+    return then.rounded(to: step) - now.rounded(to: step)
 }
 
 /// `1,290.50`: a price as it is, never rounded; with three decimals where it has more than its currency.

@@ -55,6 +55,8 @@ private struct Teller {
     /// Of every third story: the end before an extension that our calls do not know of yet.
     var knownExpiresAt: Instant?
     let learnsLate: Bool
+    /// Of every fourth story: its calls leave after their last instant.
+    let callsLate: Bool
     var periods = 0
     var reason = "PURCHASE"
     var status = 1
@@ -73,6 +75,7 @@ private struct Teller {
         storefront = random.chance(30) ? "KOR" : "USA"
         clockAhead = Int64(random.pick(-200...200)) * 1000
         learnsLate = seed % 3 == 1
+        callsLate = seed % 4 == 2
         givesUp = seed % 7 == 3 ? StoryRandom(seed: ~seed) : nil
         beside = StoryRandom(seed: seed ^ 0x5EED)
         purchasedAt = now
@@ -233,6 +236,7 @@ extension Teller {
             change.requestReferenceID = requestID
             change.sentAt = sentAt
             change.calledRenewalAt = knownExpiresAt ?? expiresAt
+            change.sendBy = callsLate ? sentAt.advanced(by: -1) : progress.dueAt
             changes.append(change)
             isGivenUp = giveUp()
         }

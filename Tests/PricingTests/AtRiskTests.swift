@@ -97,6 +97,82 @@ struct AtRiskTests {
         #expect(sums.map { $0.map(\.milliunits) } == [[13_980, 0]])
     }
 
+    /// An item of another subscription that is a row there, and falls with a row here, is lost once: where its loss is more
+    /// certain, and otherwise with its own row. In whatever order the rows come, and whatever the period of the other one.
+    @Test(arguments: [true, false], ["P1M", "P1Y"])
+    func sums_countAnItemOnce_thatIsADependentOfAnotherSubscription(
+        isParentFirst: Bool, period: String
+    ) throws {
+        for (isHereKnown, isThereKnown) in [(true, true), (true, false), (false, true)] {
+            let here = SubscriptionFacts.make()
+            var there = SubscriptionFacts.make(period: period) {
+                $0.originalTransactionID = "7"
+                $0.knownSince = isThereKnown ? $0.knownSince : nil
+            }
+            there.items = [.make("THERE", price: 70_000)]
+            var context = JudgeContext()
+            context.siblingSKUs = ["7/THERE"]
+            context.charges["7/THERE"] = there.charge(of: "THERE")
+            var own = BatchRow.make(isThereKnown ? 190_000 : 71_000, sku: "THERE", line: 3)
+            own.originalTransactionID = "7"
+
+            let plans = [
+                Judge.make().one(
+                    .make(isHereKnown ? 19_990 : 10_990, dependents: ["7/THERE"]),
+                    isHereKnown
+                        ? here : SubscriptionFacts.make { $0.knownSince = nil }, context),
+                Judge.make().one(own, there),
+            ]
+            var forecast = BatchForecast()
+            for plan in isParentFirst ? plans : plans.reversed() { forecast.add(plan) }
+            let before = forecast.figures.money
+            forecast.finish()
+
+            #expect(plans.map(\.code) == [nil, nil])
+            #expect(
+                plans.map(\.consent) == [
+                    isHereKnown ? .required : .notKnown, isThereKnown ? .required : .notKnown,
+                ])
+            #expect(before == forecast.figures.money)
+            let sums = forecast.money.values
+            #expect(
+                sums.reduce(MoneySum.zero) { $0 + $1.atRisk }
+                    == MoneySum(isHereKnown ? 79_990 : 70_000))
+            #expect(
+                sums.reduce(MoneySum.zero) { $0 + $1.maybeAtRisk }
+                    == MoneySum(isHereKnown ? 0 : 9990))
+        }
+    }
+
+    /// A row may name an item in two ways, and an item of its own with the subscription's id.
+    @Test(
+        arguments: [
+            (["7/THERE", "THERE"], 10_990), (["OTHER", "2000000000000001/OTHER"], 13_980),
+            (["2000000000000001/OTHER"], 13_980),
+        ] as [([String], Int64)])
+    func dependent_thatARowNamesInTwoWays_countsOnce(names: [String], expected: Int64) {
+        var context = JudgeContext()
+        context.siblingSKUs = ["THERE", "7/THERE", "2000000000000001/OTHER"]
+        context.places["THERE"] = [DependentReference("7/THERE")]
+        context.charges["7/THERE"] = Self.charge("THERE", "USD", 1000)
+        context.charges["2000000000000001/OTHER"] = SubscriptionFacts.make().charge(of: "OTHER")
+        let rows = [
+            BatchRow.make(19_990, dependents: names), .make(9990, sku: "OTHER", line: 3),
+        ]
+
+        let plan = Judge.make().one(rows[0], .make(), context)
+        var forecast = BatchForecast()
+        Judge.make().judge(rows: rows, facts: .make(), context: context).forEach {
+            forecast.add($0)
+        }
+
+        #expect(plan.code == nil)
+        #expect(plan.atRisk == expected)
+        // OTHER is at risk by its own row in each case.
+        let whole = names.contains("THERE") ? expected + 3990 : expected
+        #expect(forecast.money.values.map(\.atRisk) == [MoneySum(whole)])
+    }
+
     /// The item renews on another subscription of the customer, and only there can it fall.
     @Test func dependent_thatLeavesHereAndRenewsElsewhere_countsThereAlone() {
         let facts = SubscriptionFacts.make { $0.edit("OTHER") { $0.renews = false } }

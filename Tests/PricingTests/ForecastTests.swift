@@ -102,13 +102,15 @@ import Testing
             row("2", line: 3, sendBy: "2026-11-01T00:00:01Z"),
             row("3", line: 4, sendBy: "2026-11-01T00:00:01Z"),
             row("4", line: 5, sendBy: "2026-11-01T00:00:01Z"),
-            row("007", line: 6, sendBy: "2026-10-31T00:00:00Z"),
+            row("007", line: 6, sendBy: "2026-11-01T00:00:01Z"),
+            // It is overdue, which no rate changes.
+            row("6", line: 7, sendBy: "2026-10-31T00:00:00Z"),
         ])
 
         let quota = quota(forecast, rate: 1000)
 
-        #expect(quota.lateRows.map(\.line) == [6, 5])
-        #expect(quota.lateRows.map(\.originalTransactionID) == ["007", "4"])
+        #expect(quota.lateRows.map(\.line) == [5, 6])
+        #expect(quota.lateRows.map(\.originalTransactionID) == ["4", "007"])
         #expect((quota.lateCalls, quota.lateRowCount) == (2, 2))
     }
 

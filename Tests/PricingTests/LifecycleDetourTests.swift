@@ -325,6 +325,106 @@ private typealias Story = LifecycleStory
         #expect(lines.contains { $0.reason == "renewals_moved" } == (dueOn != plannedOn))
     }
 
+    /// A weekly plan whose consent is not known is dated as if it needed consent: called on day 2 for the renewal of day 14,
+    /// it may leave until day 7. The App Store asks nobody yet at that renewal, for a sibling rises only there; at the next
+    /// one it does, and charges that one. The call was in time. Only one that left after its last instant was late.
+    @Test(
+        arguments: [(7, .other), (2, .other), (1, .lateCall), (nil, .other)]
+            as [(Int64?, Slip)])
+    func weeklyChange_thatTheStoreDatesAWeekLater_isLateOnlyByItsOwnLastInstant(
+        sendBy: Int64?, expected: Slip
+    ) {
+        func told(
+            _ day: Int64, _ type: String, from start: Int64, _ status: String, sibling: Int64 = 2990
+        ) -> SubscriptionEvent {
+            var event = Story.event(
+                day, type, purchasedOn: start,
+                charged: [Story.charged(), Story.charged("B", price: sibling)],
+                renewing: [
+                    Story.renewing(status: status),
+                    sibling == 2990 && start < 14
+                        ? Story.renewing("B", price: 2990, status: "SCHEDULED", to: 3290)
+                        : Story.renewing("B", price: sibling),
+                ])
+            event.transaction?.expiresAt = Story.at(start + 7)
+            event.transaction?.period = "P1W"
+            event.renewal?.renewalAt = Story.at(start + 7)
+            event.renewal?.period = "P1W"
+            return event
+        }
+        var change = Story.change(dueAt: Story.at(14))
+        change.sendBy = sendBy.map(Story.at)
+
+        let (state, lines) = Story.fold(
+            [
+                told(0, "SUBSCRIBED", from: 0, "NONE"),
+                told(2, "PRICE_CHANGE", from: 0, "SCHEDULED"),
+                told(7, "DID_RENEW", from: 7, "SCHEDULED"),
+                told(14, "DID_RENEW", from: 14, "PENDING", sibling: 3290),
+            ], [change])
+
+        #expect(state.changes[0].progress.dueAt == Story.at(21))
+        #expect(state.changes[0].progress.slip == expected)
+        #expect(lines.map(\.reason).contains("renewals_moved"))
+    }
+
+    /// The answer was lost, and the charge at the old price told first: who was in time is not late for that either.
+    @Test(arguments: [(20, Slip.other), (1, .lateCall)] as [(Int64, Slip)])
+    func change_seenScheduledAfterItsRenewal_isLateOnlyByItsOwnLastInstant(
+        sendBy: Int64, expected: Slip
+    ) {
+        var change = Story.change()
+        change.sendBy = Story.at(sendBy)
+        func told(_ day: Int64, _ type: String, _ item: StatementItem) -> SubscriptionEvent {
+            Story.event(
+                day, type, purchasedOn: 31, charged: [Story.charged()], renewing: [item])
+        }
+        let later = Story.event(
+            62, "DID_RENEW", purchasedOn: 62, charged: [Story.charged(price: 15990)],
+            renewing: [Story.renewing(price: 15990)])
+
+        let renewed = told(31, "DID_RENEW", Story.renewing())
+        let seen = Story.fold(
+            [Story.bought, renewed, told(33, "PRICE_CHANGE", Story.renewing(status: "SCHEDULED"))],
+            [change])
+        let charged = Story.fold([Story.bought, renewed, later], [change])
+
+        #expect(seen.state.changes[0].progress.slip == expected)
+        #expect(charged.state.changes[0].progress.state == .effective)
+        #expect(charged.state.changes[0].progress.slip == expected)
+    }
+
+    /// The renewal of 1 April was never told; the first word of its period is that it was extended to 6 May. What is due at
+    /// its end is due then, and not a month later.
+    @Test(arguments: [(61, 66), (92, 97)] as [(Int64, Int64)])
+    func change_whoseRunningPeriodIsFirstToldAsExtended_keepsItsRenewal(
+        dueOn: Int64, expectedOn: Int64
+    ) {
+        var extended = Story.event(
+            40, "RENEWAL_EXTENDED", purchasedOn: 31, charged: [Story.charged()],
+            renewing: [Story.renewing(status: "SCHEDULED")])
+        extended.transaction?.expiresAt = Story.at(66)
+        extended.renewal?.renewalAt = Story.at(66)
+        var change = Story.change(sentAt: Story.at(33), dueAt: Story.at(dueOn))
+        change.calledRenewalAt = Story.at(31)
+
+        let (state, _) = Story.fold([Story.bought, extended], [change])
+
+        #expect(state.changes[0].progress.dueAt == Story.at(expectedOn))
+        #expect(state.changes[0].progress.slip == .extension)
+    }
+
+    /// In the Sandbox an increase takes effect at R1 as of the call. Renewals of that time are told after it, after the
+    /// answer or never, and the running period was longer than those that follow: 66 minutes, not 60. R1 is counted from
+    /// the period that ran at the call, whatever the plan could know.
+    @Test(arguments: SandboxCall.all)
+    func sandboxCall_afterARenewalThatWasNotTold_isDueAtTheSecondOneAfterIt(_ call: SandboxCall) {
+        let (state, lines) = Story.fold(call.statements, [call.change])
+
+        #expect(state.changes[0].progress.dueAt == SandboxCall.at(call.due), "\(call)")
+        #expect(lines.contains { $0.reason == "renewals_moved" } == (call.due != call.planned))
+    }
+
     /// In the Sandbox, with a first period of 66 minutes that an extension had made longer than the hour of the others.
     @Test(arguments: [false, true])
     func change_plannedInAStretchedSandboxPeriod_keepsItsTurn(isRenewalKnown: Bool) {

@@ -151,6 +151,38 @@ import Testing
         #expect(forecast.slips.enumerated().filter { $1 > 0 }.map { [$0, $1] } == [[3, 2]])
     }
 
+    /// Dependents fall with the first item that can go, and not with one that is refused, has no price, or is a dependent
+    /// itself.
+    @Test(
+        arguments: [
+            ("nothing", ["ITEM", "MORE"], ["ITEM"]), ("offer", ["ITEM", "MORE"], ["MORE"]),
+            ("no price", ["ITEM", "MORE"], ["MORE"]), ("nothing", ["OTHER", "MORE"], ["MORE"]),
+            ("nothing", ["OTHER"], []), ("both", ["ITEM", "MORE"], ["ITEM"]),
+        ] as [(String, [String], [String])])
+    func dependents_fallWithTheFirstItemThatCanGo(
+        obstacle: String, skus: [String], parents: [String]
+    ) {
+        var cohort = Cohort(skus: skus)
+        cohort.dependents = ["OTHER"]
+        let facts = SubscriptionFacts.make {
+            $0.items.append(.make("MORE", price: 5990))
+            if obstacle == "no price" { $0.edit { $0.currentPrice = 1 } }
+            if ["offer", "both"].contains(obstacle) {
+                $0.edit { $0.offer = .init(price: 990, periodsLeft: 2, isRunning: true) }
+            }
+            if obstacle == "both" {
+                $0.edit("MORE") { $0.offer = .init(price: 990, periodsLeft: 2, isRunning: true) }
+            }
+        }
+
+        let rows = forecast(
+            obstacle == "no price" ? .percent(200_00) : .percent(300_00), [facts], cohort: cohort
+        ).rows
+
+        #expect(
+            rows.filter { !$0.dependentSKUs.isEmpty }.map(\.sku) == parents, "\(rows.map(\.code))")
+    }
+
     /// Who may be asked counts like who is; whom nobody asks loses nothing.
     @Test(arguments: [(4000, true, 153_890), (9000, false, 153_890), (9000, true, 0)])
     func loss_isOfAllWhoMayBeAsked(price: Int64, isKnown: Bool, loss: Int64) {

@@ -289,9 +289,38 @@ import Testing
             ))
         #expect(
             json.output.contains(
-                #""overdue_rows":1,"late_rows":1,"parked_rows":1,"drifted_rows":1,"#),
+                #""overdue_rows":1,"late_rows":0,"parked_rows":1,"drifted_rows":1,"#),
             "\(json.output)")
         #expect(reported == 1)
+    }
+
+    /// A row is overdue or late, and never both: status, show and the approval page count the same. What is held out, or
+    /// was sent in time and waits for its answer, is neither.
+    @Test func overdueRows_areCountedAlike_andNotAsLate() async throws {
+        let office = try await Office()
+        _ = await office.submit()
+        _ = await run("approve", "spring", "--yes", environment: office.ben)
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            UPDATE repricer.price_changes SET send_by = '2026-01-04Z' WHERE line IN (2, 3);
+            UPDATE repricer.price_changes SET state = 'sending', request_reference_id = gen_random_uuid(),
+                sent_at = '2026-01-04Z' WHERE line = 3;
+            """)
+
+        let before = await run("status", "spring", "--json", environment: office.ana)
+        let show = await run("show", "spring", "--json", environment: office.ana)
+        try await connection.script(
+            "UPDATE repricer.price_changes SET is_held_out = true, state = 'queued' WHERE line = 2")
+        let heldOut = await run("status", "spring", "--json", environment: office.ana)
+        let showHeldOut = await run("show", "spring", "--json", environment: office.ana)
+        await connection.close()
+
+        #expect(before.output.contains(#""overdue_rows":1,"late_rows":0,"#), "\(before.output)")
+        #expect(show.output.contains(#""unsent":2,"#), "\(show.output)")
+        #expect(show.output.contains(#""overdue":1,"#), "\(show.output)")
+        #expect(heldOut.output.contains(#""overdue_rows":0,"late_rows":0,"#), "\(heldOut.output)")
+        #expect(showHeldOut.output.contains(#""overdue":0,"#), "\(showHeldOut.output)")
     }
 
     @Test func status_ofAWaveThatWaitsPastItsDates_saysForWhat() async throws {

@@ -32,12 +32,19 @@ package enum TroubleQueries {
         (coalesce(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at)
         """
 
+    /// The condition that the change `c` is overdue: it was not sent, and the last instant for the planned renewal has
+    /// passed. What is held out is never sent. A row that is overdue is not also late, which is what the rate alone makes.
+    package static func isOverdue(now: Int64) -> SQL {
+        """
+        (c.state IN ('awaiting_approval', 'queued') AND NOT c.is_held_out AND c.send_by < \(timestamp: now)::timestamptz)
+        """
+    }
+
     /// The columns of a `Trouble` over the changes `c`, as of `now`.
     static func counts(now: Int64) -> SQL {
         """
         count(*) FILTER (WHERE \(fragment: isMoved)) AS moved,
-        count(*) FILTER (WHERE c.state IN ('awaiting_approval', 'queued')
-            AND c.send_by < \(timestamp: now)::timestamptz) AS overdue,
+        count(*) FILTER (WHERE \(fragment: isOverdue(now: now))) AS overdue,
         count(*) FILTER (WHERE c.stage IN ('queued', 'unknown') AND c.parked_reason IS NOT NULL) AS parked,
         count(*) FILTER (WHERE c.state = 'ineligible' AND c.reason = \(RowCode.drifted.rawValue)) AS drifted
         """
@@ -133,7 +140,7 @@ package enum TroubleQueries {
             FROM repricer.batches b
             JOIN (
                 SELECT c.batch_id, c.wave, count(*) AS due, min(c.send_by) AS first_send_by,
-                    count(*) FILTER (WHERE c.send_by < \(timestamp: now)::timestamptz) AS overdue
+                    count(*) FILTER (WHERE \(fragment: isOverdue(now: now))) AS overdue
                 FROM repricer.price_changes c
                 JOIN repricer.batches o ON o.batch_id = c.batch_id AND o.state = 'approved'
                     AND o.waves <> '[]' AND c.wave > o.released_wave

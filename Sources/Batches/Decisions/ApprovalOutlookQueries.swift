@@ -46,16 +46,16 @@ package enum ApprovalOutlookQueries {
             """
             -- name: showDue
             SELECT count(*) AS unsent,
-                count(*) FILTER (WHERE send_after IS NULL OR send_after <= d.now) AS ready,
-                min(send_after) FILTER (WHERE send_after > d.now) AS next_at,
-                count(*) FILTER (WHERE send_by < d.now) AS overdue,
-                min(send_by) FILTER (WHERE send_by >= d.now) AS first_send_by,
-                count(*) FILTER (WHERE send_by >= d.now AND send_by < d.now + interval '1 day') AS within_a_day,
-                count(*) FILTER (WHERE send_by >= d.now AND send_by < d.now + interval '7 days')
+                count(*) FILTER (WHERE c.send_after IS NULL OR c.send_after <= d.now) AS ready,
+                min(c.send_after) FILTER (WHERE c.send_after > d.now) AS next_at,
+                count(*) FILTER (WHERE \(fragment: TroubleQueries.isOverdue(now: now))) AS overdue,
+                min(c.send_by) FILTER (WHERE c.send_by >= d.now) AS first_send_by,
+                count(*) FILTER (WHERE c.send_by >= d.now AND c.send_by < d.now + interval '1 day') AS within_a_day,
+                count(*) FILTER (WHERE c.send_by >= d.now AND c.send_by < d.now + interval '7 days')
                     AS within_a_week
-            FROM repricer.price_changes CROSS JOIN (SELECT \(timestamp: now)::timestamptz AS now) AS d
-            WHERE batch_id = \(uuid: batchID) AND stage IN ('awaiting_approval', 'queued')
-                AND NOT is_held_out
+            FROM repricer.price_changes c CROSS JOIN (SELECT \(timestamp: now)::timestamptz AS now) AS d
+            WHERE c.batch_id = \(uuid: batchID) AND c.state IN ('awaiting_approval', 'queued')
+                AND NOT c.is_held_out
             """
         ).one()
         return Due(

@@ -60,8 +60,8 @@ package enum ShowQueries {
             if let code = RowCode(rawValue: code) { figures.codes[code] = Int(rows) }
         }
         try addMoney(to: &figures, batchID, on: connection)
-        try takeSharedMoney(from: &figures, batchID, on: connection)
         try addMoneyElsewhere(to: &figures, batchID, on: connection)
+        try takeSharedMoney(from: &figures, batchID, on: connection)
         try addDates(to: &figures, batchID, on: connection)
         try addMoves(to: &figures, batchID, on: connection)
         try addWarnings(to: &figures, batchID, now, on: connection)
@@ -122,7 +122,8 @@ package enum ShowQueries {
         return sum
     }
 
-    /// As `RowGroup.noteSharedRisk`: what is a row of its own, and a dependent of another one, counts once.
+    /// As `RowGroup.noteSharedRisk` and `SharedRisk`: what is a row of its own, and a dependent of another one, counts once,
+    /// on whatever subscription of the customer it is.
     private static func takeSharedMoney(
         from figures: inout BatchFigures, _ batchID: String,
         on connection: isolated PostgresConnection
@@ -130,13 +131,25 @@ package enum ShowQueries {
         let rows = try connection.query(
             """
             -- name: showSharedMoney
-            SELECT c.currency, c.storefront, c.period,
-                CASE WHEN o.forecast_consent = 'not_known' THEN 'not_known' ELSE c.forecast_consent END AS forecast_consent,
+            SELECT k.currency, k.storefront, k.period, s.consent AS forecast_consent,
                 sum(o.current_price_milliunits)::text AS shared
             FROM repricer.price_changes c
-            JOIN repricer.price_changes o ON o.batch_id = c.batch_id AND o.bucket = c.bucket
-                AND o.original_transaction_id = c.original_transaction_id AND o.sku = ANY (c.dependent_skus)
-                AND o.change_id <> c.change_id
+            CROSS JOIN LATERAL (
+                SELECT c.original_transaction_id, c.bucket, name AS sku FROM unnest(c.dependent_skus) AS name
+                UNION
+                SELECT d.original_transaction_id, d.bucket, d.sku FROM repricer.dependent_claims d
+                WHERE d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id) d
+            JOIN repricer.price_changes o ON o.original_transaction_id = d.original_transaction_id
+                AND o.bucket = d.bucket AND o.batch_id = c.batch_id AND o.sku = d.sku AND o.change_id <> c.change_id
+            -- Where its own loss is less certain, its own row's sum loses it, and otherwise the one that the other counts in.
+            CROSS JOIN LATERAL (
+                SELECT o.forecast_consent = 'not_known' AND c.forecast_consent = 'required' AS is_own) w
+            CROSS JOIN LATERAL (
+                SELECT CASE WHEN w.is_own THEN o.forecast_consent ELSE c.forecast_consent END AS consent,
+                    w.is_own OR (o.currency, o.period) <> (c.currency, c.period) AS is_there) s
+            CROSS JOIN LATERAL (
+                SELECT o.currency, o.storefront, o.period WHERE s.is_there
+                UNION ALL SELECT c.currency, c.storefront, c.period WHERE NOT s.is_there) k
             WHERE c.batch_id = \(uuid: batchID) AND c.dependent_skus <> '{}' AND NOT c.is_held_out AND NOT o.is_held_out
                 AND c.at_risk_milliunits IS NOT NULL AND o.at_risk_milliunits IS NOT NULL
                 AND c.forecast_consent IN ('required', 'not_known') AND o.forecast_consent IN ('required', 'not_known')

@@ -12,9 +12,9 @@ package enum OpenCallQueries {
     }
 
     /// The open calls. Dates are rounded up to the minute, so that a million rows become a few thousand. nil asks
-    /// only for the others.
+    /// only for the others. Rows that are overdue are left out: their calls go for a later renewal.
     package static func open(
-        of batchID: String?, on connection: isolated PostgresConnection
+        of batchID: String?, now: Int64, on connection: isolated PostgresConnection
     ) throws -> Open {
         let rows = try connection.query(
             """
@@ -26,6 +26,7 @@ package enum OpenCallQueries {
                     \(fragment: minute("max(c.send_after)")) AS send_after
                 FROM repricer.batches b JOIN repricer.price_changes c ON c.batch_id = b.batch_id
                     AND c.stage IN ('awaiting_approval', 'queued') AND c.state <> 'sending' AND NOT c.is_held_out
+                    AND NOT \(fragment: TroubleQueries.isOverdue(now: now))
                 WHERE b.state = 'approved' OR b.batch_id = \(uuid: batchID)::uuid
                 -- Rows that share a call are grouped as `RequestGroup` groups them.
                 GROUP BY c.batch_id, c.original_transaction_id,

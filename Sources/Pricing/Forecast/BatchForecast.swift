@@ -15,6 +15,7 @@ package struct BatchForecast: Sendable {
     /// Rows that take effect later than this are far ahead; nil where nobody asks.
     private let farAt: Instant?
     private var ids = RoundedIDs()
+    private var shared = SharedRisk()
 
     package init(_ terms: BatchTerms = BatchTerms(), asOf now: Instant? = nil) {
         self.terms = terms
@@ -26,7 +27,14 @@ package struct BatchForecast: Sendable {
     package var figures: BatchFigures {
         var figures = gathered
         figures.warnings[.idsEndInZero] = ids.areRounded ? .init(count: ids.count) : nil
+        shared.settle(&figures.money, calls)
         return figures
+    }
+
+    /// Settles what several rows have at risk, once all rows are added. The figures are the same before, and cost more.
+    package mutating func finish() {
+        shared.settle(&gathered.money, calls)
+        shared = SharedRisk()
     }
 
     /// A forecast has the properties of its figures.
@@ -52,6 +60,7 @@ package struct BatchForecast: Sendable {
         addMove(row)
         for warning in BatchWarning.of(row, farAt: farAt) { warn(warning, row.line) }
         calls.add(row)
+        shared.note(row, &calls)
         countWave(row)
     }
 

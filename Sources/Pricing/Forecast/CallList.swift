@@ -55,6 +55,7 @@ package struct CallList: Sendable {
         var sku: UInt32
         /// Which of its subscription's requests it may share; nil for a request of its own.
         var place: UInt8?
+        var risk: Risk
 
         var group: (SubscriptionKeys.Key, Int, Int64) {
             (
@@ -62,6 +63,33 @@ package struct CallList: Sendable {
                 place == everything ? sendAfter : effectiveAt
             )
         }
+    }
+
+    /// Whether a row counts in a sum of what is at risk, and in which.
+    private enum Risk: UInt8 {
+        case none, asked, notKnown
+
+        init(_ row: PlanRow) {
+            guard row.mayBeLost, row.atRisk != nil else {
+                self = .none
+                return
+            }
+            self = row.consent == .required ? .asked : .notKnown
+        }
+
+        var consent: Consent? {
+            switch self {
+            case .none: nil
+            case .asked: .required
+            case .notKnown: .notKnown
+            }
+        }
+    }
+
+    /// An item of a subscription.
+    struct Place: Hashable {
+        fileprivate var subscription: SubscriptionKeys.Key
+        fileprivate var sku: UInt32
     }
 
     private struct Call {
@@ -101,7 +129,23 @@ package struct CallList: Sendable {
                 subscription: keys.add(row.originalTransactionID),
                 effectiveAt: effectiveAt.milliseconds, sendBy: sendBy.milliseconds,
                 sendAfter: row.sendAfter?.milliseconds ?? .min, line: UInt32(clamping: row.line),
-                sku: skus.number(of: row.sku), place: place(RequestGroup.Kind(consent))))
+                sku: skus.number(of: row.sku), place: place(RequestGroup.Kind(consent)),
+                risk: Risk(row)))
+    }
+
+    mutating func place(_ id: String, _ sku: String) -> Place {
+        Place(subscription: keys.add(id), sku: skus.number(of: sku))
+    }
+
+    /// Those of the items that have a row whose customer must consent, or may have to.
+    func atRisk<Item>(among items: [Place: Item]) -> [Place: Consent] {
+        var found: [Place: Consent] = [:]
+        for member in members {
+            let place = Place(subscription: member.subscription, sku: member.sku)
+            guard let consent = member.risk.consent, items[place] != nil else { continue }
+            found[place] = consent
+        }
+        return found
     }
 
     private func place(_ kind: RequestGroup.Kind) -> UInt8? {
@@ -114,7 +158,8 @@ package struct CallList: Sendable {
     }
 
     /// Simulates the calls from `now` on at that rate: the earliest deadline first, and none before its `send_after`.
-    /// A call that comes too late for its renewal is left out, because it would go for the next renewal. Calls of
+    /// A call that comes too late for its renewal is left out, because it would go for the next renewal. One whose last
+    /// instant has passed already is overdue, and not late. Calls of
     /// `others` come first where they are as urgent.
     package func quota(
         callsPerThousandSeconds rate: Int, now: Instant, besides others: [Stored] = [],
@@ -218,7 +263,9 @@ package struct CallList: Sendable {
             }
             guard let first = waiting.pop() else { continue }
             let deadline = calls[first].sendBy
-            if deadline < now || microseconds(deadline) < clock {
+            // What has passed already is overdue, and not late.
+            if deadline < now { continue }
+            if microseconds(deadline) < clock {
                 if !calls[first].members.isEmpty { late.append(calls[first]) }
             } else {
                 clock += interval

@@ -74,9 +74,7 @@ extension [BatchFigures.MoneyKey: BatchFigures.Money] {
         self[key, default: .init()].addPrice(current, new)
         self[key]?.addAtRisk(row.countedAtRisk(current), row.consent)
         for charge in row.atRiskElsewhere {
-            let key = BatchFigures.MoneyKey(
-                currency: charge.currency, storefront: charge.storefront, period: charge.period)
-            addElsewhere(key, MoneySum(charge.amount), row.consent)
+            addElsewhere(.init(charge), MoneySum(charge.amount), row.consent)
         }
     }
 

@@ -56,6 +56,11 @@ package struct MoneySum: Hashable, Sendable {
         return exact + MoneySum(clamping: rest.signum())
     }
 
+    /// The nearest multiple of `step`, half away from zero.
+    package func rounded(to step: Int64) -> MoneySum {
+        rounded(times: 1, over: step).times(step)
+    }
+
     /// Its share of another sum in hundredths of a percent, rounded towards zero; nil where the other sum is 0 or
     /// less, or where this one is more than it or below 0.
     package func basisPoints(of whole: MoneySum) -> Int64? {

@@ -2,11 +2,11 @@
 package enum Slip: String, Hashable, Sendable, CaseIterable {
     /// A charge failed at first, and the period that followed began late.
     case billingFailure = "billing_failure"
-    /// Our call left too late for the renewal, or the App Store treated it so.
+    /// Our call left after the last instant that its plan gave.
     case lateCall = "late_call"
     /// The renewal date was extended.
     case `extension`
-    /// The cause is an offer, a new verdict on consent, the customer's own doing, or not known.
+    /// The cause is an offer, another verdict on consent than ours, the customer's own doing, or not known.
     case other
 }
 
@@ -29,6 +29,13 @@ extension SubscriptionFacts {
 }
 
 extension TrackedChange {
+    /// Why the App Store applies it at a later renewal than our plan said, where nothing else explains it. A call that
+    /// left in time is not late: the App Store judged it otherwise, for instance because of a sibling that rises first.
+    var slipOfTheCall: Slip {
+        guard let lastSentAt, let sendBy, lastSentAt > sendBy else { return .other }
+        return .lateCall
+    }
+
     /// Keeps why it moved. The first reason stays, because what follows moves what was late already.
     mutating func noteSlip(_ slip: Slip, from due: Instant?, to later: Instant, _ reading: Reading)
     {
@@ -43,10 +50,8 @@ extension TrackedChange {
             reading.before.renewalAt.map { reading.facts.isLater(began, than: $0) } ?? false
         if isLate, reading.newTransaction != nil, transaction.reason != "PURCHASE" {
             noteSlip(.billingFailure, from: due, to: began, reading)
-        } else if let scheduledAt = progress.scheduledAt, scheduledAt > due {
-            noteSlip(.lateCall, from: due, to: began, reading)
         } else {
-            noteSlip(.other, from: due, to: began, reading)
+            noteSlip(slipOfTheCall, from: due, to: began, reading)
         }
     }
 }

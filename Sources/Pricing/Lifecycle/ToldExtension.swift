@@ -24,10 +24,21 @@ extension Reading {
     /// The move of the renewal within its period by this statement, told as an extension or seen as a later end; nil
     /// where there is none.
     var movedRenewal: (from: Instant, to: Instant)? {
-        guard let from = before.renewalAt, let to = facts.renewalAt, to > from,
+        guard let from = formerRenewal, let to = facts.renewalAt, to > from,
             event.type == "RENEWAL_EXTENDED" || endsLater
         else { return nil }
         return (from, to)
+    }
+
+    /// The renewal before the statement. Where that is the first word of its period, it is the end that the period would
+    /// have had, and not the renewal at which it began.
+    private var formerRenewal: Instant? {
+        guard event.type == "RENEWAL_EXTENDED", facts.sandboxPeriod == nil,
+            let known = before.renewalAt,
+            let began = newTransaction?.purchasedAt, began >= known,
+            let renewals = before.renewals(from: known)
+        else { return before.renewalAt }
+        return renewals.renewal(renewals.firstIndex(atOrAfter: began.advanced(by: 1)))
     }
 
     /// Whether the same period, by its purchase, has a later end. A billing failure leaves the end as it was.

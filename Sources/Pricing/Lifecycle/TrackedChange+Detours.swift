@@ -58,6 +58,11 @@ extension TrackedChange {
     ) {
         guard progress.state.isWithApple, let due = progress.dueAt, due >= old else { return }
         defer { noteSlip(.extension, from: due, to: progress.dueAt ?? due, reading) }
+        if isOlderThanCall(reading), let renewal = sandboxRenewal(ofCallIn: reading) {
+            progress.dueAt = renewal
+            lines.append(note("renewal_extended", reading))
+            return
+        }
         let former = reading.before.renewals(from: old)
         let turn = former?.firstIndex(atOrAfter: due)
         if let former, let turn, former.renewal(turn) == due,
@@ -79,7 +84,8 @@ extension TrackedChange {
         guard progress.state.isWithApple, !isInAnotherCurrency(reading), let due = progress.dueAt,
             let began = reading.newTransaction?.purchasedAt
         else { return }
-        let sameTurn = reading.sandboxRenewal(inTheTurnOf: due)
+        let sameTurn =
+            sandboxRenewal(ofCallIn: reading) ?? reading.sandboxRenewal(inTheTurnOf: due)
         guard let renewal = sameTurn ?? reading.facts.renewal(around: due), renewal != due else {
             return
         }
@@ -87,16 +93,31 @@ extension TrackedChange {
         guard sameTurn != nil || isLate || (began >= due && isApplied(in: renewalItem(reading)))
         else { return }
         progress.dueAt = renewal
-        if sameTurn == nil {
-            noteSlip(slip(isLate: isLate, reading), from: due, to: renewal, reading)
-        }
+        noteSlip(
+            sameTurn == nil ? slip(isLate: isLate, reading) : .other, from: due, to: renewal,
+            reading)
         lines.append(note("renewals_moved", reading))
+    }
+
+    /// Whether a statement tells of what was before our call, or at it: it was signed before, or it is the answer.
+    private func isOlderThanCall(_ reading: Reading) -> Bool {
+        isAnswer(reading.event) || lastSentAt.map { reading.at < $0 } ?? false
+    }
+
+    /// In the Sandbox, the renewal at which our call takes effect, where it left after the renewal that was known until
+    /// this statement: R1 as of the call, and R0 of a decrease. The plan had to guess which period ran at the call.
+    private func sandboxRenewal(ofCallIn reading: Reading) -> Instant? {
+        guard undoes == nil, progress.reason != postponedByOffer, let lastSentAt,
+            let renewal = reading.sandboxRenewal(after: lastSentAt),
+            let running = reading.facts.sandboxPeriod
+        else { return nil }
+        return isIncrease ? renewal.advanced(by: running) : renewal
     }
 
     /// Why a period began without the change. A period that began late shows that a charge had failed.
     private func slip(isLate: Bool, _ reading: Reading) -> Slip {
         if reading.newTransaction?.reason == "PURCHASE" { return .other }
-        return isLate ? .billingFailure : .lateCall
+        return isLate ? .billingFailure : slipOfTheCall
     }
 
     /// Moves a change that was first seen applied after its renewal, which charged the old price. It is due at the
@@ -108,7 +129,7 @@ extension TrackedChange {
             running != newPrice, let renewal = reading.facts.renewal(around: due), renewal > began
         else { return }
         progress.dueAt = renewal
-        noteSlip(.lateCall, from: due, to: renewal, reading)
+        noteSlip(slipOfTheCall, from: due, to: renewal, reading)
         lines.append(note("renewals_moved", reading))
     }
 
@@ -261,6 +282,22 @@ extension TrackedChange {
 }
 
 extension Reading {
+    /// In the Sandbox, the first renewal at or after a call that left after the last known renewal. What renewals were
+    /// between is only told now, and they are as far apart as the running period is long. nil where the call left before,
+    /// and where a period began out of step with them, since a charge had failed.
+    fileprivate func sandboxRenewal(after call: Instant) -> Instant? {
+        guard let running = facts.sandboxPeriod, let renewalAt = facts.renewalAt,
+            let known = before.renewalAt, known < call, known.isOnCalendar,
+            renewalAt.isOnCalendar, call.isOnCalendar,
+            movedRenewal != nil && newTransaction == nil
+                || (renewalAt.milliseconds - known.milliseconds) % running == 0
+        else { return nil }
+        let (steps, rest) = (call.milliseconds - renewalAt.milliseconds)
+            .quotientAndRemainder(dividingBy: running)
+        let (span, isTooFar) = (steps + (rest > 0 ? 1 : 0)).multipliedReportingOverflow(by: running)
+        return isTooFar ? nil : renewalAt.advanced(by: span)
+    }
+
     /// In the Sandbox an extension made a period longer, renewals were counted at that length, and the period that
     /// began is shorter. What waits keeps its turn: what was due at the second renewal is due at the second one
     /// still.
@@ -280,7 +317,7 @@ extension Reading {
 
 extension SubscriptionFacts {
     /// The length of the running period in the Sandbox, in milliseconds; nil where it is one of Production's.
-    fileprivate var sandboxPeriod: Int64? {
+    var sandboxPeriod: Int64? {
         guard let renewalAt, let purchasedAt, renewalAt > purchasedAt else { return nil }
         let running = renewalAt.milliseconds - purchasedAt.milliseconds
         return running < Self.calendarPeriodMin ? running : nil

@@ -55,7 +55,7 @@ extension TrackedChange {
             && !isApplied(in: reading.before.items.first { $0.sku == sku })
     }
 
-    private func isAnswer(_ event: SubscriptionEvent) -> Bool {
+    func isAnswer(_ event: SubscriptionEvent) -> Bool {
         event.source == .response && event.key.evidenceID == requestReferenceID
     }
 

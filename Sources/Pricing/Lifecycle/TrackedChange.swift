@@ -22,6 +22,8 @@ package struct TrackedChange: Hashable, Sendable {
     package var requestReferenceID: String?
     /// When that call's intent was written. Statements signed before it cannot be about this change.
     package var sentAt: Instant?
+    /// The last instant at which that call was in time for the renewal that its plan gave. nil where it is not known.
+    package var sendBy: Instant?
     /// The renewal date that was known when that call's intent was written: its plan counts from there. nil where it
     /// is not known, or where no call was made.
     package var calledRenewalAt: Instant?

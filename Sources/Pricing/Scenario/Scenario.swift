@@ -103,10 +103,8 @@ package struct ScenarioJudge: Sendable {
                 }
             }
             guard !rows.isEmpty else { continue }
-            for row in question.judge.judge(rows: rows, facts: facts, context: context) {
-                if question.scenario.rule == .maxWithoutConsent, row.fault == nil,
-                    row.consent != .notRequired
-                {
+            for row in plans(rows, facts, context, question) {
+                if isAsked(row, question) {
                     forecasts[place].refuse(.alwaysAsked)
                     continue
                 }
@@ -116,21 +114,44 @@ package struct ScenarioJudge: Sendable {
         }
     }
 
+    /// Whether no price of this rule goes without consent.
+    private func isAsked(_ row: PlanRow, _ question: Question) -> Bool {
+        question.scenario.rule == .maxWithoutConsent && row.fault == nil
+            && row.consent != .notRequired
+    }
+
+    /// Judges the rows of a subscription. Dependents fall with one item: the first that can go and is no dependent itself.
+    private func plans(
+        _ rows: [BatchRow], _ facts: SubscriptionFacts, _ context: JudgeContext,
+        _ question: Question
+    ) -> [PlanRow] {
+        let dependents = cohort.dependents.filter { sku in
+            facts.items.contains { $0.sku == sku && $0.renews }
+        }
+        func judged(_ rows: [BatchRow]) -> [PlanRow] {
+            question.judge.judge(rows: rows, facts: facts, context: context)
+        }
+        guard !dependents.isEmpty else { return judged(rows) }
+        let others = rows.indices.filter { !dependents.contains(rows[$0].sku) }
+        var first: [PlanRow]?
+        for parent in others.isEmpty ? Array(rows.indices.prefix(1)) : others {
+            var named = rows
+            named[parent].dependentSKUs = dependents.filter { $0 != rows[parent].sku }
+            let plans = judged(named)
+            if plans[parent].fault == nil, !isAsked(plans[parent], question) { return plans }
+            first = first ?? plans
+        }
+        return first ?? judged(rows)
+    }
+
     private func row(
         _ line: Int, _ item: SubscriptionFacts.Item, _ price: Int64, _ facts: SubscriptionFacts,
         _ currency: String
     ) -> BatchRow {
-        // A dependent falls with one item: the first of the cohort that the subscription has.
-        let dependents =
-            line > 1
-            ? []
-            : cohort.dependents.filter { sku in
-                sku != item.sku && facts.items.contains { $0.sku == sku && $0.renews }
-            }
-        return BatchRow(
+        BatchRow(
             line: line, originalTransactionID: facts.originalTransactionID, sku: item.sku,
             newPrice: price, currency: currency, storefront: facts.storefront,
-            dependentSKUs: dependents, expectedPrice: item.currentPrice)
+            expectedPrice: item.currentPrice)
     }
 
     private func price(

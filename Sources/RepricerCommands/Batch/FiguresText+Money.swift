@@ -33,6 +33,17 @@ extension FiguresText {
             let isUp = rest.magnitude >= rawValue.magnitude / 2
             return sign + counted(isUp ? whole + milliunits.signum() : whole)
         }
+
+        /// What NOW and THEN differ by as they are shown.
+        func change(_ money: BatchFigures.Money, currency: String) -> String {
+            guard !money.change.isTooLarge else {
+                return shownSum(money.change, currency: currency)
+            }
+            let step = self == .exact ? smallestShown(currency) : rawValue.magnitude
+            return text(
+                shownDifference(from: money.now, to: money.then, roundedTo: step),
+                currency: currency, isSigned: true)
+        }
     }
 
     var moneyText: String {
@@ -62,18 +73,16 @@ extension FiguresText {
 
     private func moneyTable(_ lines: [Line], in unit: SumUnit) -> String {
         func column(
-            _ heading: String, isSigned: Bool = false,
-            _ sum: @escaping @Sendable (BatchFigures.Money) -> MoneySum
+            _ heading: String, _ sum: @escaping @Sendable (BatchFigures.Money) -> MoneySum
         ) -> Column<Line> {
-            .shown(.right(heading)) {
-                unit.text(sum($0.money), currency: $0.currency, isSigned: isSigned)
-            }
+            .shown(.right(heading)) { unit.text(sum($0.money), currency: $0.currency) }
         }
         return lines.table([
             .shown(.left("A MONTH")) { $0.name },
             .shown(.right("ROWS")) { counted($0.money.rows) },
             column("NOW") { $0.now }, column("THEN") { $0.then },
-            column("CHANGE", isSigned: true) { $0.change }, column("AT RISK") { $0.atRisk },
+            .shown(.right("CHANGE")) { unit.change($0.money, currency: $0.currency) },
+            column("AT RISK") { $0.atRisk },
             column("NOT KNOWN") { $0.maybeAtRisk },
         ]) + unit.note
     }

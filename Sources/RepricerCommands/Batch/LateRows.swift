@@ -9,7 +9,7 @@ enum LateRows {
         of batchID: String, _ rate: Configuration.CallRate, now: Int64,
         on connection: isolated PostgresConnection
     ) throws -> Int {
-        let open = try OpenCallQueries.open(of: batchID, on: connection)
+        let open = try OpenCallQueries.open(of: batchID, now: now, on: connection)
         return CallList.lateRowCount(
             of: open.own, besides: open.others, callsPerThousandSeconds: rate.perThousandSeconds,
             now: Instant(milliseconds: now))
@@ -20,7 +20,7 @@ enum LateRows {
         of calls: CallList, _ rate: Configuration.CallRate, now: Int64,
         on connection: isolated PostgresConnection
     ) throws -> Int {
-        let others = try OpenCallQueries.open(of: nil, on: connection).others
+        let others = try OpenCallQueries.open(of: nil, now: now, on: connection).others
         return calls.quota(
             callsPerThousandSeconds: rate.perThousandSeconds, now: Instant(milliseconds: now),
             besides: others, lateRowsMax: 0

@@ -45,7 +45,7 @@ extension Commands {
                 dependencies: invocation.dependencies, isQuiet: invocation.isQuiet)
             try await session.plan(into: output)
             let others = try await pool.withTransaction {
-                try OpenCallQueries.open(of: nil, on: $0).others
+                try OpenCallQueries.open(of: nil, now: session.asOf.milliseconds, on: $0).others
             }
             return PlanSummary(
                 session, try await output.finish(), rate: rate, besides: others,

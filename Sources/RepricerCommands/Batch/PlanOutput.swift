@@ -133,6 +133,7 @@ actor PlanOutput: PlanSink {
         try rowsFile?.flush()
         try rejectsFile?.flush()
         try drift?.finish()
+        forecast.finish()
         let figures = Finished(
             hash: hash.text, forecast: forecast, drift: drift?.lines ?? [],
             driftCount: drift?.count)

@@ -54,6 +54,30 @@ import Testing
         await harness.close()
     }
 
+    /// Another verdict on consent may leave the renewal as it was, and move the last instant for it alone. The call keeps its
+    /// own: a retry goes by it, and so does whoever asks later whether the call was late.
+    @Test func call_whoseVerdictMovesItsLastInstantAlone_keepsItsOwn() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        let due = try await harness.dueEffectiveAt()
+        try await harness.write(
+            "UPDATE repricer.price_changes SET send_by = send_by - interval '5 days'")
+
+        try await harness.deliver(harness.scheduler())
+
+        let owner = try await TestDatabase.connect()
+        let row = try await owner.query(
+            "SELECT forecast_effective_at - send_by = interval '27 days' AS is_own, moved_before_call FROM repricer.price_changes"
+        ).one()
+        #expect(try row.bool("is_own"))
+        #expect(try row.textOrNil("moved_before_call") == nil)
+        await owner.close()
+        #expect(try await harness.dueEffectiveAt() == due)
+        #expect(try await harness.changes() == ["A scheduled"])
+        await harness.close(isTamperedWith: true)
+    }
+
     @Test func changes_ofAPausedBatch_holdUpNoOther() async throws {
         let harness = try await Harness.make()
         for id in ["1", "2"] { try await harness.subscribe(id) }

@@ -339,6 +339,7 @@ import Testing
             let id = story.events.first?.originalTransactionID
         else { return }
         let due = change.progress.dueAt?.milliseconds
+        let sendBy = change.sendBy?.milliseconds ?? due
         _ = try await owner.execute(
             """
             WITH batch AS (
@@ -356,7 +357,7 @@ import Testing
             SELECT \(id), repricer.bucket_of(\(id)), \(uuid: change.changeID), batch_id, 1, \(change.sku),
                 \(change.isIncrease ? "increase" : "decrease"), 'USD', 'USA', 'P1M',
                 \(change.oldPrice), \(change.newPrice), \(change.dependentSKUs)::text[],
-                \(change.isIncrease ? "required" : "none"), \(timestamp: due), \(timestamp: due),
+                \(change.isIncrease ? "required" : "none"), \(timestamp: due), \(timestamp: sendBy),
                 \(timestamp: due), \(timestamp: change.calledRenewalAt?.milliseconds),
                 \(uuid: change.requestReferenceID),
                 \(change.doubtfulSince == nil ? "sending" : change.progress.state.rawValue),
