@@ -11203,6 +11203,9 @@ REVOKE ALL ON FUNCTION repricer.recording_instant() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.recording_instant() TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.tells_revocation(p_statement jsonb) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.tells_revocation(p_statement jsonb) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.tells_revocation(p_statement jsonb) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.tells_revocation(p_statement jsonb) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.change_figures TO repricer_service;
 

@@ -74,7 +74,7 @@ import Testing
     @Test func aTextThatWouldRun_isReadBack_withoutItsApostrophe() async throws {
         let owner = try await TestDatabase.connect()
         try await owner.script(
-            ReportFixture.batchSQL(ReportFixture.batch, name: "=1+1", rows: 0))
+            ReportFixture.batchSQL(ReportFixture.batch, name: "=1+1", rows: 1))
         await owner.close()
 
         let csv = try await ReportContractTests.render(

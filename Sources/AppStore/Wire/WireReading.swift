@@ -46,13 +46,6 @@ extension JSONNode {
 
     var int: Int? { int64.flatMap(Int.init(exactly:)) }
 
-    /// An amount, or a number that multiplies one. What is there and cannot be read as one is -1, which no amount can be:
-    /// so it is left out by its name (`storable`), and does not look like one that was never there.
-    var amount: Int64? { isNull ? nil : int64 ?? -1 }
-
-    /// An instant on which money hangs, likewise: what cannot be read as one is before all calendars.
-    var moment: Instant? { isNull ? nil : instant ?? Instant(milliseconds: .min) }
-
     /// The texts of an array. Elements that are no texts are left out.
     var texts: [String]? { elements?.compactMap(\.storableText) }
 

@@ -21,26 +21,24 @@ struct WireTransaction: WireObject {
     var statement: TransactionStatement {
         let commerce = json["advancedCommerceInfo"]
         var statement = TransactionStatement(
-            // One that cannot be read has no name, and is left out like an amount that cannot be meant.
-            items: commerce?["items"]?.elements?.map { Self.item($0) ?? StatementItem(sku: "") }
-                ?? [])
+            items: commerce?["items"]?.elements?.compactMap(Self.item) ?? [])
         statement.transactionID = json["transactionId"]?.storableText
         statement.productID = json["productId"]?.storableText
         statement.appAccountToken = json["appAccountToken"]?.storableText
         statement.ownershipType = json["inAppOwnershipType"]?.storableText
-        statement.purchasedAt = json["purchaseDate"]?.moment
+        statement.purchasedAt = json["purchaseDate"]?.instant
         statement.originalPurchaseAt = json["originalPurchaseDate"]?.instant
         statement.expiresAt = json["expiresDate"]?.instant
-        statement.revokedAt = json["revocationDate"]?.moment
+        statement.revokedAt = json["revocationDate"]?.instant
         statement.reason = json["transactionReason"]?.storableText
         statement.storefront = json["storefront"]?.storableText
         statement.currency = json["currency"]?.storableText
         statement.price = json["price"]?.int64
-        statement.taxExclusivePrice = commerce?["taxExclusivePrice"]?.amount
+        statement.taxExclusivePrice = commerce?["taxExclusivePrice"]?.int64
         statement.period = commerce?["period"]?.storableText
         statement.offerDiscountType = json["offerDiscountType"]?.storableText
         statement.offerType = json["offerType"]?.int
-        statement.quantity = json["quantity"]?.amount.flatMap(Int.init(exactly:))
+        statement.quantity = json["quantity"]?.int
         statement.appTransactionID = json["appTransactionId"]?.storableText
         statement.details = SignedDetails(json, SignedDetails.ofTransaction)
         return statement
@@ -48,9 +46,7 @@ struct WireTransaction: WireObject {
 
     private static func item(_ json: JSONNode) -> StatementItem? {
         var item = StatementItem(json)
-        item?.price = json["price"]?.amount
-        item?.offerPrice = json["offer"]?["price"]?.amount
-        item?.revokedAt = json["revocationDate"]?.moment
+        item?.revokedAt = json["revocationDate"]?.instant
         item?.refunds =
             json["refunds"]?.elements?.compactMap { refund in
                 // Any other is reported as unknown (`WireShape`), and counted by `refunds_without_amount`.

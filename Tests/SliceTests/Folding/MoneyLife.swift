@@ -154,7 +154,10 @@ struct MoneyLife {
         }
         charge("RENEWAL")
         if random.chance(8) { running.isOffer = true }
-        if random.chance(5) { running.currency = nil }
+        if random.chance(5) {
+            running.currency = nil
+            beside?.currency = nil
+        }
         // Not every notification comes.
         guard !random.chance(12) else { return }
         say("DID_RENEW")

@@ -59,7 +59,9 @@ import Testing
 
     @Test(arguments: [UInt64(11), 12])
     func livesToldLate_restateWhatWasClosed_andNothingThatWasKnown(seed: UInt64) async throws {
-        let pool = DatabasePool(conninfo: TestDatabase.url, applicationName: "owner", size: 1)
+        // What the owner writes, the tests keep versions of; the service keeps its own.
+        let conninfo = try await TestDatabase.login("service", memberOf: ["repricer_service"])
+        let pool = DatabasePool(conninfo: conninfo, applicationName: "service", size: 1)
         let owner = try await TestDatabase.connect()
         let lives = (0..<Self.lives).map {
             MoneyLife(
