@@ -98,7 +98,8 @@ import Testing
         let owner = try await TestDatabase.connect()
         try await Self.fill(owner)
         try await owner.script(
-            "INSERT INTO repricer.stale_figures SELECT original_transaction_id, bucket FROM repricer.subscriptions;")
+            "INSERT INTO repricer.stale_figures SELECT original_transaction_id, bucket FROM repricer.subscriptions;"
+        )
         try await owner.script("ANALYZE repricer.stale_figures")
         let other = "00000000-0000-4000-8000-00000000feed"
         try await owner.script(ReportFixture.batchSQL(other, name: "autumn", rows: 1))
@@ -108,7 +109,8 @@ import Testing
             #expect(read < Self.changes * 8, "\(name) reads \(read) pages")
             let marked = try await Self.pages(
                 "report.\(name) WHERE batch_id = '\(ReportFixture.batch)'", on: owner)
-            #expect(marked > Self.changes * 8, "\(name) reads only \(marked) pages of what is marked")
+            #expect(
+                marked > Self.changes * 8, "\(name) reads only \(marked) pages of what is marked")
         }
         await owner.close()
     }

@@ -235,23 +235,13 @@ import Testing
         #expect(try kept.int("marks") == 0)
         #expect(try kept.int("exceptions") > 0)
         #expect(try kept.int("renewals") > 0)
-        for fault in Self.keptFaults {
-            _ = try await owner.execute("BEGIN")
-            #expect(try await owner.query(fault).count > 0, "\(fault)")
-            #expect(try await FormerViews.moveDifferences(on: owner) != [], "nobody saw: \(fault)")
-            _ = try await owner.execute("ROLLBACK")
-        }
+        try await Self.expectSeen(Self.keptFaults, on: owner, by: FormerViews.moveDifferences)
+        try await Self.expectSeen(Self.forecastFaults, on: owner, by: FormerViews.differences)
         #expect(try await FormerViews.pastDifferences(on: owner) == [])
         for fault in Self.frozenFaults {
             #expect(
                 try await FormerViews.pastDifferences(after: fault, on: owner) != [],
                 "nobody saw: \(fault)")
-        }
-        for fault in Self.forecastFaults {
-            _ = try await owner.execute("BEGIN")
-            #expect(try await owner.query(fault).count > 0, "\(fault)")
-            #expect(try await FormerViews.differences(on: owner) != [], "nobody saw: \(fault)")
-            _ = try await owner.execute("ROLLBACK")
         }
         for fact in Self.facts {
             try await owner.script(fact)
@@ -261,6 +251,19 @@ import Testing
         }
         await owner.close()
         await pool.close()
+    }
+
+    /// Plants each error by itself, and expects that somebody sees it.
+    private static func expectSeen(
+        _ faults: [SQL], on owner: PostgresConnection,
+        by look: (PostgresConnection) async throws -> [String]
+    ) async throws {
+        for fault in faults {
+            _ = try await owner.execute("BEGIN")
+            #expect(try await owner.query(fault).count > 0, "\(fault)")
+            #expect(try await look(owner) != [], "nobody saw: \(fault)")
+            _ = try await owner.execute("ROLLBACK")
+        }
     }
 
     /// Errors in the moves that are kept for the revenue bridge.
