@@ -181,8 +181,8 @@ $$;
 CREATE FUNCTION repricer.begin_rehearsal(p_at timestamptz) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
-    IF EXISTS (SELECT FROM batches) OR EXISTS (SELECT FROM mass_extensions)
-        OR EXISTS (SELECT FROM extension_requests)
+    IF EXISTS (SELECT 1 FROM batches) OR EXISTS (SELECT 1 FROM mass_extensions)
+        OR EXISTS (SELECT 1 FROM extension_requests)
     THEN
         RAISE EXCEPTION 'decisions were made here by the server''s clock; a rehearsal needs a database of its own'
             USING ERRCODE = 'object_not_in_prerequisite_state';
@@ -761,7 +761,7 @@ CREATE FUNCTION repricer.record_dependent_claims(p_batch_id uuid) RETURNS void
     LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (
-        SELECT FROM price_changes WHERE batch_id = p_batch_id AND dependent_skus <> '{}') THEN
+        SELECT 1 FROM price_changes WHERE batch_id = p_batch_id AND dependent_skus <> '{}') THEN
         RETURN;
     END IF;
     -- One batch at a time records claims: two side by side would not see each other's. This holds up no other writer.
@@ -1671,7 +1671,7 @@ BEGIN
         RAISE EXCEPTION 'change % is %: only one that the App Store has can be closed', p_change_id, v_change.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    IF EXISTS (SELECT FROM store_calls WHERE subject = v_change.original_transaction_id
+    IF EXISTS (SELECT 1 FROM store_calls WHERE subject = v_change.original_transaction_id
         AND bucket = v_change.bucket AND settled_at IS NULL)
     THEN
         RAISE EXCEPTION 'a call of subscription % has no outcome yet: ours may still take effect',

@@ -76,7 +76,7 @@ BEGIN
         RAISE EXCEPTION 'request % is a mass extension; one of a single subscription needs an identifier of its own',
             p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    IF EXISTS (SELECT FROM extension_requests WHERE original_transaction_id = p_original_transaction_id
+    IF EXISTS (SELECT 1 FROM extension_requests WHERE original_transaction_id = p_original_transaction_id
         AND bucket = bucket_of(p_original_transaction_id) AND state IN ('queued', 'sending', 'unknown'))
     THEN
         RAISE EXCEPTION 'extension_open: another extension of % is under way', p_original_transaction_id
@@ -113,7 +113,7 @@ BEGIN
         END IF;
         RETURN false;
     END IF;
-    IF EXISTS (SELECT FROM extension_requests WHERE extension_id = p_extension_id) THEN
+    IF EXISTS (SELECT 1 FROM extension_requests WHERE extension_id = p_extension_id) THEN
         RAISE EXCEPTION 'request % is an extension of one subscription; a mass extension needs an identifier of its own',
             p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;

@@ -4804,8 +4804,8 @@ CREATE FUNCTION repricer.begin_rehearsal(p_at timestamp with time zone) RETURNS 
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 BEGIN
-    IF EXISTS (SELECT FROM batches) OR EXISTS (SELECT FROM mass_extensions)
-        OR EXISTS (SELECT FROM extension_requests)
+    IF EXISTS (SELECT 1 FROM batches) OR EXISTS (SELECT 1 FROM mass_extensions)
+        OR EXISTS (SELECT 1 FROM extension_requests)
     THEN
         RAISE EXCEPTION 'decisions were made here by the server''s clock; a rehearsal needs a database of its own'
             USING ERRCODE = 'object_not_in_prerequisite_state';
@@ -5098,7 +5098,7 @@ BEGIN
         RAISE EXCEPTION 'change % is %: only one that the App Store has can be closed', p_change_id, v_change.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    IF EXISTS (SELECT FROM store_calls WHERE subject = v_change.original_transaction_id
+    IF EXISTS (SELECT 1 FROM store_calls WHERE subject = v_change.original_transaction_id
         AND bucket = v_change.bucket AND settled_at IS NULL)
     THEN
         RAISE EXCEPTION 'a call of subscription % has no outcome yet: ours may still take effect',
@@ -7261,7 +7261,7 @@ CREATE FUNCTION repricer.record_dependent_claims(p_batch_id uuid) RETURNS void
     AS $_$
 BEGIN
     IF NOT EXISTS (
-        SELECT FROM price_changes WHERE batch_id = p_batch_id AND dependent_skus <> '{}') THEN
+        SELECT 1 FROM price_changes WHERE batch_id = p_batch_id AND dependent_skus <> '{}') THEN
         RETURN;
     END IF;
     -- One batch at a time records claims: two side by side would not see each other's. This holds up no other writer.
@@ -7506,7 +7506,7 @@ BEGIN
         RAISE EXCEPTION 'request % is a mass extension; one of a single subscription needs an identifier of its own',
             p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    IF EXISTS (SELECT FROM extension_requests WHERE original_transaction_id = p_original_transaction_id
+    IF EXISTS (SELECT 1 FROM extension_requests WHERE original_transaction_id = p_original_transaction_id
         AND bucket = bucket_of(p_original_transaction_id) AND state IN ('queued', 'sending', 'unknown'))
     THEN
         RAISE EXCEPTION 'extension_open: another extension of % is under way', p_original_transaction_id
@@ -7542,7 +7542,7 @@ BEGIN
         END IF;
         RETURN false;
     END IF;
-    IF EXISTS (SELECT FROM extension_requests WHERE extension_id = p_extension_id) THEN
+    IF EXISTS (SELECT 1 FROM extension_requests WHERE extension_id = p_extension_id) THEN
         RAISE EXCEPTION 'request % is an extension of one subscription; a mass extension needs an identifier of its own',
             p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;

@@ -18,6 +18,8 @@ ALTER TABLE repricer.imported_increases DROP CONSTRAINT IF EXISTS imported_incre
 CREATE TEMPORARY TABLE to_spread AS
 SELECT c.oid::regclass AS name, 'bucket' AS kind FROM pg_class c
 WHERE c.relnamespace = 'repricer'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+    -- The migrator's own, whose steps have buckets.
+    AND c.relname <> 'migration_steps'
     AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'bucket')
 UNION ALL
 SELECT t::regclass, 'reference' FROM unnest(ARRAY[

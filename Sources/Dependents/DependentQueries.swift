@@ -23,9 +23,9 @@ package enum DependentQueries {
         try connection.query(
             """
             -- name: dependentBuckets
-            SELECT b.bucket FROM generate_series(0, \(Bucket.count - 1)) AS b (bucket), LATERAL (
+            SELECT b.bucket FROM repricer.bucket_turns b, LATERAL (
                 SELECT \(fragment: order(isProbing)) AS waits_since FROM repricer.dependent_cancellations d
-                WHERE d.bucket = b.bucket::smallint AND \(fragment: isDue(realNow: realNow))
+                WHERE d.bucket = b.bucket AND \(fragment: isDue(realNow: realNow))
                 ORDER BY \(fragment: order(isProbing)) LIMIT 1) first
             ORDER BY first.waits_since
             """

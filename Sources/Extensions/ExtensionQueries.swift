@@ -147,12 +147,18 @@ extension ExtensionQueries {
         let rows = try connection.query(
             """
             -- name: extendedAt
-            WITH theirs AS (
-                SELECT asked.id AS original_transaction_id,
-                    coalesce(other.original_transaction_id, asked.id) AS id
-                FROM unnest(\(ids)::text[]) AS asked (id)
-                LEFT JOIN repricer.subscriptions s ON s.original_transaction_id = asked.id
-                LEFT JOIN repricer.subscriptions other ON other.app_account_token = s.app_account_token
+            -- The subscriptions of one customer stand in several buckets, so each step is read by itself.
+            WITH asked AS MATERIALIZED (
+                SELECT original_transaction_id AS id, app_account_token FROM repricer.subscriptions
+                WHERE original_transaction_id = ANY (\(ids)::text[]) AND app_account_token IS NOT NULL
+            ), others AS MATERIALIZED (
+                SELECT asked.id AS asked, o.original_transaction_id AS id
+                FROM asked JOIN repricer.subscriptions o ON o.app_account_token = asked.app_account_token
+            ), theirs AS MATERIALIZED (
+                SELECT asked AS original_transaction_id, id FROM others
+                UNION ALL
+                SELECT t.id, t.id FROM unnest(\(ids)::text[]) AS t (id)
+                WHERE NOT EXISTS (SELECT 1 FROM asked WHERE asked.id = t.id)
             )
             SELECT theirs.original_transaction_id, min(e.told_at) AS told_at
             FROM theirs JOIN repricer.renewal_extensions e ON e.original_transaction_id = theirs.id
@@ -163,7 +169,7 @@ extension ExtensionQueries {
             FROM theirs JOIN repricer.extension_requests c ON c.original_transaction_id = theirs.id
             WHERE c.state = 'extended' AND c.settled_at > \(timestamp: since) AND NOT EXISTS (
                     SELECT 1 FROM repricer.renewal_extensions e
-                    WHERE e.original_transaction_id = c.original_transaction_id
+                    WHERE e.original_transaction_id = c.original_transaction_id AND e.bucket = c.bucket
                         AND e.renewal_at = c.effective_at)
             """)
         var instants: [String: [Instant]] = [:]

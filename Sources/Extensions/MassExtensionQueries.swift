@@ -15,23 +15,37 @@ package enum MassExtensionQueries {
                 """)
     }
 
+    /// How many due mass extensions are read: of some products another call may be in flight.
+    private static let candidatesMax = 100
+
     /// Takes an approved mass extension that is due, with its bucket. Returns nil where there is none, and while
     /// everything is paused.
     package static func takeDue(
         realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> (mass: ExtensionQueries.Mass, bucket: Int)? {
-        try connection.query(
+        let due = try connection.query(
             """
             -- name: takeDueMassExtension
-            SELECT m.*, b.bucket FROM repricer.mass_extensions m
-            CROSS JOIN LATERAL (SELECT repricer.bucket_of('product:' || m.product_id) AS bucket) b
+            SELECT m.* FROM repricer.mass_extensions m
             WHERE m.state = 'queued' AND NOT \(fragment: ServiceControlQueries.isHeld)
                 AND (m.next_attempt_at IS NULL OR m.next_attempt_at <= \(timestamp: realNow))
-                AND NOT \(fragment: StoreCallQueries.isInFlight(
-                    "'product:' || m.product_id", bucket: "b.bucket"))
-            ORDER BY m.next_attempt_at NULLS FIRST LIMIT 1 FOR UPDATE OF m SKIP LOCKED
-            """
-        ).oneOrNil().map { (try ExtensionQueries.Mass($0), try $0.int("bucket")) }
+            ORDER BY m.next_attempt_at NULLS FIRST LIMIT \(candidatesMax) FOR UPDATE OF m SKIP LOCKED
+            """)
+        // Whether a call of the product is in flight is asked of its bucket, because a statement names one.
+        for row in due {
+            let subject = "product:" + (try row.text("product_id"))
+            let bucket = Bucket.of(subject)
+            let isInFlight = StoreCallQueries.isInFlight(
+                "\(subject)::text", bucket: "\(bucket)::smallint")
+            let isBusy = try connection.query(
+                """
+                -- name: isMassExtensionInFlight
+                SELECT \(fragment: isInFlight) AS is_busy
+                """
+            ).one().bool("is_busy")
+            if !isBusy { return (try ExtensionQueries.Mass(row), bucket) }
+        }
+        return nil
     }
 
     /// Notes that its call is written.

@@ -48,11 +48,14 @@ package enum Bucket {
     /// The condition that `column` is the bucket of one of these subscriptions. Where all have the same bucket, the
     /// condition names it, so that one partition answers.
     package static func isThat(of ids: some Sequence<String>, _ column: SQL = "bucket") -> SQL {
+        "\(fragment: column) = \(fragment: any(of: ids))"
+    }
+
+    /// What stands behind the `=` of such a condition.
+    package static func any(of ids: some Sequence<String>) -> SQL {
         let buckets = Set(ids.map(of))
-        if let only = buckets.first, buckets.count == 1 {
-            return "\(fragment: column) = \(only)::smallint"
-        }
-        return "\(fragment: column) = ANY (\(buckets.sorted())::smallint[])"
+        if let only = buckets.first, buckets.count == 1 { return "\(only)::smallint" }
+        return "ANY (\(buckets.sorted())::smallint[])"
     }
 
     /// Divides the elements by the bucket of their subscriptions.

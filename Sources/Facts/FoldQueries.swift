@@ -57,7 +57,8 @@ package enum FoldQueries {
             CASE WHEN cardinality(dependent_skus) > 0 THEN (
                 SELECT ARRAY(SELECT jsonb_array_elements_text(item -> 'dependentSKUs'))
                 FROM repricer.store_calls r, jsonb_array_elements(r.intent -> 'items') item
-                WHERE r.subject = c.original_transaction_id AND \(fragment: Bucket.isThat(of: ids, "r.bucket"))
+                WHERE r.subject = c.original_transaction_id AND r.bucket = c.bucket
+                    AND \(fragment: Bucket.isThat(of: ids, "r.bucket"))
                     AND r.call_id = c.request_reference_id
                     AND item ->> 'sku' = coalesce(c.called_sku, c.sku) LIMIT 1)
             END AS told_dependent_skus

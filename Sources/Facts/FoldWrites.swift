@@ -181,8 +181,8 @@ package struct FoldWrites: Sendable {
                 consent_asked_at = t.consent_asked_at, accepted_at = t.accepted_at,
                 acceptance = t.acceptance, effective_at = t.effective_at, ended_at = t.ended_at,
                 state_since = t.state_since, current_sku = nullif(t.current_sku, c.sku),
-                current_dependent_skus = nullif(t.current_dependent_skus::text[], c.dependent_skus),
-                former_skus = t.former_skus::text[],
+                current_dependent_skus = nullif(t.current_dependent_skus, c.dependent_skus),
+                former_skus = t.former_skus,
                 planned_effective_at = CASE WHEN t.due_at IS DISTINCT FROM t.planned_at
                     THEN t.planned_at END,
                 due_effective_at = coalesce(t.due_at, c.due_effective_at), moved_since_call = t.moved_since_call,
@@ -193,7 +193,8 @@ package struct FoldWrites: Sendable {
                     WHEN c.state IN ('queued', 'rejected', 'ineligible', 'missed', 'aborted')
                         THEN coalesce(c.doubtful_since, c.sent_at)
                     ELSE coalesce(c.sent_at, c.doubtful_since) END
-            FROM unnest(
+            -- The casts stand in a subquery for the reason given at SubscriptionQueries.setting.
+            FROM (SELECT u.*, u.dependents::text[] AS current_dependent_skus, u.former::text[] AS former_skus FROM unnest(
                 \(changes.column { $0.id })::text[], \(uuids: changes.column { $0.change.changeID })::uuid[],
                 \(changes.column { $0.change.progress.state.rawValue })::text[], \(texts: changes.sparseColumn { $0.change.progress.reason })::text[],
                 \(timestamps: changes.sparseColumn { $0.change.progress.scheduledAt?.milliseconds })::timestamptz[],
@@ -210,9 +211,9 @@ package struct FoldWrites: Sendable {
                 \(timestamps: changes.sparseColumn { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[],
                 \(texts: changes.sparseColumn { $0.change.progress.slip?.rawValue })::text[],
                 \(bools: changes.column { $0.change.isLeaving })::boolean[]
-            ) AS t (id, change_id, state, reason, scheduled_at, consent_asked_at, accepted_at,
-                acceptance, effective_at, ended_at, state_since, current_sku, current_dependent_skus,
-                former_skus, due_at, planned_at, moved_since_call, is_leaving)
+            ) AS u (id, change_id, state, reason, scheduled_at, consent_asked_at, accepted_at,
+                acceptance, effective_at, ended_at, state_since, current_sku, dependents,
+                former, due_at, planned_at, moved_since_call, is_leaving) OFFSET 0) AS t
             WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
                 AND \(fragment: Bucket.isThat(of: changes.lazy.map(\.id), "c.bucket"))
             """

@@ -97,7 +97,7 @@ extension StoreCallQueries {
         ) closed
         WHERE r.subject = t.id AND r.call_id = closed.request_reference_id
             AND \(fragment: Bucket.isThat(of: ids, "r.bucket"))
-            AND NOT \(fragment: isInFlight("t.id", bucket: "repricer.bucket_of(t.id)"))
+            AND NOT \(fragment: isInFlight("t.id", bucket: Bucket.any(of: ids)))
         """
     }
 

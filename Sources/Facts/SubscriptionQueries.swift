@@ -361,9 +361,10 @@ package enum SubscriptionQueries {
             purchased_at = t.purchased_at, expires_at = t.expires_at, renewal_at = t.renewal_at,
             consistency_token = t.consistency_token, items = t.items,
             increases = coalesce(t.increases, '[]'),
-            seen_skus = t.seen_skus::text[], signed_at = t.signed_at, known_since = t.known_since,
+            seen_skus = t.seen_skus, signed_at = t.signed_at, known_since = t.known_since,
             folded_signed_at = t.folded_signed_at, folded_evidence_id = t.folded_evidence_id
-        FROM unnest(
+        -- An update of spread tables takes no cast from text, so it stands in a subquery, which OFFSET 0 keeps apart.
+        FROM (SELECT u.*, u.seen::text[] AS seen_skus FROM unnest(
             \(states.column { $0.facts.originalTransactionID })::text[], \(ints: states.sparseColumn { $0.facts.status.map { Int64($0) } })::integer[],
             \(bools: states.sparseColumn { $0.facts.autoRenews })::boolean[],
             \(bools: states.column { $0.facts.isInBillingRetry })::boolean[],
@@ -397,13 +398,13 @@ package enum SubscriptionQueries {
             \(timestamps: states.sparseColumn { $0.facts.knownSince?.milliseconds })::timestamptz[],
             \(timestamps: states.sparseColumn { $0.foldedThrough?.signedAt.milliseconds })::timestamptz[],
             \(texts: states.sparseColumn { $0.foldedThrough?.evidenceID })::text[]
-        ) AS t (id, status, auto_renews, in_billing_retry, grace_period_expires_at,
+        ) AS u (id, status, auto_renews, in_billing_retry, grace_period_expires_at,
             expiration_intent, storefront, currency, period, product_id, app_account_token,
             ownership_type, offer_discount_type, offer_type, quantity, transaction_reason, app_transaction_id,
             auto_renew_product_id, renewal_price_milliunits, renewal_currency, renewal_offer_type, signed_details,
             latest_transaction_id, original_purchase_at, recent_subscription_start_at,
             purchased_at, expires_at, renewal_at, consistency_token, items, increases,
-            seen_skus, signed_at, known_since, folded_signed_at, folded_evidence_id)
+            seen, signed_at, known_since, folded_signed_at, folded_evidence_id) OFFSET 0) AS t
         WHERE s.original_transaction_id = t.id
             AND \(fragment: Bucket.isThat(of: states.lazy.map(\.facts.originalTransactionID), "s.bucket"))
         """

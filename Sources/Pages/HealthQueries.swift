@@ -20,7 +20,7 @@ enum HealthQueries {
             SELECT (SELECT count(*) FROM repricer.inbox WHERE error IS NULL) AS waiting,
                 (SELECT count(*) FROM repricer.inbox WHERE error IS NOT NULL) AS quarantined,
                 (SELECT count(*) FROM repricer.notifications WHERE NOT understood) AS not_understood,
-                w.pending, w.since, (SELECT count(*) FROM (SELECT FROM repricer.stale_figures LIMIT 100000) s) AS unsummed
+                w.pending, w.since, (SELECT count(*) FROM (SELECT 1 FROM repricer.stale_figures LIMIT 100000) s) AS unsummed
             FROM (SELECT count(*) AS pending, min(due_since) AS since FROM repricer.webhook_deliveries
                 WHERE state = 'pending') w
             """

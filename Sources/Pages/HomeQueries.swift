@@ -133,7 +133,7 @@ enum HomeQueries {
         try connection.query(
             """
             -- name: homeUnsummed
-            SELECT count(*) AS rows FROM (SELECT FROM repricer.stale_figures LIMIT \(limit)) s
+            SELECT count(*) AS rows FROM (SELECT 1 FROM repricer.stale_figures LIMIT \(limit)) s
             """
         ).one().int64("rows")
     }

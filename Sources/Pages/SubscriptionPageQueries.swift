@@ -215,8 +215,8 @@ enum SubscriptionPageQueries {
         try connection.query(
             """
             -- name: searchSubscription
-            SELECT EXISTS (SELECT FROM repricer.subscriptions WHERE original_transaction_id = \(id))
-                OR EXISTS (SELECT FROM repricer.price_changes WHERE original_transaction_id = \(id)) AS is_known
+            SELECT EXISTS (SELECT 1 FROM repricer.subscriptions WHERE original_transaction_id = \(id))
+                OR EXISTS (SELECT 1 FROM repricer.price_changes WHERE original_transaction_id = \(id)) AS is_known
             """
         ).one().bool("is_known")
     }

@@ -218,7 +218,8 @@ package enum PriceCallQueries {
                 ended_at = CASE WHEN b.state = 'approved' THEN NULL
                     ELSE \(timestamp: at)::timestamptz END,
                 doubtful_since = \(fragment: doubtfulSince), sent_at = NULL,
-                next_attempt_at = t.next_attempt_at + \(fragment: furtherWait),
+                -- With a time zone the sum depends on a setting, and an update of spread tables takes no such.
+                next_attempt_at = (t.next_attempt_at AT TIME ZONE 'UTC' + \(fragment: furtherWait)) AT TIME ZONE 'UTC',
                 state_since = \(timestamp: at)::timestamptz,
                 goes_alone = c.goes_alone OR t.goes_alone,
                 parked_reason = CASE WHEN \(fragment: isParked) THEN t.reason END,

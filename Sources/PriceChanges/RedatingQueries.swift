@@ -9,8 +9,8 @@ package enum RedatingQueries {
         try connection.query(
             """
             -- name: movedRenewalBucket
-            SELECT b.bucket FROM generate_series(0, \(Bucket.count - 1)) AS b (bucket), LATERAL (
-                SELECT m.moved_at FROM repricer.moved_renewals m WHERE m.bucket = b.bucket::smallint
+            SELECT b.bucket FROM repricer.bucket_turns b, LATERAL (
+                SELECT m.moved_at FROM repricer.moved_renewals m WHERE m.bucket = b.bucket
                 ORDER BY m.moved_at LIMIT 1) first
             ORDER BY first.moved_at LIMIT 1
             """

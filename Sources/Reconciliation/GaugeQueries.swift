@@ -64,15 +64,15 @@ package enum GaugeQueries {
         let row = try connection.query(
             """
             -- name: gaugeBacklogs
-            SELECT (SELECT count(*) FROM (SELECT FROM repricer.inbox WHERE error IS NULL
+            SELECT (SELECT count(*) FROM (SELECT 1 FROM repricer.inbox WHERE error IS NULL
                     LIMIT \(countedMax)) i) AS waiting,
-                (SELECT count(*) FROM (SELECT FROM repricer.inbox WHERE error IS NOT NULL
+                (SELECT count(*) FROM (SELECT 1 FROM repricer.inbox WHERE error IS NOT NULL
                     LIMIT \(countedMax)) i) AS quarantined,
-                (SELECT count(*) FROM (SELECT FROM repricer.webhook_deliveries WHERE state = 'pending'
+                (SELECT count(*) FROM (SELECT 1 FROM repricer.webhook_deliveries WHERE state = 'pending'
                     LIMIT \(countedMax)) w) AS webhooks,
                 (SELECT min(due_since) FROM (SELECT due_since FROM repricer.webhook_deliveries
                     WHERE state = 'pending' LIMIT \(countedMax)) w) AS since,
-                (SELECT count(*) FROM (SELECT FROM repricer.stale_figures LIMIT \(countedMax)) s) AS unsummed,
+                (SELECT count(*) FROM (SELECT 1 FROM repricer.stale_figures LIMIT \(countedMax)) s) AS unsummed,
                 (SELECT catch_up_since IS NOT NULL FROM repricer.service_controls) AS catching_up
             """
         ).one()

@@ -25,8 +25,9 @@ package enum ShowQueries {
             """
             -- name: showTerms
             SELECT b.plan_hash, b.planned_as_of, b.submitted_by = session_user AS is_own,
-                b.holdout_basis_points, (SELECT count(*) FROM repricer.price_changes c
-                    WHERE b.holdout_basis_points > 0 AND c.batch_id = b.batch_id AND c.is_held_out) AS held_out,
+                b.holdout_basis_points, CASE WHEN b.holdout_basis_points > 0 THEN (
+                    SELECT count(*) FROM repricer.price_changes c
+                    WHERE c.batch_id = \(uuid: batchID) AND c.is_held_out) ELSE 0 END AS held_out,
                 ARRAY(SELECT f.approver FROM repricer.first_approvals f WHERE f.batch_id = b.batch_id
                     ORDER BY f.approved_at, f.approver) AS first_approvers
             FROM repricer.batches b WHERE b.batch_id = \(uuid: batchID)
@@ -257,19 +258,20 @@ package enum ShowQueries {
         let rows = try connection.query(
             """
             -- name: showWarnings
-            SELECT w.warning, count(*) AS rows, (array_agg(w.line ORDER BY w.line))[1:10] AS lines
-            FROM repricer.price_changes c CROSS JOIN LATERAL (
-                SELECT \(BatchWarning.moreThanThreefold.rawValue)::text, c.line
-                    WHERE c.new_price_milliunits::numeric > 3 * c.current_price_milliunits::numeric
-                UNION ALL SELECT \(BatchWarning.lessThanAThird.rawValue)::text, c.line
-                    WHERE 3 * c.new_price_milliunits::numeric < c.current_price_milliunits::numeric
-                UNION ALL SELECT \(BatchWarning.farAhead.rawValue)::text, c.line
-                    WHERE c.forecast_effective_at > \(timestamp: now.milliseconds)::timestamptz
+            SELECT w.warning, count(*) AS rows, (array_agg(c.line ORDER BY c.line))[1:10] AS lines
+            FROM repricer.price_changes c CROSS JOIN LATERAL unnest(ARRAY[
+                CASE WHEN c.new_price_milliunits::numeric > 3 * c.current_price_milliunits::numeric
+                    THEN \(BatchWarning.moreThanThreefold.rawValue)::text END,
+                CASE WHEN 3 * c.new_price_milliunits::numeric < c.current_price_milliunits::numeric
+                    THEN \(BatchWarning.lessThanAThird.rawValue)::text END,
+                CASE WHEN c.forecast_effective_at > \(timestamp: now.milliseconds)::timestamptz
                         + make_interval(months => \(BatchWarning.farMonths)::integer)
-                UNION ALL SELECT \(BatchWarning.stale.rawValue)::text, c.line WHERE c.is_stale
-                UNION ALL SELECT \(BatchWarning.turns.rawValue)::text, c.line
-                    WHERE c.forecast_rules @? '$[*].inputs.turns_at') AS w (warning, line)
-            WHERE c.batch_id = \(uuid: batchID) AND NOT c.is_held_out GROUP BY 1
+                    THEN \(BatchWarning.farAhead.rawValue)::text END,
+                CASE WHEN c.is_stale THEN \(BatchWarning.stale.rawValue)::text END,
+                CASE WHEN c.forecast_rules @? '$[*].inputs.turns_at'
+                    THEN \(BatchWarning.turns.rawValue)::text END]) AS w (warning)
+            WHERE c.batch_id = \(uuid: batchID) AND NOT c.is_held_out AND w.warning IS NOT NULL
+            GROUP BY 1
             """)
         for row in rows {
             guard let warning = BatchWarning(rawValue: try row.text("warning")) else { continue }
