@@ -303,25 +303,29 @@ CREATE VIEW report.batch_summary AS
           WHERE ((r_1.kind = 'price_change'::text) AND (r_1.settled_at IS NULL))
           GROUP BY c.batch_id
         ), stages AS (
-         SELECT price_changes.batch_id,
-            count(*) AS stored,
-            count(*) FILTER (WHERE (price_changes.stage = 'awaiting_approval'::text)) AS awaiting_approval,
-            count(*) FILTER (WHERE (price_changes.stage = 'queued'::text)) AS queued,
-            count(*) FILTER (WHERE (price_changes.stage = 'unknown'::text)) AS unknown,
-            count(*) FILTER (WHERE (price_changes.stage = 'scheduled'::text)) AS scheduled,
-            count(*) FILTER (WHERE (price_changes.stage = 'pending_consent'::text)) AS pending_consent,
-            count(*) FILTER (WHERE (price_changes.stage = 'accepted'::text)) AS accepted,
-            count(*) FILTER (WHERE (price_changes.stage = 'effective'::text)) AS effective,
-            count(*) FILTER (WHERE (price_changes.stage = 'declined'::text)) AS declined,
-            count(*) FILTER (WHERE (price_changes.stage = 'cancelled'::text)) AS cancelled,
-            count(*) FILTER (WHERE (price_changes.stage = 'lapsed'::text)) AS lapsed,
-            count(*) FILTER (WHERE (price_changes.stage = 'invalidated'::text)) AS invalidated,
-            count(*) FILTER (WHERE (price_changes.stage = 'rejected'::text)) AS rejected,
-            count(*) FILTER (WHERE (price_changes.stage = 'ineligible'::text)) AS ineligible,
-            count(*) FILTER (WHERE (price_changes.stage = 'missed'::text)) AS missed,
-            count(*) FILTER (WHERE (price_changes.stage = 'aborted'::text)) AS aborted
-           FROM repricer.price_changes
-          GROUP BY price_changes.batch_id
+         SELECT c.batch_id,
+            (sum(c.rows))::bigint AS stored,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'awaiting_approval'::text)), (0)::numeric))::bigint AS awaiting_approval,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'queued'::text)), (0)::numeric))::bigint AS queued,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'unknown'::text)), (0)::numeric))::bigint AS unknown,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'scheduled'::text)), (0)::numeric))::bigint AS scheduled,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'pending_consent'::text)), (0)::numeric))::bigint AS pending_consent,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'accepted'::text)), (0)::numeric))::bigint AS accepted,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'effective'::text)), (0)::numeric))::bigint AS effective,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'declined'::text)), (0)::numeric))::bigint AS declined,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'cancelled'::text)), (0)::numeric))::bigint AS cancelled,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'lapsed'::text)), (0)::numeric))::bigint AS lapsed,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'invalidated'::text)), (0)::numeric))::bigint AS invalidated,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'rejected'::text)), (0)::numeric))::bigint AS rejected,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'ineligible'::text)), (0)::numeric))::bigint AS ineligible,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'missed'::text)), (0)::numeric))::bigint AS missed,
+            (COALESCE(sum(c.rows) FILTER (WHERE (c.stage = 'aborted'::text)), (0)::numeric))::bigint AS aborted
+           FROM ( SELECT price_changes.batch_id,
+                    price_changes.stage,
+                    count(*) AS rows
+                   FROM repricer.price_changes
+                  GROUP BY price_changes.batch_id, price_changes.stage) c
+          GROUP BY c.batch_id
         ), tallies AS (
          SELECT g.batch_id,
             g.stored,
@@ -594,6 +598,7 @@ CREATE TABLE repricer.change_figures (
     paid_quantity bigint,
     seats bigint NOT NULL,
     counted_at timestamp with time zone NOT NULL,
+    outcome uuid,
     CONSTRAINT change_figures_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
@@ -616,6 +621,8 @@ COMMENT ON COLUMN repricer.change_figures.word_due_at IS 'Likewise: paid_until, 
 COMMENT ON COLUMN repricer.change_figures.seats IS 'Of the last period that the item was paid for: its prices are of one seat, and a period brings them so many times.';
 
 COMMENT ON COLUMN repricer.change_figures.counted_at IS 'On the clock of recording. While its subscription bears no mark, nothing was recorded since: it is what was known then, too.';
+
+COMMENT ON COLUMN repricer.change_figures.outcome IS 'Its row of forecast_tallies; null of an undo, which forecasts nothing.';
 
 CREATE TABLE repricer.charges (
     original_transaction_id text NOT NULL,
@@ -1165,6 +1172,17 @@ CREATE TABLE repricer.stale_figures (
 
 COMMENT ON TABLE repricer.stale_figures IS 'Subscriptions whose kept figures are to be computed anew. One row a writer, so that nobody waits for another one''s mark.';
 
+CREATE VIEW repricer.marked_batches AS
+ SELECT DISTINCT s.original_transaction_id,
+    b.batch_id
+   FROM (repricer.stale_figures s
+     CROSS JOIN LATERAL ( SELECT c.batch_id
+           FROM repricer.price_changes c
+          WHERE (c.original_transaction_id = s.original_transaction_id)
+         OFFSET 0) b);
+
+COMMENT ON VIEW repricer.marked_batches IS 'The marked subscriptions, once for each batch that they have a change in.';
+
 CREATE VIEW repricer.charge_exceptions AS
  SELECT k.batch_id,
     k.original_transaction_id,
@@ -1184,7 +1202,7 @@ CREATE VIEW repricer.charge_exceptions AS
            FROM repricer.stale_figures s
           WHERE (s.original_transaction_id = k.original_transaction_id))))
 UNION ALL
- SELECT x.batch_id,
+ SELECT m.batch_id,
     m.original_transaction_id,
     x.change_id,
     x.transaction_id,
@@ -1197,8 +1215,7 @@ UNION ALL
     x.currency,
     x.storefront,
     x.bucket
-   FROM (( SELECT DISTINCT s.original_transaction_id
-           FROM repricer.stale_figures s) m
+   FROM (repricer.marked_batches m
      CROSS JOIN LATERAL ( SELECT l.batch_id,
             l.original_transaction_id,
             l.change_id,
@@ -1213,7 +1230,7 @@ UNION ALL
             l.storefront,
             l.bucket
            FROM repricer.live_charge_exceptions l
-          WHERE (l.original_transaction_id = m.original_transaction_id)
+          WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.batch_id = m.batch_id))
          OFFSET 0) x)
 UNION ALL
  SELECT k.batch_id,
@@ -1547,7 +1564,7 @@ UNION ALL
  SELECT m.original_transaction_id,
     f.bucket,
     f.change_id,
-    f.batch_id,
+    m.batch_id,
     f.is_undo,
     f.direction,
     f.forecast_consent,
@@ -1578,8 +1595,7 @@ UNION ALL
     f.paid_sku,
     f.paid_quantity,
     f.seats
-   FROM (( SELECT DISTINCT s.original_transaction_id
-           FROM repricer.stale_figures s) m
+   FROM (repricer.marked_batches m
      CROSS JOIN LATERAL ( SELECT l.original_transaction_id,
             l.bucket,
             l.change_id,
@@ -1615,7 +1631,7 @@ UNION ALL
             l.paid_quantity,
             l.seats
            FROM repricer.live_change_figures l
-          WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
+          WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.batch_id = m.batch_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
          OFFSET 0) f);
 
 COMMENT ON VIEW repricer.unkept_change_figures IS 'The figures of changes that are open, or whose subscription is marked.';
@@ -2178,16 +2194,62 @@ $$;
 
 COMMENT ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.dependent_cancellation as it was known at the instant: by what was recorded until then, late news left out.';
 
-CREATE VIEW report.forecast_accuracy AS
- WITH outcomes AS (
-         SELECT c.batch_id,
+CREATE TABLE repricer.forecast_tallies (
+    batch_id uuid NOT NULL,
+    outcome uuid NOT NULL,
+    direction text NOT NULL,
+    forecast_consent text NOT NULL,
+    forecast_threshold_source text,
+    forecast_reasons text[] NOT NULL,
+    forecast_not_known text[] NOT NULL,
+    forecast_because text,
+    came_consent text,
+    came text,
+    has_moved boolean NOT NULL,
+    slip text,
+    is_siblings_doing boolean NOT NULL,
+    changes bigint NOT NULL
+);
+
+COMMENT ON TABLE repricer.forecast_tallies IS 'How many changes of change_figures have which outcome. Only summarise_figures writes it, one at a time.';
+
+COMMENT ON COLUMN repricer.forecast_tallies.outcome IS 'A hash of all columns from direction to is_siblings_doing.';
+
+COMMENT ON COLUMN repricer.forecast_tallies.came IS 'Whether it took effect earlier or later than forecast, or as_forecast; null: it did not.';
+
+CREATE VIEW repricer.live_forecast_outcomes AS
+ SELECT o.original_transaction_id,
+    o.change_id,
+    o.batch_id,
+    o.stage,
+    (md5((ROW(o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons, o.forecast_not_known, o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing))::text))::uuid AS outcome,
+    o.direction,
+    o.forecast_consent,
+    o.forecast_threshold_source,
+    o.forecast_reasons,
+    o.forecast_not_known,
+    o.forecast_because,
+    o.came_consent,
+    o.came,
+    o.has_moved,
+    o.slip,
+    o.is_siblings_doing,
+    (1)::bigint AS changes
+   FROM ( SELECT c.original_transaction_id,
+            c.change_id,
+            c.batch_id,
+            c.stage,
             c.direction,
             c.forecast_consent,
             c.forecast_threshold_source,
             c.forecast_reasons,
             came.consent AS came_consent,
-            c.effective_at,
-            c.forecast_effective_at,
+                CASE
+                    WHEN (c.effective_at < c.forecast_effective_at) THEN 'earlier'::text
+                    WHEN (c.effective_at > c.forecast_effective_at) THEN 'later'::text
+                    WHEN (c.effective_at IS NOT NULL) THEN 'as_forecast'::text
+                    ELSE NULL::text
+                END AS came,
             (COALESCE(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at) AS has_moved,
                 CASE
                     WHEN (c.forecast_consent = 'not_known'::text) THEN c.forecast_not_known
@@ -2228,21 +2290,112 @@ CREATE VIEW report.forecast_accuracy AS
                             WHEN ((c.direction = 'decrease'::text) AND (COALESCE(c.scheduled_at, c.effective_at) IS NOT NULL)) THEN 'none'::text
                             ELSE NULL::text
                         END AS consent) came)
-          WHERE (c.undoes_change_id IS NULL)
-        )
+          WHERE (c.undoes_change_id IS NULL)) o;
+
+COMMENT ON VIEW repricer.live_forecast_outcomes IS 'What forecast_tallies counts, from the facts: one row a change.';
+
+CREATE VIEW repricer.forecast_outcomes AS
+ SELECT t.batch_id,
+    t.direction,
+    t.forecast_consent,
+    t.forecast_threshold_source,
+    t.forecast_reasons,
+    t.forecast_not_known,
+    t.forecast_because,
+    t.came_consent,
+    t.came,
+    t.has_moved,
+    t.slip,
+    t.is_siblings_doing,
+    t.changes
+   FROM repricer.forecast_tallies t
+UNION ALL
+ SELECT t.batch_id,
+    t.direction,
+    t.forecast_consent,
+    t.forecast_threshold_source,
+    t.forecast_reasons,
+    t.forecast_not_known,
+    t.forecast_because,
+    t.came_consent,
+    t.came,
+    t.has_moved,
+    t.slip,
+    t.is_siblings_doing,
+    '-1'::integer AS changes
+   FROM (repricer.change_figures k
+     JOIN repricer.forecast_tallies t ON (((t.batch_id = k.batch_id) AND (t.outcome = k.outcome))))
+  WHERE (EXISTS ( SELECT
+           FROM repricer.stale_figures s
+          WHERE (s.original_transaction_id = k.original_transaction_id)))
+UNION ALL
+ SELECT o.batch_id,
+    o.direction,
+    o.forecast_consent,
+    o.forecast_threshold_source,
+    o.forecast_reasons,
+    o.forecast_not_known,
+    o.forecast_because,
+    o.came_consent,
+    o.came,
+    o.has_moved,
+    o.slip,
+    o.is_siblings_doing,
+    o.changes
+   FROM repricer.live_forecast_outcomes o
+  WHERE (o.stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text]))
+UNION ALL
+ SELECT m.batch_id,
+    o.direction,
+    o.forecast_consent,
+    o.forecast_threshold_source,
+    o.forecast_reasons,
+    o.forecast_not_known,
+    o.forecast_because,
+    o.came_consent,
+    o.came,
+    o.has_moved,
+    o.slip,
+    o.is_siblings_doing,
+    o.changes
+   FROM (repricer.marked_batches m
+     CROSS JOIN LATERAL ( SELECT l.original_transaction_id,
+            l.change_id,
+            l.batch_id,
+            l.stage,
+            l.outcome,
+            l.direction,
+            l.forecast_consent,
+            l.forecast_threshold_source,
+            l.forecast_reasons,
+            l.forecast_not_known,
+            l.forecast_because,
+            l.came_consent,
+            l.came,
+            l.has_moved,
+            l.slip,
+            l.is_siblings_doing,
+            l.changes
+           FROM repricer.live_forecast_outcomes l
+          WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.batch_id = m.batch_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
+         OFFSET 0) o);
+
+COMMENT ON VIEW repricer.forecast_outcomes IS 'Of all changes, exact at any moment. Its rows are to be added up.';
+
+CREATE VIEW report.forecast_accuracy AS
  SELECT o.batch_id,
     b.name AS batch_name,
     o.direction,
     o.forecast_consent,
     o.forecast_threshold_source,
     o.came_consent,
-    count(*) AS changes,
+    o.changes,
     (o.came_consent = NULLIF(o.forecast_consent, 'not_known'::text)) AS is_as_forecast,
-    count(*) FILTER (WHERE (o.effective_at IS NOT NULL)) AS effective,
-    count(*) FILTER (WHERE (o.effective_at = o.forecast_effective_at)) AS effective_as_forecast,
+    o.effective,
+    o.effective_as_forecast,
     o.forecast_reasons,
-    count(*) FILTER (WHERE (o.effective_at < o.forecast_effective_at)) AS effective_earlier,
-    count(*) FILTER (WHERE (o.effective_at > o.forecast_effective_at)) AS effective_later,
+    o.effective_earlier,
+    o.effective_later,
         CASE
             WHEN (o.came_consent IS NULL) THEN 'not_known'::text
             WHEN (o.forecast_consent = 'not_known'::text) THEN 'was_not_known'::text
@@ -2250,18 +2403,39 @@ CREATE VIEW report.forecast_accuracy AS
             WHEN (o.came_consent = 'required'::text) THEN 'missed'::text
             ELSE 'false_alarm'::text
         END AS consent_outcome,
-    count(*) FILTER (WHERE o.has_moved) AS renewals_moved,
+    o.renewals_moved,
     o.forecast_not_known,
     o.forecast_because,
-    count(*) FILTER (WHERE o.is_siblings_doing) AS missed_by_sibling,
-    count(o.slip) AS slipped,
-    count(*) FILTER (WHERE (o.slip = 'billing_failure'::text)) AS slipped_by_billing_failure,
-    count(*) FILTER (WHERE (o.slip = 'late_call'::text)) AS slipped_by_late_call,
-    count(*) FILTER (WHERE (o.slip = 'extension'::text)) AS slipped_by_extension,
-    count(*) FILTER (WHERE (o.slip = 'other'::text)) AS slipped_by_other
-   FROM (outcomes o
-     JOIN repricer.batches b ON ((b.batch_id = o.batch_id)))
-  GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source, o.came_consent, o.forecast_reasons, o.forecast_not_known, o.forecast_because;
+    o.missed_by_sibling,
+    o.slipped,
+    o.slipped_by_billing_failure,
+    o.slipped_by_late_call,
+    o.slipped_by_extension,
+    o.slipped_by_other
+   FROM (( SELECT f.batch_id,
+            f.direction,
+            f.forecast_consent,
+            f.forecast_threshold_source,
+            f.came_consent,
+            f.forecast_reasons,
+            f.forecast_not_known,
+            f.forecast_because,
+            (sum(f.changes))::bigint AS changes,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.came IS NOT NULL)), (0)::numeric))::bigint AS effective,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'as_forecast'::text)), (0)::numeric))::bigint AS effective_as_forecast,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'earlier'::text)), (0)::numeric))::bigint AS effective_earlier,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'later'::text)), (0)::numeric))::bigint AS effective_later,
+            (COALESCE(sum(f.changes) FILTER (WHERE f.has_moved), (0)::numeric))::bigint AS renewals_moved,
+            (COALESCE(sum(f.changes) FILTER (WHERE f.is_siblings_doing), (0)::numeric))::bigint AS missed_by_sibling,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip IS NOT NULL)), (0)::numeric))::bigint AS slipped,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'billing_failure'::text)), (0)::numeric))::bigint AS slipped_by_billing_failure,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'late_call'::text)), (0)::numeric))::bigint AS slipped_by_late_call,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'extension'::text)), (0)::numeric))::bigint AS slipped_by_extension,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'other'::text)), (0)::numeric))::bigint AS slipped_by_other
+           FROM repricer.forecast_outcomes f
+          GROUP BY f.batch_id, f.direction, f.forecast_consent, f.forecast_threshold_source, f.came_consent, f.forecast_reasons, f.forecast_not_known, f.forecast_because
+         HAVING (sum(f.changes) > (0)::numeric)) o
+     JOIN repricer.batches b ON ((b.batch_id = o.batch_id)));
 
 COMMENT ON VIEW report.forecast_accuracy IS 'The forecast of consent and of its day against what the App Store did: a confusion matrix for each batch, by rule and by the source of the threshold, and why days slipped.';
 
@@ -2316,75 +2490,24 @@ CREATE FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
-    AS $_$
+    AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
- WITH outcomes AS (
-         SELECT c.batch_id,
-            c.direction,
-            c.forecast_consent,
-            c.forecast_threshold_source,
-            c.forecast_reasons,
-            came.consent AS came_consent,
-            c.effective_at,
-            c.forecast_effective_at,
-            (COALESCE(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at) AS has_moved,
-                CASE
-                    WHEN (c.forecast_consent = 'not_known'::text) THEN c.forecast_not_known
-                    ELSE '{}'::text[]
-                END AS forecast_not_known,
-                CASE
-                    WHEN ('increase_within_12_months'::text = ANY (c.forecast_reasons)) THEN
-                    CASE
-                        WHEN jsonb_path_exists(c.forecast_rules, '$[*]?(@."rule" == "increase_within_12_months")."inputs"."because"?(!(@ like_regex "^[0-9]{4}-[0-9]{2}-[0-9]{2}T"))'::jsonpath) THEN 'sibling'::text
-                        ELSE 'earlier_increase'::text
-                    END
-                    ELSE NULL::text
-                END AS forecast_because,
-                CASE
-                    WHEN (COALESCE(c.effective_at, c.due_effective_at) > c.forecast_effective_at) THEN COALESCE(c.moved_before_call, c.moved_since_call)
-                    ELSE NULL::text
-                END AS slip,
-                CASE
-                    WHEN ((c.forecast_consent = 'not_required'::text) AND (came.consent = 'required'::text)) THEN (EXISTS ( SELECT
-                       FROM repricer.price_changes_at(p_at) s
-                      WHERE ((s.original_transaction_id = c.original_transaction_id) AND (s.change_id <> c.change_id) AND (s.direction = 'increase'::text) AND (s.undoes_change_id IS NULL) AND ((
-                            CASE
-                                WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
-                                ELSE s.effective_at
-                            END >= (COALESCE(c.sent_at, c.consent_asked_at) - 'P1Y'::interval)) AND (
-                            CASE
-                                WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
-                                ELSE s.effective_at
-                            END <= (COALESCE(c.effective_at, c.due_effective_at) - 'PT0.001S'::interval))))))
-                    ELSE false
-                END AS is_siblings_doing
-           FROM (repricer.price_changes_at(p_at) c
-             CROSS JOIN LATERAL ( SELECT
-                        CASE
-                            WHEN ((c.consent_asked_at IS NOT NULL) OR (c.acceptance = 'consented'::text)) THEN 'required'::text
-                            WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text)) THEN 'required'::text
-                            WHEN (c.acceptance = 'informed'::text) THEN 'not_required'::text
-                            WHEN ((c.direction = 'decrease'::text) AND (COALESCE(c.scheduled_at, c.effective_at) IS NOT NULL)) THEN 'none'::text
-                            ELSE NULL::text
-                        END AS consent) came)
-          WHERE (c.undoes_change_id IS NULL)
-        )
  SELECT o.batch_id,
     b.name AS batch_name,
     o.direction,
     o.forecast_consent,
     o.forecast_threshold_source,
     o.came_consent,
-    count(*) AS changes,
+    o.changes,
     (o.came_consent = NULLIF(o.forecast_consent, 'not_known'::text)) AS is_as_forecast,
-    count(*) FILTER (WHERE (o.effective_at IS NOT NULL)) AS effective,
-    count(*) FILTER (WHERE (o.effective_at = o.forecast_effective_at)) AS effective_as_forecast,
+    o.effective,
+    o.effective_as_forecast,
     o.forecast_reasons,
-    count(*) FILTER (WHERE (o.effective_at < o.forecast_effective_at)) AS effective_earlier,
-    count(*) FILTER (WHERE (o.effective_at > o.forecast_effective_at)) AS effective_later,
+    o.effective_earlier,
+    o.effective_later,
         CASE
             WHEN (o.came_consent IS NULL) THEN 'not_known'::text
             WHEN (o.forecast_consent = 'not_known'::text) THEN 'was_not_known'::text
@@ -2392,21 +2515,42 @@ BEGIN
             WHEN (o.came_consent = 'required'::text) THEN 'missed'::text
             ELSE 'false_alarm'::text
         END AS consent_outcome,
-    count(*) FILTER (WHERE o.has_moved) AS renewals_moved,
+    o.renewals_moved,
     o.forecast_not_known,
     o.forecast_because,
-    count(*) FILTER (WHERE o.is_siblings_doing) AS missed_by_sibling,
-    count(o.slip) AS slipped,
-    count(*) FILTER (WHERE (o.slip = 'billing_failure'::text)) AS slipped_by_billing_failure,
-    count(*) FILTER (WHERE (o.slip = 'late_call'::text)) AS slipped_by_late_call,
-    count(*) FILTER (WHERE (o.slip = 'extension'::text)) AS slipped_by_extension,
-    count(*) FILTER (WHERE (o.slip = 'other'::text)) AS slipped_by_other
-   FROM (outcomes o
+    o.missed_by_sibling,
+    o.slipped,
+    o.slipped_by_billing_failure,
+    o.slipped_by_late_call,
+    o.slipped_by_extension,
+    o.slipped_by_other
+   FROM (( SELECT f.batch_id,
+            f.direction,
+            f.forecast_consent,
+            f.forecast_threshold_source,
+            f.came_consent,
+            f.forecast_reasons,
+            f.forecast_not_known,
+            f.forecast_because,
+            (sum(f.changes))::bigint AS changes,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.came IS NOT NULL)), (0)::numeric))::bigint AS effective,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'as_forecast'::text)), (0)::numeric))::bigint AS effective_as_forecast,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'earlier'::text)), (0)::numeric))::bigint AS effective_earlier,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.came = 'later'::text)), (0)::numeric))::bigint AS effective_later,
+            (COALESCE(sum(f.changes) FILTER (WHERE f.has_moved), (0)::numeric))::bigint AS renewals_moved,
+            (COALESCE(sum(f.changes) FILTER (WHERE f.is_siblings_doing), (0)::numeric))::bigint AS missed_by_sibling,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip IS NOT NULL)), (0)::numeric))::bigint AS slipped,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'billing_failure'::text)), (0)::numeric))::bigint AS slipped_by_billing_failure,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'late_call'::text)), (0)::numeric))::bigint AS slipped_by_late_call,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'extension'::text)), (0)::numeric))::bigint AS slipped_by_extension,
+            (COALESCE(sum(f.changes) FILTER (WHERE (f.slip = 'other'::text)), (0)::numeric))::bigint AS slipped_by_other
+           FROM repricer.live_forecast_outcomes_at(p_at) f
+          GROUP BY f.batch_id, f.direction, f.forecast_consent, f.forecast_threshold_source, f.came_consent, f.forecast_reasons, f.forecast_not_known, f.forecast_because
+         HAVING (sum(f.changes) > (0)::numeric)) o
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = o.batch_id)))
-  GROUP BY o.batch_id, b.name, o.direction, o.forecast_consent, o.forecast_threshold_source, o.came_consent, o.forecast_reasons, o.forecast_not_known, o.forecast_because
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
-$_$;
+$$;
 
 COMMENT ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.forecast_accuracy as it was known at the instant: by what was recorded until then, late news left out.';
 
@@ -2416,18 +2560,26 @@ CREATE FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign inte
 
 CREATE VIEW report.holdout AS
  WITH rows AS (
-         SELECT c.batch_id,
+         SELECT b_1.batch_id,
             c.forecast_consent,
             c.original_transaction_id,
             c.is_held_out,
-            (c.is_held_out OR (COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL)) AS is_as_meant,
-            ((c.forecast_effective_at + '1 day'::interval) < report.as_of()) AS is_due,
-            (NOT (EXISTS ( SELECT
-                   FROM repricer.charges h
-                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at <= report.as_of()) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + '1 day'::interval) > report.as_of()) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
+            c.is_as_meant,
+            c.is_due,
+            c.has_left
            FROM (repricer.batches b_1
-             JOIN repricer.price_changes c ON ((c.batch_id = b_1.batch_id)))
-          WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= report.as_of()) AND (b_1.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL))
+             CROSS JOIN LATERAL ( SELECT c_1.forecast_consent,
+                    c_1.original_transaction_id,
+                    c_1.is_held_out,
+                    (c_1.is_held_out OR (COALESCE(c_1.sent_at, c_1.doubtful_since, c_1.scheduled_at) IS NOT NULL)) AS is_as_meant,
+                    ((c_1.forecast_effective_at + '1 day'::interval) < report.as_of()) AS is_due,
+                    (NOT (EXISTS ( SELECT
+                           FROM repricer.charges h
+                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= report.as_of()) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + '1 day'::interval) > report.as_of()) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
+                   FROM repricer.price_changes c_1
+                  WHERE ((c_1.batch_id = b_1.batch_id) AND (c_1.undoes_change_id IS NULL))
+                 OFFSET 0) c)
+          WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= report.as_of()) AND (b_1.state <> 'rejected'::text))
         ), subscriptions AS (
          SELECT rows.batch_id,
             rows.forecast_consent,
@@ -2553,18 +2705,26 @@ BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
  WITH rows AS (
-         SELECT c.batch_id,
+         SELECT b_1.batch_id,
             c.forecast_consent,
             c.original_transaction_id,
             c.is_held_out,
-            (c.is_held_out OR (COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL)) AS is_as_meant,
-            ((c.forecast_effective_at + 'P1D'::interval) < p_at) AS is_due,
-            (NOT (EXISTS ( SELECT
-                   FROM repricer.charges_at(p_at) h
-                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at <= p_at) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + 'P1D'::interval) > p_at) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
+            c.is_as_meant,
+            c.is_due,
+            c.has_left
            FROM (repricer.batches_at(p_at) b_1
-             JOIN repricer.price_changes_at(p_at) c ON ((c.batch_id = b_1.batch_id)))
-          WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= p_at) AND (b_1.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL))
+             CROSS JOIN LATERAL ( SELECT c_1.forecast_consent,
+                    c_1.original_transaction_id,
+                    c_1.is_held_out,
+                    (c_1.is_held_out OR (COALESCE(c_1.sent_at, c_1.doubtful_since, c_1.scheduled_at) IS NOT NULL)) AS is_as_meant,
+                    ((c_1.forecast_effective_at + 'P1D'::interval) < p_at) AS is_due,
+                    (NOT (EXISTS ( SELECT
+                           FROM repricer.charges_at(p_at) h
+                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= p_at) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + 'P1D'::interval) > p_at) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
+                   FROM repricer.price_changes_at(p_at) c_1
+                  WHERE ((c_1.batch_id = b_1.batch_id) AND (c_1.undoes_change_id IS NULL))
+                 OFFSET 0) c)
+          WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= p_at) AND (b_1.state <> 'rejected'::text))
         ), subscriptions AS (
          SELECT rows.batch_id,
             rows.forecast_consent,
@@ -2759,8 +2919,45 @@ UNION ALL
     l.recorded_at,
     l.evidence_id,
     l.change_id,
-    l.batch_id,
+    m.batch_id,
     l.batch_name,
+    l.explained_as,
+    l.is_correction
+   FROM (repricer.marked_batches m
+     CROSS JOIN LATERAL ( SELECT y.original_transaction_id,
+            y.transaction_id,
+            y.sku,
+            y.kind,
+            y.amount_milliunits,
+            y.tax_exclusive_milliunits,
+            y.currency,
+            y.storefront,
+            y.occurred_at,
+            y.recorded_at,
+            y.evidence_id,
+            y.change_id,
+            y.batch_id,
+            y.batch_name,
+            y.explained_as,
+            y.is_correction
+           FROM repricer.live_money y
+          WHERE ((y.original_transaction_id = m.original_transaction_id) AND (y.batch_id = m.batch_id))
+         OFFSET 0) l)
+UNION ALL
+ SELECT m.original_transaction_id,
+    l.transaction_id,
+    l.sku,
+    l.kind,
+    l.amount_milliunits,
+    l.tax_exclusive_milliunits,
+    l.currency,
+    l.storefront,
+    l.occurred_at,
+    l.recorded_at,
+    l.evidence_id,
+    NULL::uuid AS change_id,
+    NULL::uuid AS batch_id,
+    NULL::text AS batch_name,
     l.explained_as,
     l.is_correction
    FROM (( SELECT DISTINCT s.original_transaction_id
@@ -2782,7 +2979,7 @@ UNION ALL
             y.explained_as,
             y.is_correction
            FROM repricer.live_money y
-          WHERE (y.original_transaction_id = m.original_transaction_id)
+          WHERE ((y.original_transaction_id = m.original_transaction_id) AND (y.batch_id IS NULL))
          OFFSET 0) l);
 
 COMMENT ON VIEW report.money IS 'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is followed by the difference, so that the sum of what was recorded by an instant is what was known then.';
@@ -2899,12 +3096,14 @@ UNION ALL
         WHERE f.original_transaction_id = e.original_transaction_id AND f.change_id = e.change_id)
 UNION ALL
 SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
-    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, f.batch_id, b.name,
+    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, b.batch_id, b.name,
     CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END, e.correction > 0
-FROM repricer.frozen_figures_at(p_at) f
-JOIN repricer.money_entries_at(p_at) e ON e.original_transaction_id = f.original_transaction_id AND e.change_id = f.change_id
-    AND e.batch_id = f.batch_id
-JOIN repricer.batches_at(p_at) b ON b.batch_id = f.batch_id
+FROM repricer.batches_at(p_at) b
+CROSS JOIN LATERAL (
+    SELECT m.* FROM repricer.frozen_figures_at(p_at) f
+    JOIN repricer.money_entries_at(p_at) m ON m.original_transaction_id = f.original_transaction_id AND m.change_id = f.change_id
+    WHERE f.batch_id = b.batch_id AND m.batch_id = b.batch_id
+    OFFSET 0) e
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
 $$;
@@ -3136,7 +3335,11 @@ CREATE VIEW report.reconciliation AS
             'silent_past_renewal'::text,
             count(*) AS count
            FROM (repricer.price_changes c
-             LEFT JOIN repricer.subscriptions s ON ((s.original_transaction_id = c.original_transaction_id)))
+             LEFT JOIN LATERAL ( SELECT s_1.in_billing_retry,
+                    s_1.status
+                   FROM repricer.subscriptions s_1
+                  WHERE (s_1.original_transaction_id = c.original_transaction_id)
+                 OFFSET 0) s ON (true))
           WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.due_effective_at < (report.as_of() - '1 day'::interval)) AND (NOT COALESCE(s.in_billing_retry, false)) AND (COALESCE(s.status, 0) <> ALL (ARRAY[3, 4])))
           GROUP BY c.batch_id
         UNION ALL
@@ -3151,7 +3354,14 @@ CREATE VIEW report.reconciliation AS
          SELECT t.batch_id,
             'effective_without_charge'::text,
             (sum(t.uncharged))::bigint AS sum
-           FROM repricer.change_tallies t
+           FROM ( SELECT k.batch_id,
+                    k.uncharged
+                   FROM repricer.figure_tallies k
+                UNION ALL
+                 SELECT u.batch_id,
+                    u.uncharged
+                   FROM repricer.untallied_changes u
+                  WHERE u.is_final) t
           GROUP BY t.batch_id
         UNION ALL
          SELECT c.batch_id,
@@ -3159,7 +3369,10 @@ CREATE VIEW report.reconciliation AS
             count(*) AS count
            FROM (((repricer.price_changes c
              JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
-             JOIN repricer.subscriptions s ON ((s.original_transaction_id = c.original_transaction_id)))
+             CROSS JOIN LATERAL ( SELECT s_1.items
+                   FROM repricer.subscriptions s_1
+                  WHERE (s_1.original_transaction_id = c.original_transaction_id)
+                 OFFSET 0) s)
              CROSS JOIN LATERAL ( SELECT item.value AS item
                    FROM jsonb_array_elements(s.items) item(value)
                   WHERE ((item.value ->> 'sku'::text) = COALESCE(c.current_sku, c.sku))) i)
@@ -6053,6 +6266,84 @@ WHERE f.word_due_at < (SELECT d.until FROM repricer.heard_charges_at(p_at) d) AN
             AND x.exception = 'missing' AND x.occurred_at = f.paid_until)
 $$;
 
+CREATE FUNCTION repricer.live_forecast_outcomes_at(p_at timestamp with time zone) RETURNS SETOF repricer.live_forecast_outcomes
+    LANGUAGE sql STABLE
+    AS $_$
+ SELECT o.original_transaction_id,
+    o.change_id,
+    o.batch_id,
+    o.stage,
+    (md5((ROW(o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons, o.forecast_not_known, o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing))::text))::uuid AS outcome,
+    o.direction,
+    o.forecast_consent,
+    o.forecast_threshold_source,
+    o.forecast_reasons,
+    o.forecast_not_known,
+    o.forecast_because,
+    o.came_consent,
+    o.came,
+    o.has_moved,
+    o.slip,
+    o.is_siblings_doing,
+    (1)::bigint AS changes
+   FROM ( SELECT c.original_transaction_id,
+            c.change_id,
+            c.batch_id,
+            c.stage,
+            c.direction,
+            c.forecast_consent,
+            c.forecast_threshold_source,
+            c.forecast_reasons,
+            came.consent AS came_consent,
+                CASE
+                    WHEN (c.effective_at < c.forecast_effective_at) THEN 'earlier'::text
+                    WHEN (c.effective_at > c.forecast_effective_at) THEN 'later'::text
+                    WHEN (c.effective_at IS NOT NULL) THEN 'as_forecast'::text
+                    ELSE NULL::text
+                END AS came,
+            (COALESCE(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at) AS has_moved,
+                CASE
+                    WHEN (c.forecast_consent = 'not_known'::text) THEN c.forecast_not_known
+                    ELSE '{}'::text[]
+                END AS forecast_not_known,
+                CASE
+                    WHEN ('increase_within_12_months'::text = ANY (c.forecast_reasons)) THEN
+                    CASE
+                        WHEN jsonb_path_exists(c.forecast_rules, '$[*]?(@."rule" == "increase_within_12_months")."inputs"."because"?(!(@ like_regex "^[0-9]{4}-[0-9]{2}-[0-9]{2}T"))'::jsonpath) THEN 'sibling'::text
+                        ELSE 'earlier_increase'::text
+                    END
+                    ELSE NULL::text
+                END AS forecast_because,
+                CASE
+                    WHEN (COALESCE(c.effective_at, c.due_effective_at) > c.forecast_effective_at) THEN COALESCE(c.moved_before_call, c.moved_since_call)
+                    ELSE NULL::text
+                END AS slip,
+                CASE
+                    WHEN ((c.forecast_consent = 'not_required'::text) AND (came.consent = 'required'::text)) THEN (EXISTS ( SELECT
+                       FROM repricer.price_changes_at(p_at) s
+                      WHERE ((s.original_transaction_id = c.original_transaction_id) AND (s.change_id <> c.change_id) AND (s.direction = 'increase'::text) AND (s.undoes_change_id IS NULL) AND ((
+                            CASE
+                                WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
+                                ELSE s.effective_at
+                            END >= (COALESCE(c.sent_at, c.consent_asked_at) - 'P1Y'::interval)) AND (
+                            CASE
+                                WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
+                                ELSE s.effective_at
+                            END <= (COALESCE(c.effective_at, c.due_effective_at) - 'PT0.001S'::interval))))))
+                    ELSE false
+                END AS is_siblings_doing
+           FROM (repricer.price_changes_at(p_at) c
+             CROSS JOIN LATERAL ( SELECT
+                        CASE
+                            WHEN ((c.consent_asked_at IS NOT NULL) OR (c.acceptance = 'consented'::text)) THEN 'required'::text
+                            WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text)) THEN 'required'::text
+                            WHEN (c.acceptance = 'informed'::text) THEN 'not_required'::text
+                            WHEN ((c.direction = 'decrease'::text) AND (COALESCE(c.scheduled_at, c.effective_at) IS NOT NULL)) THEN 'none'::text
+                            ELSE NULL::text
+                        END AS consent) came)
+          WHERE (c.undoes_change_id IS NULL)) o
+$_$;
+
 CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -7915,16 +8206,35 @@ BEGIN
             fell_with_parent = t.fell_with_parent + EXCLUDED.fell_with_parent, fell_lost = t.fell_lost + EXCLUDED.fell_lost,
             lapsed_lost = t.lapsed_lost + EXCLUDED.lapsed_lost, others_lost = t.others_lost + EXCLUDED.others_lost,
             taxed_renewals = t.taxed_renewals + EXCLUDED.taxed_renewals, taxed_uplift = t.taxed_uplift + EXCLUDED.taxed_uplift;
+    UPDATE forecast_tallies t SET changes = t.changes - f.changes
+        FROM (
+            SELECT k.batch_id, k.outcome, count(*) AS changes FROM change_figures k
+            WHERE k.original_transaction_id = ANY (v_ids) GROUP BY k.batch_id, k.outcome) f
+        WHERE t.batch_id = f.batch_id AND t.outcome = f.outcome;
     DELETE FROM change_figures f WHERE f.original_transaction_id = ANY (v_ids);
     DELETE FROM kept_exceptions k WHERE k.original_transaction_id = ANY (v_ids);
+    WITH outcomes AS MATERIALIZED (
+        SELECT o.* FROM live_forecast_outcomes o
+        WHERE o.original_transaction_id = ANY (v_ids)
+            AND o.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+    ), tallied AS (
+        INSERT INTO forecast_tallies AS t
+        SELECT o.batch_id, o.outcome, o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons,
+            o.forecast_not_known, o.forecast_because, o.came_consent, o.came, o.has_moved, o.slip, o.is_siblings_doing,
+            sum(o.changes)
+        FROM outcomes o GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+        ON CONFLICT ON CONSTRAINT forecast_tallies_pkey DO UPDATE SET changes = t.changes + EXCLUDED.changes
+    )
     INSERT INTO change_figures
         SELECT
             f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent,
             f.currency, f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged,
             f.current_price_milliunits, f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits,
             f.new_total_milliunits, f.is_leaving, f.is_told, f.fell_with_parent, f.others_lost_milliunits,
-            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, f.seats, v_at
-        FROM live_change_figures f WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
+            f.taxed_renewals, f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, f.seats, v_at, o.outcome
+        FROM live_change_figures f
+        LEFT JOIN outcomes o ON o.original_transaction_id = f.original_transaction_id AND o.change_id = f.change_id
+        WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
     WITH charged AS MATERIALIZED (
         SELECT x.* FROM explained_charges x WHERE x.original_transaction_id = ANY (v_ids)
     ), explained AS (
@@ -8065,10 +8375,102 @@ $$;
 CREATE FUNCTION repricer.unfrozen_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.price_changes
     LANGUAGE sql STABLE
     AS $$
-SELECT c.* FROM repricer.price_changes_at(p_at) c
-WHERE NOT EXISTS (
-    SELECT FROM repricer.frozen_figures_at(p_at) f
-    WHERE f.original_transaction_id = c.original_transaction_id AND f.change_id = c.change_id AND f.batch_id = c.batch_id)
+SELECT c.original_transaction_id,
+    c.bucket,
+    c.change_id,
+    c.batch_id,
+    c.submitted_by,
+    c.line,
+    c.wave,
+    c.is_held_out,
+    c.undoes_change_id,
+    c.sku,
+    CASE WHEN v.state IS NULL THEN c.current_sku ELSE v.current_sku END,
+    c.called_sku,
+    CASE WHEN v.state IS NULL THEN c.former_skus ELSE v.former_skus END,
+    c.dependent_skus,
+    CASE WHEN v.state IS NULL THEN c.current_dependent_skus ELSE v.current_dependent_skus END,
+    c.called_dependent_skus,
+    c.direction,
+    c.currency,
+    c.storefront,
+    c.period,
+    c.current_price_milliunits,
+    c.new_price_milliunits,
+    c.expected_price_milliunits,
+    c.effective_on_or_after,
+    c.forecast_consent,
+    c.forecast_reasons,
+    c.forecast_not_known,
+    c.forecast_threshold_source,
+    c.forecast_rules,
+    c.forecast_answers_id,
+    c.forecast_renewal_at,
+    c.forecast_notice_at,
+    c.forecast_effective_at,
+    c.at_risk_milliunits,
+    c.at_risk_elsewhere,
+    c.is_stale,
+    CASE WHEN v.state IS NULL THEN c.send_after ELSE v.send_after END,
+    CASE WHEN v.state IS NULL THEN c.send_by ELSE v.send_by END,
+    CASE WHEN v.state IS NULL THEN c.due_effective_at ELSE v.due_effective_at END,
+    CASE WHEN v.state IS NULL THEN c.planned_effective_at ELSE v.planned_effective_at END,
+    CASE WHEN v.state IS NULL THEN c.moved_before_call ELSE v.moved_before_call END,
+    CASE WHEN v.state IS NULL THEN c.moved_since_call ELSE v.moved_since_call END,
+    c.called_renewal_at,
+    c.is_ready,
+    c.is_held,
+    c.goes_alone,
+    c.parked_reason,
+    c.parks,
+    c.stale_tokens,
+    c.next_attempt_at,
+    CASE WHEN NOT k.is_unsent THEN CASE WHEN v.state IS NULL THEN c.request_reference_id ELSE v.request_reference_id END END,
+    k.state,
+    CASE k.state WHEN 'sending' THEN 'queued' ELSE k.state END,
+    k.state_since,
+    CASE WHEN v.state IS NULL THEN c.reason ELSE v.reason END,
+    CASE WHEN v.state IS NULL THEN c.doubtful_since ELSE v.doubtful_since END,
+    CASE WHEN NOT k.is_unsent THEN CASE WHEN v.state IS NULL THEN c.sent_at ELSE v.sent_at END END,
+    CASE WHEN NOT k.is_later THEN CASE WHEN v.state IS NULL THEN c.scheduled_at ELSE v.scheduled_at END END,
+    CASE WHEN v.state IS NULL THEN c.consent_asked_at ELSE v.consent_asked_at END,
+    CASE WHEN v.state IS NULL THEN c.accepted_at ELSE v.accepted_at END,
+    CASE WHEN v.state IS NULL THEN c.acceptance ELSE v.acceptance END,
+    CASE WHEN v.state IS NULL THEN c.effective_at ELSE v.effective_at END,
+    CASE WHEN v.state IS NULL THEN c.ended_at ELSE v.ended_at END,
+    CASE WHEN v.state IS NULL THEN c.is_leaving ELSE v.is_leaving END,
+    CASE WHEN v.state IS NULL THEN c.recorded_at ELSE v.recorded_at END,
+    CASE WHEN v.state IS NULL THEN c.claim_recorded_at ELSE v.claim_recorded_at END
+FROM (
+    SELECT c.* FROM repricer.price_changes c
+    WHERE NOT EXISTS (
+        SELECT FROM repricer.frozen_figures_at(p_at) f
+        WHERE f.original_transaction_id = c.original_transaction_id AND f.change_id = c.change_id AND f.batch_id = c.batch_id)) c
+JOIN repricer.batches b ON b.batch_id = c.batch_id AND b.submitted_at <= p_at
+LEFT JOIN LATERAL (
+    SELECT p.* FROM repricer.price_change_versions p
+    WHERE p.original_transaction_id = c.original_transaction_id AND p.change_id = c.change_id AND p.recorded_until > p_at
+    ORDER BY p.recorded_until LIMIT 1) v ON true
+CROSS JOIN LATERAL (
+    -- It was recorded later than the instant: at the instant it was called, or not even that.
+    SELECT coalesce(CASE WHEN v.state IS NULL THEN c.recorded_at ELSE v.recorded_at END > p_at, false) AS is_later,
+        coalesce(CASE WHEN v.state IS NULL THEN c.claim_recorded_at ELSE v.claim_recorded_at END <= p_at, false) AS was_claimed
+) e
+CROSS JOIN LATERAL (
+    SELECT e.is_later, e.is_later AND NOT e.was_claimed AS is_unsent,
+        CASE WHEN e.is_later THEN CASE WHEN e.was_claimed THEN 'sending' ELSE 'queued' END ELSE coalesce(v.state, c.state) END
+            AS last_state
+) l
+CROSS JOIN LATERAL (
+    -- At the instant it was not approved yet.
+    SELECT l.is_later, l.is_unsent,
+        CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
+            THEN 'awaiting_approval' ELSE l.last_state END AS state,
+        CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true) THEN b.submitted_at
+            WHEN l.is_unsent THEN b.decided_at
+            WHEN l.is_later THEN CASE WHEN v.state IS NULL THEN c.sent_at ELSE v.sent_at END
+            ELSE coalesce(v.state_since, c.state_since) END AS state_since
+) k
 $$;
 
 CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.untallied_changes
@@ -10573,6 +10975,9 @@ ALTER TABLE ONLY repricer.figures_turn
 ALTER TABLE ONLY repricer.first_approvals
     ADD CONSTRAINT first_approvals_pkey PRIMARY KEY (batch_id, approver);
 
+ALTER TABLE ONLY repricer.forecast_tallies
+    ADD CONSTRAINT forecast_tallies_pkey PRIMARY KEY (batch_id, outcome);
+
 ALTER TABLE ONLY repricer.history_imports
     ADD CONSTRAINT history_imports_pkey PRIMARY KEY (number);
 
@@ -11244,6 +11649,8 @@ GRANT SELECT ON TABLE repricer.live_charge_exceptions TO repricer_service;
 
 GRANT SELECT,INSERT ON TABLE repricer.stale_figures TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.marked_batches TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.charge_exceptions TO repricer_service;
 
 GRANT SELECT ON TABLE report.charge_exception TO repricer_finance;
@@ -11290,6 +11697,12 @@ REVOKE ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with t
 GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
 GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.forecast_tallies TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.live_forecast_outcomes TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.forecast_outcomes TO repricer_service;
 
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_finance;
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_pricing;
@@ -11580,6 +11993,8 @@ REVOKE ALL ON FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits
 REVOKE ALL ON FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.live_charge_exceptions_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.live_forecast_outcomes_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) TO repricer_service;

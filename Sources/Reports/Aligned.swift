@@ -8,7 +8,8 @@ package func aligned(
     let natural = isRight.indices.map { column in
         lines.map { column < $0.count ? cellCount($0[column]) : 0 }.max() ?? 0
     }
-    guard let widths = TableWidths.fitted(
+    guard
+        let widths = TableWidths.fitted(
             natural, to: Screen.columns, lines, breaksLast: !hasHeadings)
     else {
         return records(lines, hasHeadings: hasHeadings, columns: Screen.columns ?? 80)

@@ -79,7 +79,8 @@ package struct GuardJudge: Sendable {
         else { return }
         try await halt(
             batch, rail, answers.errors,
-            "\(answers.errors.count) of \(answers.errors.all) in \(answers.batches) batches with fewer rows each")
+            "\(answers.errors.count) of \(answers.errors.all) in \(answers.batches) batches with fewer rows each"
+        )
     }
 
     private func halt(

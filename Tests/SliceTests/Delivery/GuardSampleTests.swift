@@ -216,7 +216,8 @@ import Testing
         }
 
         let left = try await harness.texts(
-            "SELECT state AS text FROM repricer.price_changes WHERE batch_id = '\(first)' AND state = 'queued'")
+            "SELECT state AS text FROM repricer.price_changes WHERE batch_id = '\(first)' AND state = 'queued'"
+        )
         #expect(left.isEmpty)
         #expect(harness.store.calls.count > before)
         await harness.close()
