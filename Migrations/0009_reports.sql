@@ -541,15 +541,17 @@ SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, missed.at AS o
 FROM repricer.price_changes c
 -- OFFSET 0 has the same reason as in explained_charges. What follows in time is out before anything else is asked of it.
 CROSS JOIN LATERAL (
-    SELECT k.*, min(k.purchased_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at
+    -- All are charges of one item, whatever it was called. Of two at one instant the first one speaks.
+    SELECT k.*, min(k.purchased_at) OVER (ORDER BY k.purchased_at
         RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
+        row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id) AS place,
         greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase) OVER period, 0)
             + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
                 OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER period, 0))::bigint AS seats
     FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
         AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
-    WINDOW period AS (PARTITION BY k.sku, k.expires_at)
+    WINDOW period AS (PARTITION BY k.expires_at)
     OFFSET 0) h
 CROSS JOIN LATERAL (SELECT c.state = 'effective' AND h.purchased_at >= c.effective_at AS is_in_effect) t
 CROSS JOIN LATERAL (
@@ -575,7 +577,7 @@ CROSS JOIN LATERAL (
                 AT TIME ZONE 'UTC' END AS at) t
     WHERE n.n = 0 OR t.at < next.at - (h.expires_at - h.purchased_at) / 2
 ) missed
-WHERE c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
+WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
     AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
     -- Before it is in effect, from its call until its end.
     AND (t.is_in_effect OR missed.at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
@@ -734,13 +736,18 @@ LEFT JOIN LATERAL (
 ) p ON true
 LEFT JOIN LATERAL (
     -- The last charge of each other item, where the period that it paid for was the last one.
-    SELECT sum(l.price_milliunits * l.quantity)::bigint AS lost_milliunits
+    SELECT sum(l.price_milliunits * l.seats)::bigint AS lost_milliunits
     FROM (
-        SELECT DISTINCT ON (h.sku) h.sku, h.price_milliunits, h.quantity, h.purchased_at, h.expires_at
+        SELECT DISTINCT ON (h.sku) h.sku, h.price_milliunits, h.purchased_at, h.expires_at,
+            coalesce(nullif(coalesce(max(h.quantity) FILTER (WHERE NOT h.is_purchase) OVER period, 0)
+                + coalesce(sum(h.quantity) FILTER (WHERE h.is_purchase AND (h.refunded_milliunits = 0
+                    OR h.refunded_milliunits < h.price_milliunits * h.quantity)) OVER period, 0), 0),
+                max(h.quantity) OVER period) AS seats
         FROM repricer.charges h
         WHERE h.original_transaction_id = c.original_transaction_id AND h.purchased_at <= c.ended_at
             AND h.currency = c.currency AND h.sku <> c.sku AND h.sku IS DISTINCT FROM c.current_sku
             AND (c.former_skus IS NULL OR h.sku <> ALL (c.former_skus))
+        WINDOW period AS (PARTITION BY h.sku, coalesce(h.expires_at, h.purchased_at))
         ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
     WHERE c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AND c.undoes_change_id IS NULL
         AND l.expires_at + (l.expires_at - l.purchased_at) / 2 > c.ended_at
@@ -1244,7 +1251,10 @@ WITH factors (period, numerator, denominator) AS (
     FROM repricer.dependent_cancellations d
     LEFT JOIN LATERAL (
         -- Its price is that of one seat.
-        SELECT max(k.quantity) AS seats FROM repricer.charges k
+        SELECT coalesce(nullif(coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase), 0)
+                + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
+                    OR k.refunded_milliunits < k.price_milliunits * k.quantity)), 0), 0), max(k.quantity)) AS seats
+        FROM repricer.charges k
         WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
             AND k.sku = CASE WHEN d.is_cross_subscription
                 THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
@@ -1548,7 +1558,9 @@ WITH problems (batch_id, check_name, problems) AS (
     UNION ALL
     SELECT c.batch_id, 'amounts_left_out', count(DISTINCT (t.original_transaction_id, t.signed_at, t.evidence_id))
     FROM repricer.statements_without_amounts t
+    -- The money of a batch begins at its calls.
     JOIN repricer.price_changes c ON c.original_transaction_id = t.original_transaction_id
+        AND t.signed_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
     GROUP BY c.batch_id
     UNION ALL
     SELECT batch_id, 'dependents_in_discrepancy', count(*) FROM repricer.dependent_cancellations
@@ -2696,7 +2708,8 @@ BEGIN
         UNION ALL
         SELECT c.batch_id, 'amounts_left_out', count(DISTINCT (t.original_transaction_id, t.signed_at, t.evidence_id))
         FROM told_statements_at(p_at) t
-        JOIN price_changes c ON c.original_transaction_id = t.original_transaction_id
+        JOIN price_changes_at(p_at) c ON c.original_transaction_id = t.original_transaction_id
+            AND t.signed_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
         WHERE t.left_out IS NOT NULL AND lacks_amount(t.left_out) AND (p_batch IS NULL OR c.batch_id = p_batch)
         GROUP BY c.batch_id
     ), problems AS (

@@ -1013,11 +1013,12 @@ CREATE VIEW repricer.missing_renewals AS
             k.is_purchase,
             k.refunded_milliunits,
             k.recorded_at,
-            min(k.purchased_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
+            min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
+            row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id) AS place,
             (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
-          WINDOW period AS (PARTITION BY k.sku, k.expires_at)
+          WINDOW period AS (PARTITION BY k.expires_at)
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect) t)
      CROSS JOIN LATERAL ( SELECT LEAST(h.next_at,
@@ -1047,7 +1048,7 @@ CREATE VIEW repricer.missing_renewals AS
                             END)) AT TIME ZONE 'UTC'::text)
                         END AS at) t_1)
           WHERE ((n.n = 0) OR (t_1.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
-  WHERE ((c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements e
@@ -1498,14 +1499,15 @@ CREATE VIEW repricer.live_change_figures AS
             bool_and(k.is_at_price) AS is_at_price
            FROM repricer.paid_changes k
           WHERE ((c.state = 'effective'::text) AND (k.original_transaction_id = c.original_transaction_id) AND (k.change_id = c.change_id))) p ON (true))
-     LEFT JOIN LATERAL ( SELECT (sum((l.price_milliunits * l.quantity)))::bigint AS lost_milliunits
+     LEFT JOIN LATERAL ( SELECT (sum(((l.price_milliunits)::numeric * l.seats)))::bigint AS lost_milliunits
            FROM ( SELECT DISTINCT ON (h.sku) h.sku,
                     h.price_milliunits,
-                    h.quantity,
                     h.purchased_at,
-                    h.expires_at
+                    h.expires_at,
+                    COALESCE(NULLIF(((COALESCE(max(h.quantity) FILTER (WHERE (NOT h.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(h.quantity) FILTER (WHERE (h.is_purchase AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))) OVER period, (0)::numeric)), (0)::numeric), (max(h.quantity) OVER period)::numeric) AS seats
                    FROM repricer.charges h
                   WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (h.sku <> c.sku) AND (h.sku IS DISTINCT FROM c.current_sku) AND ((c.former_skus IS NULL) OR (h.sku <> ALL (c.former_skus))))
+                  WINDOW period AS (PARTITION BY h.sku, COALESCE(h.expires_at, h.purchased_at))
                   ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
           WHERE ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (c.undoes_change_id IS NULL) AND ((l.expires_at + ((l.expires_at - l.purchased_at) / (2)::double precision)) > c.ended_at) AND (EXISTS ( SELECT
                    FROM repricer.told_statements e
@@ -3402,7 +3404,7 @@ CREATE VIEW report.reconciliation AS
             'amounts_left_out'::text,
             count(DISTINCT ROW(t.original_transaction_id, t.signed_at, t.evidence_id)) AS count
            FROM (repricer.statements_without_amounts t
-             JOIN repricer.price_changes c ON ((c.original_transaction_id = t.original_transaction_id)))
+             JOIN repricer.price_changes c ON (((c.original_transaction_id = t.original_transaction_id) AND (t.signed_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)))))
           GROUP BY c.batch_id
         UNION ALL
          SELECT dependent_cancellations.batch_id,
@@ -3518,7 +3520,8 @@ BEGIN
         UNION ALL
         SELECT c.batch_id, 'amounts_left_out', count(DISTINCT (t.original_transaction_id, t.signed_at, t.evidence_id))
         FROM told_statements_at(p_at) t
-        JOIN price_changes c ON c.original_transaction_id = t.original_transaction_id
+        JOIN price_changes_at(p_at) c ON c.original_transaction_id = t.original_transaction_id
+            AND t.signed_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
         WHERE t.left_out IS NOT NULL AND lacks_amount(t.left_out) AND (p_batch IS NULL OR c.batch_id = p_batch)
         GROUP BY c.batch_id
     ), problems AS (
@@ -4141,9 +4144,9 @@ CREATE VIEW report.revenue_impact AS
             d.original_transaction_id,
             d.change_id,
             count(*) AS dependents,
-            (sum(round((((d.price_milliunits * COALESCE(q.seats, (1)::bigint)))::numeric * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
+            (sum(round((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
            FROM (((((repricer.dependent_cancellations d
-             LEFT JOIN LATERAL ( SELECT max(k.quantity) AS seats
+             LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
                    FROM repricer.charges k
                   WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
                         CASE
@@ -4354,9 +4357,9 @@ BEGIN
             d.original_transaction_id,
             d.change_id,
             count(*) AS dependents,
-            (sum(round((((d.price_milliunits * COALESCE(q.seats, (1)::bigint)))::numeric * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
+            (sum(round((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
            FROM (((((repricer.dependent_cancellations_at(p_at) d
-             LEFT JOIN LATERAL ( SELECT max(k.quantity) AS seats
+             LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
                    FROM repricer.charges_at(p_at) k
                   WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
                         CASE
@@ -6173,14 +6176,15 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
             bool_and(k.is_at_price) AS is_at_price
            FROM repricer.paid_changes_at(p_at) k
           WHERE ((c.state = 'effective'::text) AND (k.original_transaction_id = c.original_transaction_id) AND (k.change_id = c.change_id))) p ON (true))
-     LEFT JOIN LATERAL ( SELECT (sum((l.price_milliunits * l.quantity)))::bigint AS lost_milliunits
+     LEFT JOIN LATERAL ( SELECT (sum(((l.price_milliunits)::numeric * l.seats)))::bigint AS lost_milliunits
            FROM ( SELECT DISTINCT ON (h.sku) h.sku,
                     h.price_milliunits,
-                    h.quantity,
                     h.purchased_at,
-                    h.expires_at
+                    h.expires_at,
+                    COALESCE(NULLIF(((COALESCE(max(h.quantity) FILTER (WHERE (NOT h.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(h.quantity) FILTER (WHERE (h.is_purchase AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))) OVER period, (0)::numeric)), (0)::numeric), (max(h.quantity) OVER period)::numeric) AS seats
                    FROM repricer.charges_at(p_at) h
                   WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (h.sku <> c.sku) AND (h.sku IS DISTINCT FROM c.current_sku) AND ((c.former_skus IS NULL) OR (h.sku <> ALL (c.former_skus))))
+                  WINDOW period AS (PARTITION BY h.sku, COALESCE(h.expires_at, h.purchased_at))
                   ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
           WHERE ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (c.undoes_change_id IS NULL) AND ((l.expires_at + ((l.expires_at - l.purchased_at) / (2)::double precision)) > c.ended_at) AND (EXISTS ( SELECT
                    FROM repricer.told_statements_at(p_at) e
@@ -6385,11 +6389,12 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
             k.is_purchase,
             k.refunded_milliunits,
             k.recorded_at,
-            min(k.purchased_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
+            min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
+            row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id) AS place,
             (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
-          WINDOW period AS (PARTITION BY k.sku, k.expires_at)
+          WINDOW period AS (PARTITION BY k.expires_at)
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect) t)
      CROSS JOIN LATERAL ( SELECT LEAST(h.next_at,
@@ -6419,7 +6424,7 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                             END)) AT TIME ZONE 'UTC'::text)
                         END AS at) t_1)
           WHERE ((n.n = 0) OR (t_1.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
-  WHERE ((c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements_at(p_at) e

@@ -196,8 +196,11 @@ package struct CallPermitSource: Sendable {
         while ContinuousClock.now < permits.end {
             do {
                 try await Alarm.shared.wait(for: Self.heedsWithin)
-                let until = try await pool.read { try RateQueries.blockedUntil(endpoint, on: $0) }
-                if let until { hush(until: Instant(milliseconds: until), for: .silenced) }
+                let left = try await pool.read { try RateQueries.silence(of: endpoint, on: $0) }
+                // Permits go by the database's clock, so the silence does.
+                guard let left else { continue }
+                hush(
+                    until: Instant(milliseconds: clock.nowMilliseconds() &+ left), for: .silenced)
             } catch {
                 // Without a database no lease follows, and these permits come within half a second.
                 return

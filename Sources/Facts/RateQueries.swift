@@ -129,16 +129,18 @@ package enum RateQueries {
         ) { try $0.one().int64("now") }
     }
 
-    /// Until when the endpoint is silent, in UTC milliseconds; nil where it never was.
-    package static func blockedUntil(
-        _ endpoint: String, on connection: isolated PostgresConnection
+    /// How much longer the endpoint is silent by the clock that all replicas share, in milliseconds; nil where it is not.
+    package static func silence(
+        of endpoint: String, on connection: isolated PostgresConnection
     ) throws -> Int64? {
         try connection.query(
             """
-            -- name: blockedUntil
-            SELECT blocked_until FROM repricer.rate_limits WHERE endpoint = \(endpoint)
+            -- name: silenceLeft
+            SELECT ceil(extract(epoch FROM blocked_until) * 1000 - repricer.rate_clock() / 1000)::bigint AS left_ms
+            FROM repricer.rate_limits
+            WHERE endpoint = \(endpoint) AND extract(epoch FROM blocked_until) * 1000000 > repricer.rate_clock()
             """
-        ).oneOrNil()?.millisecondsOrNil("blocked_until")
+        ).oneOrNil()?.int64OrNil("left_ms")
     }
 
     /// Releases the permits of a lease that no call will use: all but its first `used`.

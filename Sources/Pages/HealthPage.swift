@@ -1,5 +1,6 @@
 import Batches
 import Facts
+import Pricing
 import Reconciliation
 import Reports
 
@@ -137,7 +138,7 @@ private struct HealthView {
         }
         let allowed: HTML =
             about.callsPerThousandSeconds.map {
-                "<p class=\"note\">Price changes may be called \(counted(Int64($0) / 1000)) times a second, all replicas together.</p>\n"
+                "<p class=\"note\">Price changes may be called \(PriceText.decimal(Int64($0), decimals: $0 % 1000 == 0 ? 0 : 3)) times a second, all replicas together.</p>\n"
             } ?? .none
         guard !rateRows.isEmpty || !open.isEmpty else { return "<p>No call was made yet.</p>\n" }
         return HTMLTable(

@@ -95,7 +95,11 @@ enum HomeQueries {
                         * coalesce(q.seats, 1) * repricer.twelfths(coalesce(s.period, c.period)) / 12)
                 FROM repricer.dependent_cancellations d
                 LEFT JOIN LATERAL (
-                    SELECT max(h.quantity) AS seats FROM repricer.charges h
+                    SELECT coalesce(nullif(coalesce(max(h.quantity) FILTER (WHERE NOT h.is_purchase), 0)
+                            + coalesce(sum(h.quantity) FILTER (WHERE h.is_purchase AND (h.refunded_milliunits = 0
+                                OR h.refunded_milliunits < h.price_milliunits * h.quantity)), 0), 0),
+                        max(h.quantity)) AS seats
+                    FROM repricer.charges h
                     WHERE h.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
                         AND h.sku = CASE WHEN d.is_cross_subscription
                             THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END

@@ -118,6 +118,35 @@ import Testing
         #expect(named == [])
     }
 
+    /// January and February were charged under a former name. Nothing is missing, before the change took effect or after.
+    @Test(arguments: ["2026-02-01Z", "2026-03-01Z", "2026-04-01Z"])
+    func charges_underAFormerName_leaveNoGap(renamed: String) async throws {
+        func charge(_ day: String, _ price: Int, until: String) -> String {
+            Self.charge(day, price, until: until, sku: day < renamed ? "FORMER" : "PLAN")
+        }
+        let rename = "UPDATE repricer.price_changes SET sku = 'FORMER', current_sku = 'PLAN';"
+
+        let (_, named) = try await told(
+            Self.change("effective") + rename + charge("2026-01-01Z", 9990, until: "2026-02-01Z")
+                + charge("2026-02-01Z", 9990, until: "2026-03-01Z")
+                + charge("2026-03-01Z", 12990, until: "2026-04-01Z")
+                + charge("2026-04-01Z", 12990, until: "2026-05-01Z")
+                + charge("2026-05-01Z", 12990, until: "2026-06-01Z"))
+
+        #expect(named == [])
+    }
+
+    /// Two charges of one instant, and then no renewal: one is double, and one renewal is missing.
+    @Test func chargesOfOneInstant_nameTheGapBehindThemOnce() async throws {
+        let may = Self.charge("2026-05-01Z", 12990, until: "2026-06-01Z")
+
+        let (_, named) = try await told(
+            Self.change("effective") + Self.march
+                + Self.charge("2026-03-01Z", 12990, until: "2026-04-01Z", id: "again") + may)
+
+        #expect(named.filter { $0.hasPrefix("missing") } == ["missing 0 12990"])
+    }
+
     @Test(arguments: [
         (
             "other_price 11990 12990", change("effective"),

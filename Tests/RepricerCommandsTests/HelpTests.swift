@@ -51,11 +51,12 @@ import Testing
         batch when more than so many percent of its changes were refused by the App Store (of those
         answered: errors), of its customers did not consent (of those asked: declined) or turned renewal
         off (of those told: auto_renew_off), or of its rows missed their renewal (of those queued or
-        sent: moved). Nothing is judged before 50 are counted; errors>2%/200 waits for 200. Left out it
-        is errors>5%/50; `none` switches that off. Only a person resumes; then what was sent before
-        counts no more. --holdout: so many subscriptions, chosen by a hash of the file and the id, are
-        stored and never sent; they end with the approval (aborted, held_out), and `report holdout`
-        compares who left among them and among the others.
+        sent: moved). Nothing is judged before 50 are counted; errors>2%/200 waits for 200. Errors of
+        batches with fewer rows are counted together, within a day. Left out it is errors>5%/50; `none`
+        switches that off. Only a person resumes; then what was sent before counts no more. --holdout:
+        so many subscriptions, chosen by a hash of the file and the id, are stored and never sent; they
+        end with the approval (aborted, held_out), and `report holdout` compares who left among them and
+        among the others.
 
         """
 

@@ -31,12 +31,15 @@ enum SmallBatchQueries {
                 SELECT batch_id, greatest(guards_count_from, \(timestamp: since)::timestamptz,
                     \(timestamp: at - day)::timestamptz) AS count_from
                 FROM repricer.batches
-                WHERE state IN ('approved', 'aborted') AND row_count < \(least) AND guards @> '[{"guard": "errors"}]'
+                WHERE state IN ('approved', 'aborted') AND row_count * (10000 - holdout_basis_points) / 10000 < \(least)
+                    AND guards @> '[{"guard": "errors"}]'
                 ORDER BY decided_at DESC, batch_id LIMIT \(batchesMax)
             )
             SELECT count(DISTINCT c.batch_id) AS batches, count(*) AS answered,
                 count(*) FILTER (WHERE c.state = 'rejected') AS refused,
-                coalesce(bool_or(c.batch_id = \(uuid: batchID)), false) AS is_one
+                coalesce(bool_or(c.batch_id = \(uuid: batchID)), false) AND EXISTS (
+                    SELECT 1 FROM repricer.price_changes q
+                    WHERE q.batch_id = \(uuid: batchID) AND q.stage = 'queued' AND q.state = 'queued') AS is_one
             FROM small s
             CROSS JOIN LATERAL (
                 SELECT batch_id, state FROM repricer.price_changes

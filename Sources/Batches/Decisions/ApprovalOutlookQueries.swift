@@ -54,8 +54,8 @@ package enum ApprovalOutlookQueries {
                 count(*) FILTER (WHERE c.send_by >= d.now AND c.send_by < d.now + interval '7 days')
                     AS within_a_week
             FROM repricer.price_changes c CROSS JOIN (SELECT \(timestamp: now)::timestamptz AS now) AS d
-            WHERE c.batch_id = \(uuid: batchID) AND c.state IN ('awaiting_approval', 'queued')
-                AND NOT c.is_held_out
+            WHERE c.batch_id = \(uuid: batchID) AND c.stage IN ('awaiting_approval', 'queued')
+                AND c.state IN ('awaiting_approval', 'queued') AND NOT c.is_held_out
             """
         ).one()
         return Due(

@@ -65,6 +65,7 @@ extension SubscriptionState {
             ToldExtension(
                 evidenceID: reading.event.key.evidenceID, toldAt: reading.at, outcome: outcome,
                 productID: reading.facts.productID, storefront: reading.facts.storefront,
-                renewalBefore: reading.before.renewalAt, renewalAt: reading.facts.renewalAt))
+                renewalBefore: reading.movedRenewal?.from ?? reading.before.renewalAt,
+                renewalAt: reading.facts.renewalAt))
     }
 }

@@ -111,7 +111,10 @@ extension TrackedChange {
             let renewal = reading.sandboxRenewal(after: lastSentAt),
             let running = reading.facts.sandboxPeriod
         else { return nil }
-        return isIncrease ? renewal.advanced(by: running) : renewal
+        let due = isIncrease ? renewal.advanced(by: running) : renewal
+        // A period that ran on without the change says that the App Store has put it off.
+        guard reading.facts.purchasedAt.map({ $0 < due }) ?? true else { return nil }
+        return due
     }
 
     /// Why a period began without the change. A period that began late shows that a charge had failed.

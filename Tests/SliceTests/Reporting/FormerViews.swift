@@ -80,7 +80,10 @@ enum FormerViews {
                 -- A dependent on another subscription is paid by that one's period: its price is converted to the period of
                 -- its parent. A yearly dependent of a monthly parent would count twelve times otherwise.
                 sum(round(d.price_milliunits * coalesce((
-                    SELECT max(k.quantity) FROM repricer.charges k
+                    SELECT coalesce(nullif(sum(CASE WHEN k.is_purchase AND k.refunded_milliunits > 0
+                            AND k.refunded_milliunits >= k.price_milliunits * k.quantity THEN 0 WHEN k.is_purchase THEN k.quantity
+                            ELSE 0 END) + coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase), 0), 0), max(k.quantity))
+                    FROM repricer.charges k
                     WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
                         AND k.sku = regexp_replace(d.dependent_sku, '^[0-9]+/', '')
                         AND k.purchased_at <= coalesce(d.settled_at, d.requested_at)
@@ -198,8 +201,13 @@ enum FormerViews {
                 -- The next renewal that is known: of a charge, or of the running period.
                 SELECT least(
                     (SELECT min(n.purchased_at) FROM repricer.charges n
-                        WHERE n.original_transaction_id = h.original_transaction_id AND n.sku = h.sku
-                            AND n.purchased_at > h.purchased_at),
+                        WHERE n.original_transaction_id = h.original_transaction_id AND n.purchased_at > h.purchased_at
+                            -- Under whatever name.
+                            AND EXISTS (
+                                SELECT FROM repricer.price_changes p
+                                WHERE p.original_transaction_id = h.original_transaction_id
+                                    AND h.sku IN (SELECT unnest(ARRAY[p.sku, p.current_sku] || p.former_skus))
+                                    AND n.sku IN (SELECT unnest(ARRAY[p.sku, p.current_sku] || p.former_skus)))),
                     CASE WHEN s.purchased_at > h.purchased_at THEN s.purchased_at END) AS at
             ) next
             CROSS JOIN LATERAL (
@@ -230,6 +238,11 @@ enum FormerViews {
                 ORDER BY u.is_on DESC, CASE WHEN u.is_on THEN p.effective_at ELSE u.called_at END DESC, p.change_id DESC
                 LIMIT 1) c
             WHERE h.expires_at IS NOT NULL
+                AND NOT EXISTS (
+                    SELECT FROM repricer.charges n
+                    WHERE n.original_transaction_id = h.original_transaction_id AND n.sku = h.sku
+                        AND n.purchased_at = h.purchased_at
+                        AND (n.is_purchase, n.transaction_id) < (h.is_purchase, h.transaction_id))
                 AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
                 AND NOT EXISTS (
                     SELECT FROM repricer.subscription_events e
