@@ -544,7 +544,7 @@ CROSS JOIN LATERAL (
     -- All are charges of one item, whatever it was called. Of two at one instant the first one speaks.
     SELECT k.*, min(k.purchased_at) OVER (ORDER BY k.purchased_at
         RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
-        row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id) AS place,
+        row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
         greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase) OVER period, 0)
             + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
                 OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER period, 0))::bigint AS seats

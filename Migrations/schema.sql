@@ -1014,7 +1014,7 @@ CREATE VIEW repricer.missing_renewals AS
             k.refunded_milliunits,
             k.recorded_at,
             min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
-            row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id) AS place,
+            row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
             (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
@@ -6390,7 +6390,7 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
             k.refunded_milliunits,
             k.recorded_at,
             min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
-            row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id) AS place,
+            row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
             (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))

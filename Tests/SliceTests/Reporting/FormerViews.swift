@@ -192,22 +192,23 @@ enum FormerViews {
                     SELECT coalesce(max(q.quantity) FILTER (WHERE NOT q.is_purchase), 0)
                         + coalesce(sum(q.quantity) FILTER (WHERE q.is_purchase), 0)
                     FROM repricer.charges q
-                    WHERE q.original_transaction_id = h.original_transaction_id AND q.sku = h.sku
+                    WHERE q.original_transaction_id = h.original_transaction_id AND q.sku = ANY (names.skus)
                         AND q.expires_at = h.expires_at AND (q.refunded_milliunits < q.price_milliunits * q.quantity
                             OR q.refunded_milliunits = 0 OR NOT q.is_purchase))::bigint, 0, h.currency, h.storefront
             FROM repricer.charges h
             JOIN repricer.subscriptions s ON s.original_transaction_id = h.original_transaction_id
+            -- All that the item was called.
+            CROSS JOIN LATERAL (
+                SELECT array_agg(u.sku) AS skus FROM repricer.price_changes p
+                CROSS JOIN LATERAL (SELECT ARRAY[p.sku, p.current_sku] || p.former_skus AS skus) a
+                CROSS JOIN LATERAL unnest(a.skus) AS u (sku)
+                WHERE p.original_transaction_id = h.original_transaction_id AND h.sku = ANY (a.skus)) names
             CROSS JOIN LATERAL (
                 -- The next renewal that is known: of a charge, or of the running period.
                 SELECT least(
                     (SELECT min(n.purchased_at) FROM repricer.charges n
                         WHERE n.original_transaction_id = h.original_transaction_id AND n.purchased_at > h.purchased_at
-                            -- Under whatever name.
-                            AND EXISTS (
-                                SELECT FROM repricer.price_changes p
-                                WHERE p.original_transaction_id = h.original_transaction_id
-                                    AND h.sku IN (SELECT unnest(ARRAY[p.sku, p.current_sku] || p.former_skus))
-                                    AND n.sku IN (SELECT unnest(ARRAY[p.sku, p.current_sku] || p.former_skus)))),
+                            AND n.sku = ANY (names.skus)),
                     CASE WHEN s.purchased_at > h.purchased_at THEN s.purchased_at END) AS at
             ) next
             CROSS JOIN LATERAL (
@@ -240,9 +241,9 @@ enum FormerViews {
             WHERE h.expires_at IS NOT NULL
                 AND NOT EXISTS (
                     SELECT FROM repricer.charges n
-                    WHERE n.original_transaction_id = h.original_transaction_id AND n.sku = h.sku
+                    WHERE n.original_transaction_id = h.original_transaction_id AND n.sku = ANY (names.skus)
                         AND n.purchased_at = h.purchased_at
-                        AND (n.is_purchase, n.transaction_id) < (h.is_purchase, h.transaction_id))
+                        AND (n.is_purchase, n.transaction_id, n.sku) < (h.is_purchase, h.transaction_id, h.sku))
                 AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
                 AND NOT EXISTS (
                     SELECT FROM repricer.subscription_events e
@@ -378,7 +379,8 @@ enum FormerViews {
                 FROM (SELECT batch_id FROM repricer.batches UNION ALL SELECT NULL) b
                 JOIN repricer.subscription_events e ON b.batch_id IS NULL OR EXISTS (
                     SELECT FROM repricer.price_changes c WHERE c.batch_id = b.batch_id
-                        AND c.original_transaction_id = e.original_transaction_id)
+                        AND c.original_transaction_id = e.original_transaction_id
+                        AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) <= e.signed_at)
                 WHERE EXISTS (
                     SELECT FROM jsonb_array_elements_text(e.statement -> 'ignored') AS u (part)
                     WHERE u.part = ANY ('{transaction.transactionId, transaction.purchaseDate, transaction.quantity,
