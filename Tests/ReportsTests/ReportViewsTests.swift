@@ -434,9 +434,7 @@ import Testing
                 unnest('{transaction.items.price, renewal.items.price, transaction.storefront}'::text[]) AS n;
             INSERT INTO repricer.kept_statements (original_transaction_id, bucket, signed_at, evidence_id, source, recorded_at,
                 left_out)
-            -- One was signed since the call; the other concerns no money of the batch.
-            SELECT '1', repricer.bucket_of('1'), day, 'k', 'status', day, '["transaction.items.refunds"]'
-            FROM unnest('{2026-05-02Z, 2025-05-01Z}'::timestamptz[]) AS day;
+            SELECT '1', repricer.bucket_of('1'), d, 'k', 'status', d, '["transaction.items.refunds"]' FROM unnest('{2026-05-02Z, 2025-05-01Z}'::timestamptz[]) AS d;
             """
 
         let rows = try await Self.read(

@@ -30,6 +30,7 @@ enum SetupQueries {
         -- Reads the reports. A query that somebody forgot must not hold up the service.
         CREATE ROLE \(plan.finance) LOGIN CONNECTION LIMIT \(readerConnections) IN ROLE repricer_finance;
         ALTER ROLE \(plan.finance) SET statement_timeout = '\(readerTimeout)';
+        ALTER ROLE \(plan.finance) SET jit = off;
         ALTER ROLE \(plan.finance) SET idle_in_transaction_session_timeout = '\(readerTimeout)';
         -- Nobody has a password yet: \\password NAME in psql asks for one and sends it encrypted.
 
