@@ -194,6 +194,37 @@ import Testing
         await harness.close()
     }
 
+    /// A batch of one row that was refused has nothing to hold back, however badly the other small ones fare.
+    @Test func smallBatchWithNothingLeftToSend_isNotHalted() async throws {
+        let harness = try await Harness.make()
+        try await harness.submitRows(1...40, guards: GuardRail.byDefault)
+        try await harness.submitRows(41...80, guards: GuardRail.byDefault)
+        harness.store.setAnswers((1...81).filter { $0 % 2 == 1 }.map { "\($0)" }, Self.rejected)
+        let scheduler = harness.scheduler()
+        for _ in 0..<20 {
+            _ = try await scheduler.round()
+            harness.clock.advance(by: .seconds(1))
+        }
+        let last = try await harness.submitRows(81...81, guards: GuardRail.byDefault)
+        for _ in 0..<5 {
+            _ = try await scheduler.round()
+            harness.clock.advance(by: .seconds(1))
+        }
+        try await harness.watch().round()
+
+        let batches = try await harness.texts(
+            """
+            SELECT coalesce(halted_by, 'goes on') AS text FROM repricer.batches
+            ORDER BY batch_id = '\(last)', submitted_at, batch_id
+            """)
+        #expect(batches == ["errors", "errors", "goes on"])
+        #expect(
+            try await harness.texts(
+                "SELECT state AS text FROM repricer.price_changes WHERE batch_id = '\(last)'")
+                == ["rejected"])
+        await harness.close()
+    }
+
     /// Whom a person has let go on has a sample of its own before it is halted again.
     @Test func smallBatchThatAPersonResumed_isCountedAnew() async throws {
         let harness = try await Harness.make()
