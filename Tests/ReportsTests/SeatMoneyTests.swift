@@ -51,11 +51,18 @@ import Testing
         + charge(
             "1", "2026-04-20Z", 12990, seats: 2, until: "2026-05-01Z", isPurchase: true,
             isGivenBack: true)
-    /// Two seats of an item and of its dependent.
+    /// Two seats of an item and of its dependent, which got three more; of those that were given back none counts.
     private static let declined =
         change("2", line: 3, "declined", dependents: "{EXTRA}", ended: "2026-03-01Z")
         + charge("2", "2026-02-01Z", 9990, seats: 2, until: "2026-03-01Z")
         + charge("2", "2026-02-01Z", 2000, seats: 2, until: "2026-03-01Z", sku: "EXTRA")
+        + charge(
+            "2", "2026-02-10Z", 2000, seats: 3, until: "2026-03-01Z", sku: "EXTRA", isPurchase: true
+        )
+        + charge(
+            "2", "2026-02-11Z", 2000, seats: 4, until: "2026-03-01Z", sku: "EXTRA",
+            isPurchase: true,
+            isGivenBack: true)
             + """
             INSERT INTO repricer.dependent_cancellations (original_transaction_id, bucket, change_id, dependent_sku,
                 parent_sku, batch_id, cause, state, price_milliunits, currency, requested_at, requested_by_evidence,
@@ -120,7 +127,7 @@ import Testing
         }
 
         // Seven seats were charged in all, four of them in the period that runs.
-        #expect(lines == ["69930 90930 39960 51960 12000 19980 4000 23980", "51960"])
+        #expect(lines == ["69930 90930 39960 51960 12000 19980 10000 29980", "51960"])
     }
 
     @Test func thePriceEffectOfTheBridge_isThatOfEverySeat() async throws {
