@@ -71,11 +71,11 @@ package final class HTTPServer: Service {
         let listener = try boundListener()
         log.info("listening", ["host": host, "port": "\(listener.port)"])
         let executor = ThreadExecutor(name: "\(name)-accept")
-        // It is detached from the caller's cancellation, which must not reach running requests: they end by
-        // themselves, and only then is the server done.
-        let serving = Task(executorPreference: executor) { await self.acceptAll(listener) }
         await withTaskCancellationHandler {
-            await serving.value
+            // It is detached from the caller's cancellation, which must not reach running requests: they end by
+            // themselves, and only then is the server done. It begins inside the handler, so that whoever cancels
+            // while a request runs has stopped the listener before that request is answered.
+            await Task(executorPreference: executor) { await self.acceptAll(listener) }.value
         } onCancel: {
             listener.stop()
         }
