@@ -932,7 +932,8 @@ FROM (
         k.new_price_milliunits * k.seats AS new_price_milliunits, k.renewals, k.first_at, k.old_total_milliunits,
         k.new_total_milliunits, k.is_leaving, k.is_told, k.fell_with_parent, k.others_lost_milliunits,
         k.taxed_renewals, k.taxed_uplift_milliunits,
-        coalesce(k.renewals > 0 AND k.word_due_at < (SELECT d.until FROM repricer.heard_charges d), false) AS is_silent,
+        coalesce(k.renewals > 0 AND NOT k.is_leaving AND k.word_due_at < (SELECT d.until FROM repricer.heard_charges d), false)
+            AS is_silent,
         (-1)::bigint AS weight, true AS is_final
     FROM repricer.change_figures k
     WHERE EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
@@ -943,7 +944,8 @@ FROM (
         l.current_price_milliunits * l.seats, l.new_price_milliunits * l.seats, l.renewals, l.first_at, l.old_total_milliunits,
         l.new_total_milliunits, l.is_leaving, l.is_told, l.fell_with_parent, l.others_lost_milliunits,
         l.taxed_renewals, l.taxed_uplift_milliunits,
-        coalesce(l.renewals > 0 AND l.word_due_at < (SELECT d.until FROM repricer.heard_charges d), false), 1, l.is_final
+        coalesce(l.renewals > 0 AND NOT l.is_leaving AND l.word_due_at < (SELECT d.until FROM repricer.heard_charges d), false),
+        1, l.is_final
     FROM repricer.unkept_change_figures l
 ) f;
 COMMENT ON VIEW repricer.untallied_changes IS
@@ -958,7 +960,7 @@ SELECT
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, k.current_price_milliunits * k.seats,
     k.new_price_milliunits * k.seats
 FROM repricer.change_figures k
-WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.renewals > 0
+WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.renewals > 0 AND NOT k.is_leaving
 UNION ALL
 SELECT
     u.batch_id, u.is_undo, u.direction, u.forecast_consent, u.currency, u.storefront, u.period, u.changes, u.sent,
@@ -1236,54 +1238,57 @@ FROM funnels f JOIN repricer.batches b ON b.batch_id = f.batch_id;
 COMMENT ON VIEW report.consent_funnel IS
     'From changes to renewals, for each batch, direction and forecast of consent.';
 
+-- What a period is of a month, in twelfths: a year has 12 months or 52 weeks. A period that nobody knows counts as a
+-- month.
+CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE p_period WHEN 'P1W' THEN 52 WHEN 'P2M' THEN 6 WHEN 'P3M' THEN 4 WHEN 'P6M' THEN 2 WHEN 'P1Y' THEN 1
+        ELSE 12 END;
+
+CREATE VIEW repricer.lost_dependents AS
+-- A dependent that has a lost change of its own in the batch is counted with that change.
+SELECT d.batch_id, d.original_transaction_id, d.change_id, c.currency, c.storefront, c.period, count(*) AS dependents,
+    -- A dependent on another subscription is paid by that one's period: its price is converted to the period of its
+    -- parent. A yearly dependent of a monthly parent would count twelve times otherwise.
+    sum(round(d.price_milliunits::numeric * coalesce(q.seats, 1) * repricer.twelfths(coalesce(t.period, c.period))
+        / repricer.twelfths(c.period)))::bigint AS price_milliunits
+FROM repricer.dependent_cancellations d
+LEFT JOIN LATERAL (
+    -- Its price is that of one seat.
+    SELECT coalesce(nullif(coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase), 0)
+            + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
+                OR k.refunded_milliunits < k.price_milliunits * k.quantity)), 0), 0), max(k.quantity)) AS seats
+    FROM repricer.charges k
+    WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
+        AND k.sku = CASE WHEN d.is_cross_subscription
+            THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
+        AND k.purchased_at <= coalesce(d.settled_at, d.requested_at)
+    GROUP BY coalesce(k.expires_at, k.purchased_at) ORDER BY coalesce(k.expires_at, k.purchased_at) DESC LIMIT 1
+) q ON true
+JOIN repricer.price_changes c
+    ON c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
+LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = d.target_transaction_id
+WHERE d.state = 'confirmed' AND coalesce(d.currency, c.currency) = c.currency AND c.undoes_change_id IS NULL
+    AND NOT EXISTS (
+        SELECT FROM repricer.price_changes o
+        WHERE o.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
+            AND o.batch_id = d.batch_id
+            AND o.sku = CASE WHEN d.is_cross_subscription
+                THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
+            AND (o.state = 'declined' OR o.reason = 'parent_declined' OR o.state = 'cancelled'
+                AND o.direction = 'increase' AND coalesce(o.consent_asked_at, o.accepted_at) IS NOT NULL))
+GROUP BY d.batch_id, d.original_transaction_id, d.change_id, c.currency, c.storefront, c.period;
+COMMENT ON VIEW repricer.lost_dependents IS
+    'How many dependents fell with each change, and what they brought in a period of the change.';
+
 CREATE VIEW report.revenue_impact AS
 WITH factors (period, numerator, denominator) AS (
     -- From a period to a month: a year has 12 months or 52 weeks.
     VALUES ('P1W', 13, 3), ('P1M', 1, 1), ('P2M', 1, 2), ('P3M', 1, 3), ('P6M', 1, 6), ('P1Y', 1, 12)
-), lost_dependents AS (
-    -- A dependent that has a lost change of its own in the batch is counted with that change.
-    SELECT d.batch_id, d.original_transaction_id, d.change_id, count(*) AS dependents,
-        -- A dependent on another subscription is paid by that one's period: its price is converted to the period of
-        -- its parent. A yearly dependent of a monthly parent would count twelve times otherwise.
-        sum(round(d.price_milliunits * coalesce(q.seats, 1) * coalesce(
-            theirs.numerator::numeric * own.denominator / (theirs.denominator * own.numerator), 1)))::bigint
-            AS price_milliunits
-    FROM repricer.dependent_cancellations d
-    LEFT JOIN LATERAL (
-        -- Its price is that of one seat.
-        SELECT coalesce(nullif(coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase), 0)
-                + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
-                    OR k.refunded_milliunits < k.price_milliunits * k.quantity)), 0), 0), max(k.quantity)) AS seats
-        FROM repricer.charges k
-        WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
-            AND k.sku = CASE WHEN d.is_cross_subscription
-                THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
-            AND k.purchased_at <= coalesce(d.settled_at, d.requested_at)
-        GROUP BY coalesce(k.expires_at, k.purchased_at) ORDER BY coalesce(k.expires_at, k.purchased_at) DESC LIMIT 1
-    ) q ON true
-    JOIN repricer.price_changes c
-        ON c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
-    LEFT JOIN factors own ON own.period = c.period
-    LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = d.target_transaction_id
-    LEFT JOIN factors theirs ON theirs.period = t.period
-    WHERE d.state = 'confirmed' AND coalesce(d.currency, c.currency) = c.currency
-        AND NOT EXISTS (
-            SELECT FROM repricer.price_changes o
-            WHERE o.original_transaction_id
-                    = coalesce(d.target_transaction_id, d.original_transaction_id)
-                AND o.batch_id = d.batch_id
-                AND o.sku = CASE WHEN d.is_cross_subscription
-                    THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
-                AND (o.state = 'declined' OR o.reason = 'parent_declined' OR o.state = 'cancelled'
-                    AND o.direction = 'increase' AND coalesce(o.consent_asked_at, o.accepted_at) IS NOT NULL))
-    GROUP BY d.batch_id, d.original_transaction_id, d.change_id
 ), lost AS (
-    SELECT d.batch_id, c.currency, c.storefront, c.period, sum(d.dependents)::bigint AS dependents,
+    SELECT d.batch_id, d.currency, d.storefront, d.period, sum(d.dependents)::bigint AS dependents,
         sum(d.price_milliunits)::bigint AS dependent_lost
-    FROM lost_dependents d
-    JOIN repricer.price_changes c ON c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
-    WHERE c.undoes_change_id IS NULL
-    GROUP BY d.batch_id, c.currency, c.storefront, c.period
+    FROM repricer.lost_dependents d
+    GROUP BY d.batch_id, d.currency, d.storefront, d.period
 ), sums AS (
     SELECT t.batch_id, t.currency, t.storefront, t.period,
         sum(t.changes)::bigint AS changes, sum(t.effective)::bigint AS effective,
@@ -1829,12 +1834,6 @@ COMMENT ON FUNCTION report.close_month(text, timestamptz) IS
     'given is the clock.';
 
 -- Bridge, risk, holdout -----------------------------------------------------------------------------------------------
-
--- What a period is of a month, in twelfths: a year has 12 months or 52 weeks. A period that nobody knows counts as a
--- month.
-CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN CASE p_period WHEN 'P1W' THEN 52 WHEN 'P2M' THEN 6 WHEN 'P3M' THEN 4 WHEN 'P6M' THEN 2 WHEN 'P1Y' THEN 1
-        ELSE 12 END;
 
 -- What the items of called changes, and their dependents, brought a month: at the start of each calendar month, or at
 -- the call where that came within it, and at its end; and what became of the difference. In twelfths of milliunits.
@@ -2522,7 +2521,7 @@ CREATE FUNCTION repricer.text_at(p_name text, p_text text) RETURNS text LANGUAGE
 BEGIN
     p_text := regexp_replace(p_text, '\mrepricer\.(price_changes|batches|charges|money_entries|told_statements|'
         'subscriptions|dependent_cancellations|dependent_claims|frozen_figures|unfrozen_changes|past_change_figures|missing_renewals|charged_renewals|explained_charges|'
-        'paid_changes|heard_charges|live_change_figures|live_forecast_outcomes|live_charge_exceptions|untallied_changes|change_tallies|change_figures|figure_tallies)\M',
+        'paid_changes|heard_charges|live_change_figures|live_forecast_outcomes|live_charge_exceptions|untallied_changes|change_tallies|change_figures|figure_tallies|lost_dependents)\M',
         'repricer.\1_at(p_at)', 'g');
     IF p_text ~ '_at\(p_at\)(\s*(,|\)|WHERE|GROUP|JOIN|LEFT|CROSS)|\s*$)' THEN
         RAISE EXCEPTION '% reads a table without an alias', p_name;
@@ -2547,7 +2546,7 @@ BEGIN
     FOR v IN SELECT name, is_report FROM (VALUES
             (1, 'charged_renewals', false), (2, 'explained_charges', false), (2, 'heard_charges', false), (2, 'paid_changes', false),
             (3, 'live_change_figures', false), (3, 'live_forecast_outcomes', false),
-            (4, 'missing_renewals', false), (4, 'live_charge_exceptions', false), (5, 'untallied_changes', false), (6, 'change_tallies', false),
+            (4, 'missing_renewals', false), (4, 'lost_dependents', false), (4, 'live_charge_exceptions', false), (5, 'untallied_changes', false), (6, 'change_tallies', false),
             (7, 'price_change', true), (8, 'consent_funnel', true), (9, 'revenue_impact', true), (10, 'pending_consent', true),
             (11, 'upcoming_effective', true), (12, 'dependent_cancellation', true), (13, 'forecast_accuracy', true),
             (14, 'money', true), (15, 'charge_exception', true),

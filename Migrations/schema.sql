@@ -1766,7 +1766,7 @@ CREATE VIEW repricer.untallied_changes AS
             k.others_lost_milliunits,
             k.taxed_renewals,
             k.taxed_uplift_milliunits,
-            COALESCE(((k.renewals > 0) AND (k.word_due_at < ( SELECT d.until
+            COALESCE(((k.renewals > 0) AND (NOT k.is_leaving) AND (k.word_due_at < ( SELECT d.until
                    FROM repricer.heard_charges d))), false) AS is_silent,
             ('-1'::integer)::bigint AS weight,
             true AS is_final
@@ -1802,7 +1802,7 @@ CREATE VIEW repricer.untallied_changes AS
             l.others_lost_milliunits,
             l.taxed_renewals,
             l.taxed_uplift_milliunits,
-            COALESCE(((l.renewals > 0) AND (l.word_due_at < ( SELECT d.until
+            COALESCE(((l.renewals > 0) AND (NOT l.is_leaving) AND (l.word_due_at < ( SELECT d.until
                    FROM repricer.heard_charges d))), false) AS "coalesce",
             1,
             l.is_final
@@ -1885,7 +1885,7 @@ UNION ALL
     (k.new_price_milliunits * k.seats) AS silent_new
    FROM repricer.change_figures k
   WHERE ((k.word_due_at < ( SELECT d.until
-           FROM repricer.heard_charges d)) AND (k.renewals > 0))
+           FROM repricer.heard_charges d)) AND (k.renewals > 0) AND (NOT k.is_leaving))
 UNION ALL
  SELECT u.batch_id,
     u.is_undo,
@@ -4136,49 +4136,51 @@ $$;
 
 COMMENT ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.revenue_bridge_total as it was known at the instant: by what was recorded until then, late news left out.';
 
+CREATE VIEW repricer.lost_dependents AS
+ SELECT d.batch_id,
+    d.original_transaction_id,
+    d.change_id,
+    c.currency,
+    c.storefront,
+    c.period,
+    count(*) AS dependents,
+    (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * (repricer.twelfths(COALESCE(t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
+   FROM (((repricer.dependent_cancellations d
+     LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
+           FROM repricer.charges k
+          WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
+                CASE
+                    WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                    ELSE d.dependent_sku
+                END) AND (k.purchased_at <= COALESCE(d.settled_at, d.requested_at)))
+          GROUP BY COALESCE(k.expires_at, k.purchased_at)
+          ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
+         LIMIT 1) q ON (true))
+     JOIN repricer.price_changes c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
+     LEFT JOIN repricer.subscriptions t ON ((t.original_transaction_id = d.target_transaction_id)))
+  WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes o
+          WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND (o.sku =
+                CASE
+                    WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                    ELSE d.dependent_sku
+                END) AND ((o.state = 'declined'::text) OR (o.reason = 'parent_declined'::text) OR ((o.state = 'cancelled'::text) AND (o.direction = 'increase'::text) AND (COALESCE(o.consent_asked_at, o.accepted_at) IS NOT NULL))))))))
+  GROUP BY d.batch_id, d.original_transaction_id, d.change_id, c.currency, c.storefront, c.period;
+
+COMMENT ON VIEW repricer.lost_dependents IS 'How many dependents fell with each change, and what they brought in a period of the change.';
+
 CREATE VIEW report.revenue_impact AS
  WITH factors(period, numerator, denominator) AS (
          VALUES ('P1W'::text,13,3), ('P1M'::text,1,1), ('P2M'::text,1,2), ('P3M'::text,1,3), ('P6M'::text,1,6), ('P1Y'::text,1,12)
-        ), lost_dependents AS (
-         SELECT d.batch_id,
-            d.original_transaction_id,
-            d.change_id,
-            count(*) AS dependents,
-            (sum(round((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
-           FROM (((((repricer.dependent_cancellations d
-             LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
-                   FROM repricer.charges k
-                  WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
-                        CASE
-                            WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
-                            ELSE d.dependent_sku
-                        END) AND (k.purchased_at <= COALESCE(d.settled_at, d.requested_at)))
-                  GROUP BY COALESCE(k.expires_at, k.purchased_at)
-                  ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
-                 LIMIT 1) q ON (true))
-             JOIN repricer.price_changes c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
-             LEFT JOIN factors own ON ((own.period = c.period)))
-             LEFT JOIN repricer.subscriptions t ON ((t.original_transaction_id = d.target_transaction_id)))
-             LEFT JOIN factors theirs ON ((theirs.period = t.period)))
-          WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (NOT (EXISTS ( SELECT
-                   FROM repricer.price_changes o
-                  WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND (o.sku =
-                        CASE
-                            WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
-                            ELSE d.dependent_sku
-                        END) AND ((o.state = 'declined'::text) OR (o.reason = 'parent_declined'::text) OR ((o.state = 'cancelled'::text) AND (o.direction = 'increase'::text) AND (COALESCE(o.consent_asked_at, o.accepted_at) IS NOT NULL))))))))
-          GROUP BY d.batch_id, d.original_transaction_id, d.change_id
         ), lost AS (
          SELECT d.batch_id,
-            c.currency,
-            c.storefront,
-            c.period,
+            d.currency,
+            d.storefront,
+            d.period,
             (sum(d.dependents))::bigint AS dependents,
             (sum(d.price_milliunits))::bigint AS dependent_lost
-           FROM (lost_dependents d
-             JOIN repricer.price_changes c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
-          WHERE (c.undoes_change_id IS NULL)
-          GROUP BY d.batch_id, c.currency, c.storefront, c.period
+           FROM repricer.lost_dependents d
+          GROUP BY d.batch_id, d.currency, d.storefront, d.period
         ), sums AS (
          SELECT t.batch_id,
             t.currency,
@@ -4352,46 +4354,15 @@ BEGIN
     RETURN QUERY SELECT * FROM (
  WITH factors(period, numerator, denominator) AS (
          VALUES ('P1W'::text,13,3), ('P1M'::text,1,1), ('P2M'::text,1,2), ('P3M'::text,1,3), ('P6M'::text,1,6), ('P1Y'::text,1,12)
-        ), lost_dependents AS (
-         SELECT d.batch_id,
-            d.original_transaction_id,
-            d.change_id,
-            count(*) AS dependents,
-            (sum(round((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * COALESCE((((theirs.numerator)::numeric * (own.denominator)::numeric) / ((theirs.denominator * own.numerator))::numeric), (1)::numeric)))))::bigint AS price_milliunits
-           FROM (((((repricer.dependent_cancellations_at(p_at) d
-             LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
-                   FROM repricer.charges_at(p_at) k
-                  WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
-                        CASE
-                            WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
-                            ELSE d.dependent_sku
-                        END) AND (k.purchased_at <= COALESCE(d.settled_at, d.requested_at)))
-                  GROUP BY COALESCE(k.expires_at, k.purchased_at)
-                  ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
-                 LIMIT 1) q ON (true))
-             JOIN repricer.price_changes_at(p_at) c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
-             LEFT JOIN factors own ON ((own.period = c.period)))
-             LEFT JOIN repricer.subscriptions_at(p_at) t ON ((t.original_transaction_id = d.target_transaction_id)))
-             LEFT JOIN factors theirs ON ((theirs.period = t.period)))
-          WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (NOT (EXISTS ( SELECT
-                   FROM repricer.price_changes_at(p_at) o
-                  WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND (o.sku =
-                        CASE
-                            WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
-                            ELSE d.dependent_sku
-                        END) AND ((o.state = 'declined'::text) OR (o.reason = 'parent_declined'::text) OR ((o.state = 'cancelled'::text) AND (o.direction = 'increase'::text) AND (COALESCE(o.consent_asked_at, o.accepted_at) IS NOT NULL))))))))
-          GROUP BY d.batch_id, d.original_transaction_id, d.change_id
         ), lost AS (
          SELECT d.batch_id,
-            c.currency,
-            c.storefront,
-            c.period,
+            d.currency,
+            d.storefront,
+            d.period,
             (sum(d.dependents))::bigint AS dependents,
             (sum(d.price_milliunits))::bigint AS dependent_lost
-           FROM (lost_dependents d
-             JOIN repricer.price_changes_at(p_at) c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
-          WHERE (c.undoes_change_id IS NULL)
-          GROUP BY d.batch_id, c.currency, c.storefront, c.period
+           FROM repricer.lost_dependents_at(p_at) d
+          GROUP BY d.batch_id, d.currency, d.storefront, d.period
         ), sums AS (
          SELECT t.batch_id,
             t.currency,
@@ -5212,7 +5183,7 @@ UNION ALL
     (k.new_price_milliunits * k.seats) AS silent_new
    FROM repricer.change_figures_at(p_at) k
   WHERE ((k.word_due_at < ( SELECT d.until
-           FROM repricer.heard_charges_at(p_at) d)) AND (k.renewals > 0))
+           FROM repricer.heard_charges_at(p_at) d)) AND (k.renewals > 0) AND (NOT k.is_leaving))
 UNION ALL
  SELECT u.batch_id,
     u.is_undo,
@@ -6356,6 +6327,40 @@ BEGIN
     PERFORM FROM batches WHERE batch_id = p_batch_id AND is_paused AND probe_at <= p_now FOR UPDATE SKIP LOCKED;
     RETURN FOUND;
 END
+$$;
+
+CREATE FUNCTION repricer.lost_dependents_at(p_at timestamp with time zone) RETURNS SETOF repricer.lost_dependents
+    LANGUAGE sql STABLE
+    AS $$
+ SELECT d.batch_id,
+    d.original_transaction_id,
+    d.change_id,
+    c.currency,
+    c.storefront,
+    c.period,
+    count(*) AS dependents,
+    (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * (repricer.twelfths(COALESCE(t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
+   FROM (((repricer.dependent_cancellations_at(p_at) d
+     LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
+           FROM repricer.charges_at(p_at) k
+          WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
+                CASE
+                    WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                    ELSE d.dependent_sku
+                END) AND (k.purchased_at <= COALESCE(d.settled_at, d.requested_at)))
+          GROUP BY COALESCE(k.expires_at, k.purchased_at)
+          ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
+         LIMIT 1) q ON (true))
+     JOIN repricer.price_changes_at(p_at) c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
+     LEFT JOIN repricer.subscriptions_at(p_at) t ON ((t.original_transaction_id = d.target_transaction_id)))
+  WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes_at(p_at) o
+          WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND (o.sku =
+                CASE
+                    WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                    ELSE d.dependent_sku
+                END) AND ((o.state = 'declined'::text) OR (o.reason = 'parent_declined'::text) OR ((o.state = 'cancelled'::text) AND (o.direction = 'increase'::text) AND (COALESCE(o.consent_asked_at, o.accepted_at) IS NOT NULL))))))))
+  GROUP BY d.batch_id, d.original_transaction_id, d.change_id, c.currency, c.storefront, c.period
 $$;
 
 CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETURNS SETOF repricer.missing_renewals
@@ -8608,7 +8613,7 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
             k.others_lost_milliunits,
             k.taxed_renewals,
             k.taxed_uplift_milliunits,
-            COALESCE(((k.renewals > 0) AND (k.word_due_at < ( SELECT d.until
+            COALESCE(((k.renewals > 0) AND (NOT k.is_leaving) AND (k.word_due_at < ( SELECT d.until
                    FROM repricer.heard_charges_at(p_at) d))), false) AS is_silent,
             ('-1'::integer)::bigint AS weight,
             true AS is_final
@@ -8644,7 +8649,7 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
             l.others_lost_milliunits,
             l.taxed_renewals,
             l.taxed_uplift_milliunits,
-            COALESCE(((l.renewals > 0) AND (l.word_due_at < ( SELECT d.until
+            COALESCE(((l.renewals > 0) AND (NOT l.is_leaving) AND (l.word_due_at < ( SELECT d.until
                    FROM repricer.heard_charges_at(p_at) d))), false) AS "coalesce",
             1,
             l.is_final
@@ -11836,6 +11841,8 @@ GRANT ALL ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time
 GRANT ALL ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.lost_dependents TO repricer_service;
+
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_finance;
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_pricing;
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_service;
@@ -12003,6 +12010,8 @@ REVOKE ALL ON FUNCTION repricer.live_forecast_outcomes_at(p_at timestamp with ti
 
 REVOKE ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.lost_dependents_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) FROM PUBLIC;
 

@@ -160,6 +160,15 @@ extension Migration {
 }
 
 extension Migration.Step {
+    /// The index that an `alone` step builds, and its table; nil where it builds none, or hides its name.
+    var index: (name: String, table: String)? {
+        let code = text.split(separator: "\n").filter { !$0.hasPrefix("--") }.joined(separator: " ")
+        let pattern =
+            /CREATE\s+(?:UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+(?:IF\s+NOT\s+EXISTS\s+)?([a-z_][a-z0-9_]*)\s+ON\s+([a-z_][a-z0-9_.]*)/
+            .ignoresCase()
+        return code.firstMatch(of: pattern).map { (String($0.1), String($0.2)) }
+    }
+
     /// Whether it is one statement. Our files end statements with a semicolon at the end of a line, so that is what
     /// counts.
     fileprivate var isOneStatement: Bool {

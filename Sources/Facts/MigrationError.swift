@@ -19,6 +19,8 @@ package enum MigrationError: Error, Sendable, Equatable {
     case databaseIsNewer(version: Int, name: String)
     /// The file failed; its transaction was rolled back.
     case failed(version: Int, file: String, PostgresError)
+    /// A step of the file failed. What was done before it stays, and the same command goes on there.
+    case stepFailed(file: String, step: String, PostgresError)
     case database(PostgresError)
     /// Other sessions held what it needs for longer than it may wait. What it had done before stays.
     case locked(file: String, holders: [String])
@@ -78,6 +80,9 @@ extension MigrationError: CustomStringConvertible {
                 + "directory; use the release that applied it"
         case .failed(_, let file, let error):
             "migrations.failed: \(file) was rolled back: \(error)"
+        case .stepFailed(let file, let step, let error):
+            "migrations.failed: \(file), in the step '\(step)'; what was done before it stays, and the same command goes on "
+                + "once the cause is mended: \(error)"
         case .database(let error):
             "migrations.database: \(error)"
         case .lacksRights(let rights):

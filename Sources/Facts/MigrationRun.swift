@@ -104,6 +104,16 @@ struct MigrationRun: Sendable {
         while true {
             guard !migrator.isStopped() else { throw stopped(step.what) }
             guard try await connection.read({ try place(index, $0) }) != nil else { return false }
+            // A server's process goes on building when its migrator is gone.
+            if try await connection.query(SchemaQueries.indexBuilds).one().int("builds") > 0 {
+                guard clock.now < end else {
+                    throw MigrationError.locked(
+                        file: migration.file, holders: try await holders(connection))
+                }
+                try await pause(&attempt, step.what, connection)
+                continue
+            }
+            if let wanted = step.index, try await isBuilt(wanted, connection) { break }
             do {
                 for name in try await connection.query(SchemaQueries.brokenIndexes)
                     .map({ try $0.text("name") })
@@ -116,7 +126,7 @@ struct MigrationRun: Sendable {
                 // Another migrator may have done it in the meantime.
                 if try await connection.read({ try place(index, $0) }) == nil { return false }
                 guard error.sqlState?.isAboutLocks == true, clock.now < end else {
-                    throw failed(error)
+                    throw failed(error, step.what)
                 }
                 try await pause(&attempt, step.what, connection)
             }
@@ -126,6 +136,14 @@ struct MigrationRun: Sendable {
             return try connection.execute(
                 SchemaQueries.noteStep(migration, index, bucket: 0, rows: 0, isDone: true)) > 0
         }
+    }
+
+    /// Whether the index is there and valid: a build that was interrupted before it was recorded had come to its end.
+    private func isBuilt(
+        _ index: (name: String, table: String), _ connection: PostgresConnection
+    ) async throws -> Bool {
+        try await connection.query(SchemaQueries.validIndex(index.name, on: index.table)).one()
+            .bool("is_built")
     }
 
     private func runInBatches(
@@ -262,7 +280,7 @@ struct MigrationRun: Sendable {
                     return try body(connection)
                 }
             } catch let error as PostgresError {
-                guard error.sqlState?.isAboutLocks == true else { throw failed(error) }
+                guard error.sqlState?.isAboutLocks == true else { throw failed(error, what) }
                 guard clock.now < end else {
                     throw MigrationError.locked(
                         file: migration.file, holders: try await holders(connection))
@@ -296,8 +314,10 @@ struct MigrationRun: Sendable {
         .stopped(file: migration.file, step: what)
     }
 
-    private func failed(_ error: PostgresError) -> MigrationError {
-        .failed(version: migration.version, file: migration.file, error)
+    private func failed(_ error: PostgresError, _ what: String) -> MigrationError {
+        migration.steps.count > 1
+            ? .stepFailed(file: migration.file, step: what, error)
+            : .failed(version: migration.version, file: migration.file, error)
     }
 }
 

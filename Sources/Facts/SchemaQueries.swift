@@ -182,6 +182,23 @@ enum SchemaQueries {
             AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index p WHERE p.relid = i.indrelid)
         """
 
+    /// Builds of indexes of ours that are under way.
+    static let indexBuilds: SQL = """
+        -- name: indexBuilds
+        SELECT count(*) AS builds FROM pg_stat_progress_create_index p
+        JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname IN ('repricer', 'report') AND p.datname = current_database() AND p.pid <> pg_backend_pid()
+        """
+
+    static func validIndex(_ name: String, on table: String) -> SQL {
+        """
+        -- name: validIndex
+        SELECT EXISTS (
+            SELECT FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+            WHERE i.indrelid = to_regclass(\(table)) AND c.relname = \(name) AND i.indisvalid) AS is_built
+        """
+    }
+
     static func dropIndex(_ name: String) -> String { "DROP INDEX CONCURRENTLY IF EXISTS \(name)" }
 
     static func analyze(_ table: String) -> String { "ANALYZE \(table)" }

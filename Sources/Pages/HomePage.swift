@@ -125,11 +125,20 @@ private struct Home {
 
     private func approval(_ batch: BatchQueries.Batch) -> Notice {
         let due = figures.deadlines.first { $0.batchID == batch.batchID && $0.kind == .call }
-        let first: HTML = due.map { ", its first call must leave by \(.time($0.firstAt))" } ?? .none
+        let overdue = due?.overdue ?? 0
+        let late: HTML =
+            overdue > 0
+            ? "; \(counted(overdue)) \(overdue == 1 ? "is" : "are") overdue, and can only take effect at a later renewal"
+            : .none
+        let first: HTML =
+            (due?.firstAt).map {
+                "; the first call\(overdue > 0 ? " of the others" : "") must leave by \(.time($0))"
+            } ?? .none
         return Notice(
             .warn, "To approve:",
             "<a href=\"\(batchAddress(batch.batchID))/approval\">\(batch.name)</a>, "
-                + "\(counted(batch.rowCount, "row")), submitted by \(batch.submittedBy)\(first).")
+                + "\(counted(batch.rowCount, "row")), submitted by \(batch.submittedBy)\(late)\(first)."
+        )
     }
 
     private func link(_ batch: BatchQueries.Batch) -> HTML {
@@ -139,9 +148,10 @@ private struct Home {
     var deadlineSection: HTML {
         let names = Dictionary(
             batches.map { ($0.batchID, $0) }, uniquingKeysWith: { first, _ in first })
-        let rows = figures.deadlines.map { due -> [HTML] in
-            [
-                .time(due.firstAt), names[due.batchID].map(link) ?? HTML(due.batchID),
+        let rows = figures.deadlines.compactMap { due -> [HTML]? in
+            guard let first = due.firstAt else { return nil }
+            return [
+                .time(first), names[due.batchID].map(link) ?? HTML(due.batchID),
                 HTML(due.kind.words), HTML(counted(due.rows)),
             ]
         }
@@ -244,10 +254,10 @@ private struct Home {
         if figures.unsummed > 0 {
             let many =
                 figures.unsummed >= HomeFigures.unsummedMax
-                ? "more than \(counted(Int64(HomeFigures.unsummedMax)))"
-                : counted(figures.unsummed)
+                ? "more than \(counted(Int64(HomeFigures.unsummedMax))) subscriptions"
+                : counted(figures.unsummed, "subscription")
             notes += """
-                <p class="note">The newest facts of \(many) subscriptions are still being added to consent and effect.</p>
+                <p class="note">The newest facts of \(many) are still being added to consent and effect.</p>
 
                 """
         }

@@ -77,47 +77,31 @@ enum HomeQueries {
         let rows = try connection.query(
             """
             -- name: homeEffects
-            SELECT e.batch_id, e.currency, sum(e.uplift)::text AS uplift, sum(e.lost)::text AS lost
+            SELECT g.batch_id, g.currency, sum(round(g.uplift * repricer.twelfths(g.period) / 12))::text AS uplift,
+                sum(round(g.lost * repricer.twelfths(g.period) / 12))::text AS lost
             FROM (
-                SELECT t.batch_id, t.currency, t.changes, round((t.new_per_period - t.old_per_period)::numeric
-                        * repricer.twelfths(t.period) / 12) AS uplift,
-                    round((t.declined_lost + t.cancelled_lost)::numeric * repricer.twelfths(t.period) / 12) AS lost
-                FROM repricer.figure_tallies t WHERE NOT t.is_undo
-                UNION ALL
-                -- The tallies count what a further period brings; it is not known whether these have one.
-                SELECT k.batch_id, k.currency, 0, -round((k.new_price_milliunits - k.current_price_milliunits)::numeric
-                        * k.seats * repricer.twelfths(k.period) / 12), 0
-                FROM repricer.batches b JOIN repricer.change_figures k ON k.batch_id = b.batch_id
-                WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.renewals > 0 AND NOT k.is_undo
-                UNION ALL
-                -- A dependent that has a lost change of its own in the batch is counted with that one.
-                SELECT d.batch_id, c.currency, 0, 0, round(d.price_milliunits::numeric
-                        * coalesce(q.seats, 1) * repricer.twelfths(coalesce(s.period, c.period)) / 12)
-                FROM repricer.dependent_cancellations d
-                LEFT JOIN LATERAL (
-                    SELECT coalesce(nullif(coalesce(max(h.quantity) FILTER (WHERE NOT h.is_purchase), 0)
-                            + coalesce(sum(h.quantity) FILTER (WHERE h.is_purchase AND (h.refunded_milliunits = 0
-                                OR h.refunded_milliunits < h.price_milliunits * h.quantity)), 0), 0),
-                        max(h.quantity)) AS seats
-                    FROM repricer.charges h
-                    WHERE h.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
-                        AND h.sku = CASE WHEN d.is_cross_subscription
-                            THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
-                        AND h.purchased_at <= coalesce(d.settled_at, d.requested_at)
-                    GROUP BY coalesce(h.expires_at, h.purchased_at)
-                    ORDER BY coalesce(h.expires_at, h.purchased_at) DESC LIMIT 1) q ON true
-                JOIN repricer.price_changes c ON c.original_transaction_id = d.original_transaction_id
-                    AND c.change_id = d.change_id AND c.undoes_change_id IS NULL
-                LEFT JOIN repricer.subscriptions s ON s.original_transaction_id = d.target_transaction_id
-                WHERE d.state = 'confirmed' AND coalesce(d.currency, c.currency) = c.currency AND NOT EXISTS (
-                    SELECT FROM repricer.price_changes o
-                    WHERE o.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
-                        AND o.batch_id = d.batch_id AND o.state IN ('declined', 'cancelled')
-                        AND o.sku = CASE WHEN d.is_cross_subscription
-                            THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END)
-            ) e
-            GROUP BY e.batch_id, e.currency HAVING bool_or(e.uplift <> 0 OR e.lost <> 0)
-            ORDER BY sum(e.changes) DESC, e.currency
+                -- As report.revenue_impact adds up and rounds it.
+                SELECT e.batch_id, e.currency, e.period, sum(e.changes) AS changes, sum(e.uplift) AS uplift, sum(e.lost) AS lost
+                FROM (
+                    SELECT t.batch_id, t.currency, t.storefront, t.period, t.changes,
+                        (t.new_per_period - t.old_per_period)::numeric AS uplift,
+                        t.declined_lost::numeric + t.cancelled_lost + t.lapsed_lost + t.fell_lost + t.others_lost AS lost
+                    FROM repricer.figure_tallies t WHERE NOT t.is_undo
+                    UNION ALL
+                    -- The tallies count what a further period brings; it is not known whether these have one.
+                    SELECT k.batch_id, k.currency, k.storefront, k.period, 0,
+                        (k.current_price_milliunits - k.new_price_milliunits)::numeric * k.seats, 0
+                    FROM repricer.batches b JOIN repricer.change_figures k ON k.batch_id = b.batch_id
+                    WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.renewals > 0
+                        AND NOT k.is_leaving AND NOT k.is_undo
+                    UNION ALL
+                    SELECT d.batch_id, d.currency, d.storefront, d.period, 0, 0, d.price_milliunits
+                    FROM repricer.lost_dependents d
+                ) e
+                GROUP BY e.batch_id, e.currency, e.storefront, e.period
+            ) g
+            GROUP BY g.batch_id, g.currency HAVING bool_or(g.uplift <> 0 OR g.lost <> 0)
+            ORDER BY sum(g.changes) DESC, g.currency
             """)
         var effects: [String: [Effect]] = [:]
         for row in rows {
@@ -177,9 +161,10 @@ enum HomeQueries {
 
         var batchID: String
         var kind: Kind
+        /// Those that are not overdue.
         var rows: Int64
-        /// UTC milliseconds.
-        var firstAt: Int64
+        /// UTC milliseconds; nil: all of them are overdue.
+        var firstAt: Int64?
         var overdue: Int64
     }
 
@@ -194,13 +179,14 @@ enum HomeQueries {
             SELECT b.batch_id, 'call' AS kind, c.rows, c.first_at, c.overdue
             FROM repricer.batches b
             CROSS JOIN LATERAL (
-                SELECT count(*) AS rows, min(c.send_by) AS first_at,
-                    count(*) FILTER (WHERE c.send_by < \(timestamp: now)::timestamptz) AS overdue
+                SELECT count(*) FILTER (WHERE d.is_open) AS rows, min(c.send_by) FILTER (WHERE d.is_open) AS first_at,
+                    count(*) FILTER (WHERE NOT d.is_open) AS overdue
                 FROM repricer.price_changes c
+                CROSS JOIN LATERAL (SELECT c.send_by >= \(timestamp: now)::timestamptz AS is_open) d
                 WHERE c.batch_id = b.batch_id AND c.stage IN ('awaiting_approval', 'queued')
                     AND c.send_by < \(timestamp: until)::timestamptz AND NOT c.is_held_out
                 OFFSET 0) c
-            WHERE b.state IN ('awaiting_approval', 'approved') AND c.rows > 0
+            WHERE b.state IN ('awaiting_approval', 'approved') AND c.rows + c.overdue > 0
             UNION ALL
             SELECT batch_id, kind, count(*), min(due_effective_at), 0
             FROM repricer.price_changes, LATERAL (
@@ -215,7 +201,7 @@ enum HomeQueries {
             guard let kind = Deadline.Kind(rawValue: try row.text("kind")) else { return nil }
             return Deadline(
                 batchID: try row.text("batch_id"), kind: kind, rows: try row.int64("rows"),
-                firstAt: try row.milliseconds("first_at"), overdue: try row.int64("overdue"))
+                firstAt: try row.millisecondsOrNil("first_at"), overdue: try row.int64("overdue"))
         }
     }
 

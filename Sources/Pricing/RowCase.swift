@@ -106,9 +106,8 @@ extension RowCase {
     }
 
     private var duplicateRow: RowFault? {
-        let lines = group.otherLines(of: row)
-        guard !lines.isEmpty else { return nil }
-        let others = lines.prefix(10).map(String.init)
+        let others = group.otherLines(of: row, max: 10).map(String.init)
+        guard !others.isEmpty else { return nil }
         return RowFault(
             .duplicateRow,
             "\(row.sku) of this subscription is also on line \(others.joined(separator: ", "))",

@@ -50,15 +50,15 @@ final class RowGroup: Sendable {
         }
     }
 
-    /// The other lines of the batch that name the row's SKU of this subscription.
-    func otherLines(of row: BatchRow) -> [Int] {
-        var others: [Int] = []
+    /// The first of the other lines of the batch that name the row's SKU of this subscription. Not all of them, because
+    /// a file may be one row over and over.
+    func otherLines(of row: BatchRow, max: Int) -> [Int] {
         if let linesBySKU {
-            others = (linesBySKU[row.sku] ?? []).filter { $0 != row.line }
-        } else {
-            for other in rows where other.line != row.line && other.sku == row.sku {
-                others.append(other.line)
-            }
+            return Array((linesBySKU[row.sku] ?? []).lazy.filter { $0 != row.line }.prefix(max))
+        }
+        var others: [Int] = []
+        for other in rows where other.line != row.line && other.sku == row.sku {
+            others.append(other.line)
         }
         return others
     }

@@ -149,7 +149,7 @@ private let style = """
     tbody th{font-weight:500;min-width:7.5rem;overflow-wrap:anywhere}tbody th.number{min-width:0}tr.part th{font-weight:650;padding-top:.9rem}
     .number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
     thead th.number,.number .sub,.stacked .number{white-space:normal}
-    .stacked td{overflow-wrap:anywhere}.stacked td:not(.number){min-width:5.5rem}
+    .stacked td:not(.number){overflow-wrap:anywhere;min-width:5.5rem}
     time{white-space:nowrap}
     ::placeholder{color:var(--soft);opacity:1}
     .long{overflow-wrap:anywhere}

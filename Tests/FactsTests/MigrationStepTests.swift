@@ -188,6 +188,43 @@ struct MigrationStepTests {
                 """) == 1)
     }
 
+    /// The server's process built on when its migrator was killed, and came to the end that nobody recorded.
+    @Test(arguments: ["more_n", "unlike"])
+    func indexStep_whoseBuildEndedUnrecorded_isDone(_ name: String) async throws {
+        let file = """
+            -- breaking: no
+            CREATE TABLE repricer.more (n int);
+            CREATE TABLE repricer.other (n int);
+            -- step: an index (alone)
+            create unique index concurrently \(name) ON repricer.more (n);
+            """
+        let asked = Atomic(0)
+        await #expect(throws: MigrationError.self) {
+            try await migrate(file) {
+                $0.isStopped = { asked.add(1, ordering: .relaxed).newValue > 1 }
+            }
+        }
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            CREATE UNIQUE INDEX more_n ON repricer.more (n);
+            CREATE INDEX unlike ON repricer.other (n)
+            """)
+        await connection.close()
+
+        if name == "more_n" {
+            #expect(try await migrate(file) == 1)
+        } else {
+            // An index of that name on another table is none of ours, and it is said what stays.
+            let error = await #expect(throws: MigrationError.self) { try await migrate(file) }
+            #expect(error?.description.contains("in the step 'an index'; what was done") == true)
+        }
+        #expect(
+            try await number(
+                "SELECT count(*) AS n FROM pg_index WHERE indrelid = 'repricer.more'::regclass")
+                == 1)
+    }
+
     // MARK: Locks
 
     private static let column = "-- breaking: no\nALTER TABLE repricer.batches ADD COLUMN more int;"

@@ -35,15 +35,15 @@ import Testing
             ])
         #expect(
             deadlines.map { $0.joined(separator: " | ") } == [
-                "24 Feb 2026, 00:00 UTC | spring | calls must leave | 14",
                 "1 Apr 2026, 00:00 UTC | spring | new prices take effect | 7",
                 "3 Apr 2026, 00:00 UTC | autumn \(script) | calls must leave | 5",
                 "3 Apr 2026, 00:00 UTC | spring | customers must have answered | 3",
                 "3 Apr 2026, 00:00 UTC | halted one | calls must leave | 3",
+                "6 Apr 2026, 00:00 UTC | spring | calls must leave | 2",
             ])
         let told = notices.joined(separator: "\n")
         for part in [
-            "To approve: autumn \(script), 20 rows, submitted by ana, its first call must leave by 3 Apr 2026, 00:00 UTC.",
+            "To approve: autumn \(script), 20 rows, submitted by ana; the first call must leave by 3 Apr 2026, 00:00 UTC.",
             "Parked: 4 rows of spring wait after a refusal or without an answer, and are tried again: "
                 + "4000000 odd \(script) (3), its status could not be read (1).",
             "Overdue: 12 rows of spring are not sent", "Dependents: 2 cancellations of spring",

@@ -208,10 +208,11 @@ private typealias Story = LifecycleStory
         let away = [Story.bought, told, charged(31, "GBP"), charged(62, "GBP")]
 
         #expect(last(away, change) == "invalidated another_price")
-        // Back where it was made, it may be charged after all.
-        #expect(
-            last(away + [charged(93, "USD"), charged(124, "USD")], change)
-                == "effective charged_after_all")
+        // Back where it was made, the first charge of it counts.
+        #expect(last(away + [charged(93, "USD")], change) == "effective charged_after_all")
+        let progress = Story.fold(away + [charged(93, "USD"), charged(124, "USD")], [change]).state
+            .changes[0].progress
+        #expect(progress.effectiveAt == Story.at(93))
     }
 
     /// What is taken back ends like any other change where another price takes its place.

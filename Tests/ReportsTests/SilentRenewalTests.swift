@@ -120,6 +120,12 @@ import Testing
             try await read(Self.story(heard: "2026-05-20Z", more)) == [
                 "0 0 0", "charges_other_price 1", "other_price 2026-05-01 4990 12990",
             ])
+        // It added nothing any more, so that its silence takes nothing away.
+        #expect(
+            try await read(Self.story(heard: "2026-06-20Z", more)) == [
+                "0 0 0", "charges_missing 1", "charges_other_price 1", "missing 2026-06-01 0 12990",
+                "other_price 2026-05-01 4990 12990",
+            ])
     }
 
     /// A second increase of the item, in effect since 1 April: what the first one added stays in it, and both fall silent.

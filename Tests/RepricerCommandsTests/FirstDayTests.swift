@@ -3,6 +3,7 @@ import ServiceKit
 import TestSupport
 import Testing
 
+@testable import HTTP
 @testable import RepricerCommands
 @testable import SandboxStore
 
@@ -10,6 +11,16 @@ import Testing
 /// against the simulated App Store.
 @Suite(.database) struct FirstDayTests {
     private static let subscription = "2000000000020000"
+
+    /// A cluster as Debian installs it: whoever comes over TCP shows a password, and the account `postgres` needs none.
+    private static let cluster = [
+        "\"$DEPLOY/postgres-private\" start pg --volatile >/dev/null",
+        "trap 'kill $(jobs -p); \"$DEPLOY/postgres-private\" stop pg' EXIT",
+        "printf \"listen_addresses = '127.0.0.1'\\nport = $PORT\\n\" >>pg/data/postgresql.conf",
+        "printf 'local all all trust\\nhost all all 127.0.0.1/32 scram-sha-256\\n' >pg/data/pg_hba.conf",
+        "\"$DEPLOY/postgres-private\" stop pg; \"$DEPLOY/postgres-private\" start pg --volatile >/dev/null",
+        "sudo() { shift 2; PGHOST=$(cat pg/socket.path) PGPORT=$PORT PGUSER=postgres \"$@\"; }",
+    ]
 
     /// What stands between the section's heading and the next one, in blocks of shell.
     static func commands(of section: String, in markdown: String) -> [String] {
@@ -44,16 +55,20 @@ import Testing
             contentsOfFile: RepositoryFiles.path("README.md"), encoding: .utf8)
         let typed = Self.commands(of: "First day with your own app", in: readme)
         #expect(typed.count > 10)
-        let before = [
-            "set -e", "stty cols 200 rows 50", "trap 'kill $(jobs -p)' EXIT", "cd \(folder.path)",
-        ]
+        let before = ["set -e", "stty cols 200 rows 50", "cd \(folder.path)"] + Self.cluster
         let script = try folder.file("day.sh", (before + typed).map { $0 + "\n" }.joined())
         let answers = [
             "Sandbox", settings["REPRICER_BUNDLE_ID"] ?? "", settings["REPRICER_ISSUER_ID"] ?? "",
-            settings["REPRICER_KEY_ID"] ?? "", "store/key.p8", "", "ana", "ben", "fiona", "y",
+            settings["REPRICER_KEY_ID"] ?? "", "store/key.p8", "DATABASE", "ana", "ben", "fiona",
+            "y",
         ]
-        let input = try folder.file("answers", answers.map { $0 + "\n" }.joined())
-        let socket = try #require(TestDatabase.url.firstMatch(of: /host=([^&]+)/)).1
+        let port = try Listener(host: "127.0.0.1", port: 0).port
+        let input = try folder.file(
+            "answers",
+            answers.map {
+                $0 == "DATABASE" ? "postgresql://localhost:\(port)/repricer\n" : $0 + "\n"
+            }
+            .joined())
 
         let end = try await Program.run(
             URL(fileURLWithPath: "/bin/bash"),
@@ -61,8 +76,7 @@ import Testing
             environment: [
                 "PATH": ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin",
                 "TERM": "xterm", "PAGER": "cat",
-                "PGHOST": String(socket), "PGPORT": "5432",
-                "PGUSER": "postgres",
+                "PORT": "\(port)", "DEPLOY": RepositoryFiles.path("Deploy"),
                 "REPRICER_API_BASE_URL": settings["REPRICER_API_BASE_URL"] ?? "",
                 "REPRICER_API_CA_FILE": settings["REPRICER_API_CA_FILE"] ?? "",
                 "REPRICER_LISTEN": "127.0.0.1:0", "REPRICER_PAGES_LISTEN": "127.0.0.1:0",

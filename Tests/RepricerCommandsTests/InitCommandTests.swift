@@ -43,25 +43,38 @@ import Testing
             #expect(outcome.output.contains(name))
         }
         let settings = try Self.text(folder, "service.env")
-        #expect(
-            settings.contains(
-                "\nREPRICER_DATABASE_URL=postgresql://db.example.com/prices?sslmode=require&user=repricerd\n"
-            ))
         #expect(settings.contains("\nREPRICER_KEY_FILE=\"\(folder.path)/keys/AuthKey 1.p8\"\n"))
-        for (file, user) in [("analyst", "ana"), ("approver", "ben"), ("finance", "fiona")] {
+        var passwords: Set<Substring> = []
+        for (file, user, more) in [
+            ("analyst", "ana", false), ("approver", "ben", false), ("finance", "fiona", false),
+            ("owner", "repricer_owner", false), ("service", "repricerd", true),
+        ] {
             let lines = try Self.text(folder, "\(file).env").split(separator: "\n")
-            #expect(
-                lines.filter { !$0.hasPrefix("#") } == [
-                    "REPRICER_DATABASE_URL=postgresql://db.example.com/prices?sslmode=require&user=\(user)"
-                ])
+                .filter { !$0.hasPrefix("#") }
+            let line = try #require(lines.first { $0.hasPrefix("REPRICER_DATABASE_URL=") })
+            let address = try #require(
+                line.wholeMatch(
+                    of:
+                        /REPRICER_DATABASE_URL=postgresql:\/\/(.+):([A-Za-z0-9_-]{24})@db.example.com\/prices\?sslmode=require/
+                ))
+            #expect(address.1 == user)
+            #expect(more || lines.count == 1)
+            passwords.insert(address.2)
         }
+        #expect(passwords.count == 5)
         let read = await run("config", "print", "--env-file", "\(folder.path)/setup/service.env")
         #expect(read.code == .done)
         #expect(read.output.contains("\(folder.path)/keys/AuthKey 1.p8"))
         #expect(
             try Self.text(folder, "2-logins.sql").contains(
                 "CONNECTION LIMIT 5 IN ROLE repricer_finance"))
-        #expect(try !Self.text(folder, "2-logins.sql").contains("PASSWORD '"))
+        let sql = try Self.text(folder, "1-database.sql") + Self.text(folder, "2-logins.sql")
+        #expect(sql.matches(of: /PASSWORD 'SCRAM-SHA-256\$4096:/).count == 5)
+        #expect(!passwords.contains { sql.contains($0) })
+        #expect(
+            outcome.output.contains(
+                "psql -f setup/1-database.sql 'postgresql://db.example.com/postgres?sslmode=require'"
+            ))
         #expect(outcome.output.contains(AppleRoot.sha256))
         #expect(outcome.output.contains("repricer migrate --env-file setup/owner.env"))
     }
@@ -84,7 +97,8 @@ import Testing
         // Apple's test environment has no app id to ask for.
         #expect(!outcome.messages.contains("Apple ID"))
         #expect(
-            try Self.text(folder, "finance.env").contains("postgresql:///repricer?user=finance\n"))
+            try Self.text(folder, "finance.env").contains(
+                /postgresql:\/\/finance:[^@]+@localhost\/repricer\n/))
         #expect(try Self.text(folder, "service.env").contains("REPRICER_ENVIRONMENT=Sandbox\n"))
     }
 
@@ -105,7 +119,8 @@ import Testing
 
         #expect(outcome.code == .done, "\(outcome.messages)")
         #expect(outcome.output.contains("repricer migrate --env-file 'my setup/owner.env'\n"))
-        #expect(outcome.output.contains("psql -f 'my setup/1-database.sql' postgres\n"))
+        #expect(
+            outcome.output.contains("sudo -u postgres psql postgres < 'my setup/1-database.sql'\n"))
         let settings = try String(
             contentsOfFile: "\(folder.path)/my setup/service.env", encoding: .utf8)
         #expect(settings.contains("REPRICER_KEY_FILE=/home/ana/key.p8\n"))

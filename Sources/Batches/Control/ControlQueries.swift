@@ -166,8 +166,8 @@ package enum ControlQueries {
             CROSS JOIN LATERAL jsonb_array_elements(b.waves) WITH ORDINALITY AS w (wave, number)
             LEFT JOIN (
                 SELECT wave, state, count(*) AS rows FROM repricer.price_changes
-                -- The changes of a batch without waves are not read.
-                WHERE batch_id = \(uuid: batchID) AND wave > 0 AND EXISTS (
+                -- What is held out waits for no wave. The changes of a batch without waves are not read.
+                WHERE batch_id = \(uuid: batchID) AND wave > 0 AND NOT is_held_out AND EXISTS (
                     SELECT FROM repricer.batches WHERE batch_id = \(uuid: batchID) AND waves <> '[]')
                 GROUP BY wave, state
             ) c ON c.wave = w.number

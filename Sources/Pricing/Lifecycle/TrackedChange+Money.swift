@@ -17,7 +17,8 @@ extension TrackedChange {
     /// Brings it back, because it was charged at its price after all, or announced again.
     mutating func readReturn(_ reading: Reading, _ lines: inout [Transition]) {
         guard mayReturn, let endedAt = progress.endedAt, reading.at > endedAt else { return }
-        if let charged = newCharge(reading), charged.item.price == newPrice, !reading.isMove,
+        // A charge elsewhere may have come in between: its own currency is what counts.
+        if let charged = newCharge(reading), charged.item.price == newPrice,
             !isInAnotherCurrency(reading)
         {
             progress.effectiveAt = charged.at

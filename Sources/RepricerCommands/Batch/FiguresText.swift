@@ -134,12 +134,13 @@ struct FiguresText {
             figures.warnings[warning].map { rows in
                 let said =
                     "warning: \(warning.words): \(counted(rows.count, warning.noun))"
-                guard !rows.lines.isEmpty else { return said + "\n" }
+                guard !rows.lines.isEmpty else { return wrapped(said) }
                 let begin = said + (rows.count == 1 ? ", line " : ", lines ")
-                return begin
-                    + fitted(
-                        rows.lines.map(String.init), separator: ", ", of: rows.count,
-                        columns: Self.columns - begin.count) + "\n"
+                return wrapped(
+                    begin
+                        + fitted(
+                            rows.lines.map(String.init), separator: ", ", of: rows.count,
+                            columns: Self.columns - begin.count))
             }
         }.joined()
     }

@@ -32,7 +32,7 @@ extension Commands {
                     facts: try await StatusFacts.read(
                         batchID: id, now: now, silentAfter: silentAfter, rate: forecastRate,
                         pool: pool),
-                    now: now, changePricePerSecond: max(1, Int(rate?.perSecond ?? 50)))
+                    now: now, changePricePerSecond: rate?.perSecond ?? 50)
             }
             let last =
                 invocation.arguments[watch]

@@ -141,7 +141,7 @@ struct StatusFacts: Sendable, Equatable {
 struct StatusText {
     let facts: StatusFacts
     let now: Int64
-    let changePricePerSecond: Int
+    let changePricePerSecond: Double
 
     var text: String {
         let tables = [
@@ -304,21 +304,28 @@ struct StatusText {
         .key("decided_at") { $0.decidedAt?.instantText },
     ]
 
-    /// The calls that may still be made this second; nil before the service has made any.
+    /// The calls that may still be made this second, or at this moment where there is less than one a second; nil before
+    /// the service has made any.
     private var quotaLeft: Int64? {
         guard let quota = facts.quotas.first(where: { $0.endpoint == "change_price" }) else {
             return nil
         }
         if let until = quota.blockedUntil, until > now { return 0 }
-        let reserved = min(max(0, quota.nextPermitAt - now), 1000)
-        return Int64(changePricePerSecond) * (1000 - reserved) / 1000
+        let reserved = max(0, quota.nextPermitAt - now)
+        guard changePricePerSecond >= 1 else { return reserved == 0 ? 1 : 0 }
+        return Int64(changePricePerSecond) * (1000 - min(reserved, 1000)) / 1000
     }
 
     private var quotaText: String {
         guard let left = quotaLeft else { return "-" }
         let blocked = facts.quotas.compactMap(\.blockedUntil).filter { $0 > now }.max()
         let silence = blocked.map { "; no call before \($0.instantText)" }
-        return "\(left) of \(changePricePerSecond) price changes this second" + (silence ?? "")
+        let rate =
+            changePricePerSecond >= 1
+            ? "\(left) of \(Int64(changePricePerSecond)) price changes this second"
+            : "\(left == 0 ? "none" : "one") at this moment, one price change every "
+                + "\(counted(Int64((1 / changePricePerSecond).rounded()), "second"))"
+        return rate + (silence ?? "")
     }
 
     var json: JSONValue {

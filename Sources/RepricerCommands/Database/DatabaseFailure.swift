@@ -1,6 +1,13 @@
 import Postgres
 
 extension CommandFailure {
+    /// How libpq begins to say that pg_hba.conf or a password keeps somebody out.
+    private static let loginFaults = [
+        "Peer authentication failed", "Ident authentication failed",
+        "password authentication failed",
+        "no pg_hba.conf entry", "no password supplied",
+    ]
+
     /// What a database error means to the person at the terminal.
     init(database error: PostgresError) {
         switch error.code {
@@ -15,6 +22,12 @@ extension CommandFailure {
                 .unavailable,
                 "the database cannot be reached: \(error.saidByLibpq); correct REPRICER_DATABASE_URL, or make it: "
                     + "`repricer init DIR` writes the SQL")
+        case .cannotConnect where Self.loginFaults.contains(where: error.saidByLibpq.contains):
+            self.init(
+                .unavailable,
+                "the database does not let this user in: \(error.saidByLibpq); over a socket `peer` asks for a system account of "
+                    + "the user's name: write USER:PASSWORD@HOST in REPRICER_DATABASE_URL, as `repricer init` does, and set "
+                    + "the password with `\\password USER` in psql")
         case .cannotConnect:
             self.init(
                 .unavailable,

@@ -73,7 +73,8 @@ extension MigrationError {
     fileprivate var exitCode: ExitCode {
         switch self {
         case .editedAfterApply, .databaseIsNewer: .conflict
-        case .failed(_, _, let error), .database(let error): CommandFailure(database: error).code
+        case .failed(_, _, let error), .stepFailed(_, _, let error), .database(let error):
+            CommandFailure(database: error).code
         case .directoryUnreadable, .noMigrations, .badFileName, .notText, .duplicateVersion,
             .missingVersion, .unmarked, .badHead, .endless:
             .failed

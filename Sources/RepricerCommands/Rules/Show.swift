@@ -72,6 +72,7 @@ struct RulesShown {
             )
         }
         let tables = [
+            rules.alwaysConsentRows.table(Self.alwaysConsentColumns),
             rules.thresholdRows.table(Self.thresholds, isShownEmpty: true),
             rules.currencyRows.table(Self.currencies, isShownEmpty: true),
             rules.exchangeRateRows.table(Self.rates),
@@ -85,14 +86,22 @@ struct RulesShown {
             "as_of": asOf, "version": latest?.revision, "imported_by": latest?.importedBy,
             "imported_at": latest?.importedAt, "file": latest?.file,
             "thresholds": rules.thresholdRows.json(Self.thresholds),
-            "always_consent": alwaysConsent.json([
-                .key("storefront") { $0.storefront }, .key("source") { $0.source.rawValue },
-                .key("valid_from") { $0.validFrom }, .key("recorded_at") { $0.recordedAt },
-            ]), "currencies": rules.currencyRows.json(Self.currencies),
+            "always_consent": alwaysConsent.json(Self.alwaysConsentColumns),
+            "not_always_consent": rules.alwaysConsentRows.filter { !$0.isRequired }
+                .json(Self.alwaysConsentColumns),
+            "currencies": rules.currencyRows.json(Self.currencies),
             "exchange_rates": rules.exchangeRateRows.json(Self.rates),
             "estimates": rules.estimateRows.json(Self.estimates),
         ]
     }
+
+    private static let alwaysConsentColumns: [Column<RuleSet.AlwaysConsent>] = [
+        .text("STOREFRONT", "storefront") { $0.storefront },
+        .shown(.left("ALWAYS ASKS")) { $0.isRequired ? "yes" : "no" },
+        .text("SOURCE", "source") { $0.source.rawValue },
+        .text("SINCE", "valid_from", none: "ever") { $0.validFrom?.text },
+        .text("RECORDED", "recorded_at", none: "shipped") { $0.recordedAt?.text },
+    ]
 
     private static let thresholds: [Column<RuleSet.Threshold>] = [
         .text("STOREFRONT", "storefront") { $0.storefront },

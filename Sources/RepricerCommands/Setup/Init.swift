@@ -35,7 +35,7 @@ extension Commands {
         for: .appAppleID)
     private static let database = Wish(
         "database", "URI", "the database, as libpq writes it, without a user",
-        or: "postgresql:///repricer")
+        or: "postgresql://localhost/repricer")
     /// Those that nobody is asked for first, so that an answer is held against them.
     private static let users = [
         Wish("service", "USER", "database user of the service", or: "repricerd", isQuiet: true),
@@ -58,8 +58,8 @@ extension Commands {
         discussion: """
             On a terminal it asks for what is not given. It writes settings for the owner of the database, the service, an \
             analyst, an approver and finance, each with what it needs alone and readable by you alone, the SQL of the \
-            database and its users, and says what to do next. It overwrites nothing (exit code 5), connects to nothing, \
-            and sets no password.
+            database and its users, and says what to do next. Each user gets a random password, which stands in its \
+            settings; the SQL holds what PostgreSQL keeps of it. It overwrites nothing (exit code 5) and connects to nothing.
             """
     ) { invocation in
         let typed = try invocation.arguments.required(folder)
@@ -131,6 +131,12 @@ extension Commands {
             answers["analyst"] ?? "", answers["approver"] ?? "", answers["finance"] ?? "",
             answers["service"] ?? "", answers["owner"] ?? ""
         )
+        for user in [plan.owner, plan.service, plan.analyst, plan.approver, plan.finance] {
+            guard let password = SetupPlan.Password.random() else {
+                throw CommandFailure(.failed, "OpenSSL cannot derive a password; nothing written")
+            }
+            plan.passwords[user] = password
+        }
         return plan
     }
 
@@ -202,7 +208,7 @@ extension Commands {
         }
         for file in files {
             let path = "\(folder)/\(file.name)"
-            // A password may be added later, and a file that others read is refused then.
+            // It holds a password, and a file that others read is refused.
             let descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
             guard descriptor >= 0 else { throw cannotWrite(path) }
             defer { Glibc.close(descriptor) }
@@ -225,15 +231,15 @@ extension Commands {
         return [
             (
                 "as a superuser of PostgreSQL, make the owner and the database",
-                "psql -f \(path("1-database.sql")) \(plan.database.maintenance)"
+                plan.database.asSuperuser(path("1-database.sql"), in: "postgres")
             ),
             (
                 "make the schema and its roles",
                 "repricer migrate --env-file \(path("owner.env"))"
             ),
             (
-                "make the users; `\\password NAME` gives one a password",
-                "psql -f \(path("2-logins.sql")) '\(plan.database.uri(as: plan.owner))'"
+                "as the superuser again, make the users",
+                plan.database.asSuperuser(path("2-logins.sql"), in: plan.database.name)
             ),
             (
                 "fetch Apple's root certificate from \(AppleRoot.source) and compare its SHA-256, "

@@ -1,3 +1,4 @@
+import JOSE
 import ServiceKit
 
 /// What `init` was told: the app, the database, and who is who in it.
@@ -10,6 +11,26 @@ struct SetupPlan: Sendable {
     var analyst = ""
     var approver = ""
     var finance = ""
+    /// By user.
+    var passwords: [String: Password] = [:]
+
+    /// The password of a database user: its file of settings holds it, and the SQL its verifier alone.
+    struct Password: Sendable {
+        let text: String
+        let verifier: String
+
+        /// A random one of 144 bits, of letters that a URI takes as they are. nil: OpenSSL failed.
+        static func random() -> Password? {
+            var random = SystemRandomNumberGenerator()
+            let bytes = { (count: Int) in
+                (0..<count).map { _ in UInt8.random(in: .min ... .max, using: &random) }
+            }
+            let text = Base64URL.encode(bytes(18))
+            return ScramVerifier.text(of: text, salt: bytes(16)).map {
+                Password(text: text, verifier: $0)
+            }
+        }
+    }
 
     /// A libpq URI without a user, which each file adds.
     struct DatabaseAddress: Sendable {
@@ -29,18 +50,25 @@ struct SetupPlan: Sendable {
             name = String(path)
         }
 
-        /// What leads `psql` to the database `postgres` of the same server.
-        var maintenance: String {
+        /// How a superuser of the server runs a file of SQL in one of its databases. On this machine that is the system's
+        /// account `postgres`, which may not read the file: the shell reads it.
+        func asSuperuser(_ file: String, in database: String) -> String {
             guard let start = uri.range(of: "://")?.upperBound,
                 let slash = uri[start...].firstIndex(of: "/")
-            else { return "postgres" }
+            else { return "psql -f \(file) \(database)" }
             let query = uri[slash...].firstIndex(of: "?").map { uri[$0...] } ?? ""
-            guard slash > start || !query.isEmpty else { return "postgres" }
-            return "'\(uri[..<slash])/postgres\(query)'"
+            let server = uri[start..<slash]
+            let host = server.prefix { $0 != ":" }
+            guard query.isEmpty, host.isEmpty || host == "localhost" || host == "127.0.0.1" else {
+                return "psql -f \(file) '\(uri[..<slash])/\(database)\(query)'"
+            }
+            let port = server.dropFirst(host.count + 1)
+            return "sudo -u postgres psql \(port.isEmpty ? "" : "-p \(port) ")\(database) < \(file)"
         }
 
-        func uri(as user: String) -> String {
-            uri + (uri.contains("?") ? "&" : "?") + "user=\(user)"
+        func uri(as user: String, _ password: String?) -> String {
+            guard let start = uri.range(of: "://")?.upperBound else { return uri }
+            return uri[..<start] + user + (password.map { ":\($0)" } ?? "") + "@" + uri[start...]
         }
     }
 
@@ -68,7 +96,7 @@ struct SetupPlan: Sendable {
                 name: "1-database.sql", what: "a superuser of PostgreSQL runs it first",
                 text: SetupQueries.database(self)),
             File(
-                name: "2-logins.sql", what: "the owner runs it after migrate",
+                name: "2-logins.sql", what: "a superuser runs it after migrate",
                 text: SetupQueries.logins(self)),
             environment("owner.env", owner, "migrate, policy set, retention"),
             environment(
@@ -87,8 +115,8 @@ struct SetupPlan: Sendable {
         File(
             name: name, what: what,
             text: "# For `repricer … --env-file`: \(what).\n"
-                + "# A password can stand in the address, as USER:PASSWORD@HOST, or in ~/.pgpass.\n"
-                + "REPRICER_DATABASE_URL=\(database.uri(as: user))\n" + more)
+                + "# The password is this user's, and stands in the database as a verifier alone.\n"
+                + "REPRICER_DATABASE_URL=\(database.uri(as: user, passwords[user]?.text))\n" + more)
     }
 
     /// As systemd and `--env-file` read it.
