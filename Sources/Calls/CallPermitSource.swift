@@ -148,9 +148,10 @@ package struct CallPermitSource: Sendable {
     /// Waits a moment before the next question. Throws where the App Store asked for a long silence.
     package func pause(after permits: CallPermits) async throws {
         guard permits.granted == 0 else { return }
+        let lease = permits.lease
         try await pause(
-            blockedUntil: permits.lease.blockedUntil,
-            delayMicros: permits.lease.nextMicros &- permits.lease.nowMicros)
+            blockedFor: lease.blockedUntil.map { $0 &- lease.nowMicros / 1000 },
+            delayMicros: lease.nextMicros &- lease.nowMicros)
     }
 
     /// How long before its permits a lease is asked for. A rehearsal's clock may need half a horizon.
@@ -168,15 +169,17 @@ package struct CallPermitSource: Sendable {
     }
 
     /// Waits for the first free permit, which the last lease placed after `delayMicros`.
-    func pause(blockedUntil: Int64?, delayMicros: Int64) async throws {
-        guard let until = blockedUntil else {
+    /// `blockedFor` is what is left of a silence by the clock of the lease, in milliseconds.
+    func pause(blockedFor: Int64?, delayMicros: Int64) async throws {
+        guard let left = blockedFor else {
             // It wakes before the permit, so that the permit is reserved while it is still to come.
             let early = real(.microseconds(delayMicros)) - ahead
             return try await wait(min(max(early, Self.pauseMin), Self.pauseMax))
         }
-        let silence = real(.milliseconds(max(0, until - clock.nowMilliseconds()) + 1))
+        let silence = real(.milliseconds(max(0, left) + 1))
         guard silence <= silenceMax else {
-            throw LongSilence(until: Instant(milliseconds: until))
+            throw LongSilence(
+                until: Instant(milliseconds: clock.nowMilliseconds()).advanced(by: left))
         }
         try await wait(min(max(silence, Self.pauseMin), Self.pauseMax))
     }
@@ -211,9 +214,12 @@ package struct CallPermitSource: Sendable {
     /// Silences every replica after a 429, where the App Store asks for it, or for a halt.
     package func block(until: Instant, for reason: SilenceReason = .rateLimited) async throws {
         hush(until: until, for: reason)
+        let now = clock.nowMilliseconds()
         _ = try await pool.withConnection { connection in
             try await connection.pipeline([
-                RateQueries.block(endpoint: endpoint, until: until.milliseconds)
+                RateQueries.block(
+                    endpoint: endpoint, milliseconds: max(0, until.milliseconds &- now),
+                    now: isReal ? nil : now)
             ])
         }
     }

@@ -38,7 +38,7 @@ extension StoreRefusal {
         switch streak.alike {
         case streak.refused: return "\(refused) with \(said)"
         case 0: return "\(refused), the last with \(said)"
-        default: return "\(refused), \(streak.alike) of them with \(said)"
+        default: return "\(refused), the last \(streak.alike) with \(said)"
         }
     }
 }

@@ -158,12 +158,15 @@ package enum RateQueries {
             """
     }
 
-    /// Silences the endpoint for every replica after a 429.
-    package static func block(endpoint: String, until: Int64) -> SQL {
+    /// Silences the endpoint for every replica after a 429. `now` is a rehearsal's clock, in milliseconds; nil goes by the
+    /// database's clock, as permits do, so that no replica's own clock makes the silence longer or shorter for the others.
+    package static func block(endpoint: String, milliseconds: Int64, now: Int64?) -> SQL {
         """
         -- name: blockEndpoint
         UPDATE repricer.rate_limits
-        SET blocked_until = greatest(blocked_until, \(timestamp: until)::timestamptz)
+        SET blocked_until = greatest(blocked_until,
+            coalesce(\(timestamp: now)::timestamptz, to_timestamp(repricer.rate_clock() / 1000000.0))
+                + \(milliseconds) * interval '1 millisecond')
         WHERE endpoint = \(endpoint)
         """
     }

@@ -1,13 +1,13 @@
 /// Keeps what is costly to count and asked for again and again. One task at a time counts it. It is counted again
 /// when it is a few seconds old, and only for a part of the time, however many people ask.
 actor Kept<Key: Hashable & Sendable, Value: Sendable> {
-    /// A younger count is as good as a new one.
-    private static var fresh: Duration { .seconds(2) }
     /// How many seconds without a count follow each second of counting.
     private static var rest: Int { 20 }
-    /// How long a reader waits for a new count while there is an older one.
+    /// How long a reader waits for a new count while there is an older one, and while there is only an old one. Nobody
+    /// who comes back after a while should read what was true then.
     private static var patience: Duration { .milliseconds(200) }
-    private static var looks: Int { 10 }
+    private static var patienceWithOld: Duration { .seconds(5) }
+    private static var lookEvery: Duration { .milliseconds(20) }
 
     private struct Entry {
         var value: Value
@@ -16,13 +16,21 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
     }
 
     private let keysMax: Int
+    private let fresh: Duration
+    private let isOld: Duration
     private let count: @Sendable (Key) async throws -> Value
     private var entries: [Key: Entry] = [:]
     private var running: [Key: Task<Value, any Error>] = [:]
 
-    /// `keysMax` bounds the counts: the oldest is dropped for a new one.
-    init(keysMax: Int, count: @escaping @Sendable (Key) async throws -> Value) {
+    /// `keysMax` bounds the counts: the oldest is dropped for a new one. A count younger than `fresh` is as good as a new
+    /// one, and for a count older than `isOld` the new one is waited for.
+    init(
+        keysMax: Int, fresh: Duration = .seconds(2), isOld: Duration = .seconds(60),
+        count: @escaping @Sendable (Key) async throws -> Value
+    ) {
         self.keysMax = keysMax
+        self.fresh = fresh
+        self.isOld = isOld
         self.count = count
     }
 
@@ -30,8 +38,8 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
     func value(_ key: Key) async throws -> Value {
         guard let entry = entries[key] else { return try await begin(key).value }
         let age = ContinuousClock.now - entry.at
-        guard age > max(Self.fresh, entry.took * Self.rest) else { return entry.value }
-        await wait(key)
+        guard age > max(fresh, entry.took * Self.rest) else { return entry.value }
+        await wait(key, age > isOld ? Self.patienceWithOld : Self.patience)
         // A count that fails leaves the older one, and the next reader tries again.
         return entries[key]?.value ?? entry.value
     }
@@ -39,17 +47,18 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
     /// The same, but nil where nothing was counted yet and the first count takes longer than a reader waits.
     func soon(_ key: Key) async throws -> Value? {
         if entries[key] != nil { return try await value(key) }
-        await wait(key)
+        await wait(key, Self.patience)
         if let entry = entries[key] { return entry.value }
         // A count that has failed is tried once more, so that the reader learns why.
         return running[key] == nil ? try await begin(key).value : nil
     }
 
-    private func wait(_ key: Key) async {
+    private func wait(_ key: Key, _ patience: Duration) async {
         begin(key)
-        for _ in 0..<Self.looks where running[key] != nil {
+        let end = ContinuousClock.now + patience
+        while running[key] != nil, ContinuousClock.now < end, !Task.isCancelled {
             // It is cancelled when nobody reads the answer any more.
-            try? await Task.sleep(for: Self.patience / Self.looks)
+            try? await Task.sleep(for: Self.lookEvery)
         }
     }
 

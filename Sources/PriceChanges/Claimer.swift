@@ -378,7 +378,7 @@ private final class JudgedChange {
                     id, change.changeID, end, reason: fault.code.rawValue, at: now.milliseconds),
                 OpenChangeQueries.history(
                     id, [change.changeID], end, at: now.milliseconds, kind: "judgement",
-                    evidenceID: "at \(now.milliseconds)",
+                    evidenceID: "at \(now.text)",
                     reason: "\(fault.code.rawValue): \(fault.message)"),
                 // A change that ended frees its SKUs for other batches.
                 FoldWrites.releaseRoles([id]),
@@ -402,7 +402,7 @@ private final class JudgedChange {
                 move,
                 OpenChangeQueries.history(
                     id, [change.changeID], .queued, at: now.milliseconds, kind: "judgement",
-                    evidenceID: "at \(now.milliseconds)",
+                    evidenceID: "at \(now.text)",
                     reason:
                         "moved from the renewal of \(change.dueEffectiveAt.text) to \(effectiveAt.text)"
                 ),

@@ -87,7 +87,7 @@ package struct Redater: Sendable {
             move,
             OpenChangeQueries.history(
                 id, [change.changeID], change.state, at: now.milliseconds, kind: "judgement",
-                evidenceID: "at \(now.milliseconds)",
+                evidenceID: "at \(now.text)",
                 reason: "renewal_extended: moved from the renewal of "
                     + "\(change.dueEffectiveAt.text) to \(effectiveAt.text), to be sent by "
                     + "\(sendBy.text)"),

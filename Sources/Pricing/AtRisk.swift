@@ -6,7 +6,7 @@ package struct ItemCharge: Hashable, Sendable {
     package var storefront: String
     /// The period as Apple wrote it.
     package var period: String
-    /// Milliunits a period, at the price of a running offer.
+    /// Milliunits a period, of all its seats, at the price of a running offer.
     package var amount: Int64
 
     package init(
@@ -23,15 +23,20 @@ package struct ItemCharge: Hashable, Sendable {
 }
 
 extension SubscriptionFacts {
+    /// How many seats the running period was charged for. A price is that of one (an inference for items).
+    package var seats: Int64 { Int64(max(1, quantity ?? 1)) }
+
     /// What the running period was charged for an item; nil where Apple has not said, or where the item only joins at
     /// the renewal.
     package func charge(of sku: String) -> ItemCharge? {
         guard let item = items.first(where: { $0.sku == sku }), let price = item.chargedPrice,
             let currency, let storefront, let period
         else { return nil }
+        // An absurd product counts as one seat: no sum can hold it.
+        let (all, isTooMuch) = price.multipliedReportingOverflow(by: seats)
         return ItemCharge(
             originalTransactionID: originalTransactionID, sku: sku, currency: currency,
-            storefront: storefront, period: period, amount: price)
+            storefront: storefront, period: period, amount: isTooMuch ? price : all)
     }
 }
 

@@ -87,6 +87,8 @@ extension NotificationRule {
         // A transaction was refunded: its charge no longer counts; of the running period, the
         // subscription is over.
         .init("REFUND", nil, .purchase, .lifecycle),
+        // Seats of a transaction were refunded, which is not revoked.
+        .init("REFUND", "SEATS", .purchase, .facts),
         // A refund was asked for and not given.
         .init("REFUND_DECLINED", nil, .purchase, .facts),
         // A refund was taken back: the charge counts again.

@@ -29,6 +29,8 @@ package struct PlanRow: Hashable, Sendable {
     package var knownSince: Instant?
     /// Whether a known renewal has passed of which no statement tells yet.
     package var isStale = false
+    /// How many seats the running period was charged for. The prices are those of one.
+    package var seats: Int64 = 1
     /// What a period loses when the customer does not consent, dependents included, in milliunits of the row's
     /// currency; nil for a decrease.
     package var atRisk: Int64?

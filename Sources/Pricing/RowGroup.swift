@@ -135,6 +135,7 @@ final class RowGroup: Sendable {
         plan.judgedAt = judge.now
         plan.factsAt = facts.signedAt
         plan.knownSince = facts.knownSince
+        plan.seats = facts.seats
         plan.isStale = (facts.renewalAt ?? facts.expiresAt).map { $0 < judge.now } ?? false
         plan.renewalAt = renewals.map { $0.renewal($0.firstIndex(atOrAfter: judge.now)) }
             .flatMap { $0.isOnCalendar ? $0 : nil }

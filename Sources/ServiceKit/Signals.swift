@@ -8,18 +8,22 @@ package enum Signals {
         stream(of: [SIGTERM, SIGINT])
     }
 
-    /// The named signals as they come; the default action is restored when the stream ends.
+    /// The named signals as they come; the default action is restored when the stream ends. Before it returns they are
+    /// listened for: until then each acts as it does by default, and none is lost.
     package static func stream(of signals: [Int32]) -> AsyncStream<Int32> {
         AsyncStream { continuation in
             let queue = DispatchQueue(label: "repricer.signals")
             // Dispatch sources may be used from any thread; their protocol just does not say so.
+            let listening = DispatchGroup()
             nonisolated(unsafe) let sources = signals.map { number in
-                signal(number, SIG_IGN)
                 let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
                 source.setEventHandler { continuation.yield(number) }
+                listening.enter()
+                source.setRegistrationHandler { listening.leave() }
                 source.resume()
                 return source
             }
+            listening.wait()
             continuation.onTermination = { _ in
                 for source in sources { source.cancel() }
                 for number in signals { signal(number, SIG_DFL) }

@@ -101,6 +101,7 @@ enum RuleTable {
         RuleCase(
             "REFUND", nil, .running(.scheduled, status: 5, transaction: refunded),
             "cancelled refunded_or_revoked"),
+        RuleCase("REFUND", "SEATS", .running(.scheduled), "scheduled"),
         RuleCase("REFUND_DECLINED", nil, .running(.scheduled), "scheduled"),
         RuleCase("REFUND_REVERSED", nil, .running(.scheduled), "scheduled"),
         RuleCase("CONSUMPTION_REQUEST", nil, .running(.scheduled), "scheduled"),

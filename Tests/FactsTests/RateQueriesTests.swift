@@ -188,7 +188,10 @@ import Testing
         _ = try await Self.lease(prices, 1, at: Self.start, of: pool)
         let until = Self.start / 1000 + 60_000
         _ = try await pool.withConnection {
-            try await $0.pipeline([RateQueries.block(endpoint: "change_price", until: until)])
+            try await $0.pipeline([
+                RateQueries.block(
+                    endpoint: "change_price", milliseconds: 60_000, now: Self.start / 1000)
+            ])
         }
 
         let during = try await Self.lease(prices, 5, at: Self.start + 59 * Self.second, of: pool)

@@ -1,4 +1,5 @@
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Pages
@@ -43,6 +44,30 @@ struct KeptTests {
         #expect(early == nil)
         #expect(late == 7)
         #expect(try await kept.soon("a") == 7)
+    }
+
+    /// Who comes back after a while waits for the new count, and does not read what was true then.
+    @Test func oldCount_isWaitedFor() async throws {
+        let gate = Gate()
+        let counts = Mutex(0)
+        let kept = Kept<String, Int>(keysMax: 2, fresh: .zero, isOld: .zero) { _ in
+            let number = counts.withLock { count in
+                count += 1
+                return count
+            }
+            if number == 2 { await gate.pass() }
+            return number
+        }
+        let first = try await kept.value("a")
+        let begun = ContinuousClock.now
+
+        async let second = kept.value("a")
+        // Longer than a reader waits who has a count of a moment ago.
+        try await eventually { ContinuousClock.now > begun + .milliseconds(400) }
+        gate.letGo()
+
+        #expect(first == 1)
+        #expect(try await second == 2)
     }
 
     @Test func firstCount_thatFails_tellsWhy() async {

@@ -18,6 +18,19 @@ struct AtRiskTests {
         #expect(plan.atRiskElsewhere.isEmpty)
     }
 
+    /// A price is that of one seat, and what a period loses is that of all. A warning says which is which.
+    @Test func seats_areAllAtRisk() {
+        let facts = SubscriptionFacts.make { $0.quantity = 3 }
+
+        let plan = Judge.make().one(.make(12_990, dependents: ["OTHER"]), facts)
+        var forecast = BatchForecast()
+        forecast.add(plan)
+
+        #expect(plan.atRisk == 41_940)
+        #expect(plan.currentPrice == 9990)
+        #expect(forecast.figures.warnings[.severalSeats]?.count == 1)
+    }
+
     @Test func dependent_inAnOffer_countsAtWhatItIsCharged() {
         let facts = SubscriptionFacts.make {
             $0.edit("OTHER") { $0.offer = .init(price: 990, isRunning: true) }

@@ -8,55 +8,72 @@ import Testing
     private static let submitHelp = """
         store a batch for approval and print its id
 
-        usage: repricer submit FILE --name NAME [--plan-hash H] [--plan-rows ROWS] [--accept-valid] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST] [--halt-if LIST] [--holdout PERCENT]
+        usage: repricer submit FILE --name NAME [--plan-hash H] [--plan-rows ROWS]
+                 [--accept-valid] [--rejects OUT]
+                 [--grouping announced|item|subscription] [--waves LIST]
+                 [--halt-if LIST] [--holdout PERCENT]
 
           FILE  the batch, CSV or NDJSON; - is standard input
 
         options:
           --name NAME                   what people will call the batch
           --plan-hash H                 store only when the plan is still this one
-          --plan-rows ROWS              the file of plan --rows: says which rows differ from that plan
-          --accept-valid                store the rows that can go, although others are refused
-          --rejects OUT                 write refused rows to OUT as CSV, to mend and submit again
+          --plan-rows ROWS              the file of plan --rows: says which rows differ
+                                        from that plan
+          --accept-valid                store the rows that can go, although others are
+                                        refused
+          --rejects OUT                 write refused rows to OUT as CSV, to mend and
+                                        submit again
           --grouping announced|item|subscription
-                                        which items of a subscription share a call; see below
-          --waves LIST                  send in waves: 1%,10%,rest or USA,GBR+IRL,rest; see below
-          --halt-if LIST                pause the batch by itself: errors>2%,declined>5%,moved>5%
-          --holdout PERCENT             hold so many subscriptions out, to compare with; 5, at most 50
+                                        which items of a subscription share a call; see
+                                        below
+          --waves LIST                  send in waves: 1%,10%,rest or USA,GBR+IRL,rest;
+                                        see below
+          --halt-if LIST                pause the batch by itself:
+                                        errors>2%,declined>5%,moved>5%
+          --holdout PERCENT             hold so many subscriptions out, to compare with;
+                                        5, at most 50
 
         for every command:
-          --env-file FILE            read settings from FILE (KEY=value lines); the environment wins
-          --clock START@RATE         run on a virtual clock; only against a loopback App Store
+          --env-file FILE            read settings from FILE (KEY=value lines); the
+                                     environment wins
+          --clock START@RATE         run on a virtual clock; only against a loopback App
+                                     Store
           --json                     print facts as JSON: the same as --format json
           -o, --format table|json    how to print facts; table when left out
           --quiet                    no progress and no notes, only errors
-          --color auto|always|never  colour; on a terminal without NO_COLOR when left out
+          --color auto|always|never  colour; on a terminal without NO_COLOR when left
+                                     out
           --log-format text|json     how log lines are written; text when left out
-          --log-level LEVEL          the least that is logged; serve: info, others: warning; debug follows
-                                     each change
+          --log-level LEVEL          the least that is logged; serve: info, others:
+                                     warning; debug follows each change
           --no-pager                 print long tables at once, without PAGER
           --help                     show this text
 
-        All rows or none, unless --accept-valid. The same file again makes no new change and prints the
-        id it has; with other options, or the hash of another plan, it exits 5. A plan is stored
-        nowhere: with --plan-hash alone a plan that has drifted is refused, with --plan-rows its rows
-        are compared too. Where standard output carries the rejects, the id goes to standard error. You
-        are the database user of REPRICER_DATABASE_URL; another one has to approve. --grouping:
-        increases that need no consent share one call a subscription, decreases another, and each that
-        needs consent is alone; `item` sends every item alone, `subscription` all that can go at the
-        same time. --waves: shares of all subscriptions (by a hash of the id), each in addition to those
-        before it, or storefronts; all items of a subscription are in one wave. The first wave goes with
-        the approval, which covers all; the others wait for `repricer release`, or name their time:
-        10%@2026-12-01T00:00:00Z, rest@+2d (after the wave before it), 1%@hand. --halt-if pauses the
-        batch when more than so many percent of its changes were refused by the App Store (of those
-        answered: errors), of its customers did not consent (of those asked: declined) or turned renewal
-        off (of those told: auto_renew_off), or of its rows missed their renewal (of those queued or
-        sent: moved). Nothing is judged before 50 are counted; errors>2%/200 waits for 200. Errors of
-        batches with fewer rows are counted together, within a day. Left out it is errors>5%/50; `none`
-        switches that off. Only a person resumes; then what was sent before counts no more. --holdout:
-        so many subscriptions, chosen by a hash of the file and the id, are stored and never sent; they
-        end with the approval (aborted, held_out), and `report holdout` compares who left among them and
-        among the others.
+        All rows or none, unless --accept-valid. The same file again makes no new change
+        and prints the id it has; with other options, or the hash of another plan, it
+        exits 5. A plan is stored nowhere: with --plan-hash alone a plan that has
+        drifted is refused, with --plan-rows its rows are compared too. Where standard
+        output carries the rejects, the id goes to standard error. You are the database
+        user of REPRICER_DATABASE_URL; another one has to approve. --grouping: increases
+        that need no consent share one call a subscription, decreases another, and each
+        that needs consent is alone; `item` sends every item alone, `subscription` all
+        that can go at the same time. --waves: shares of all subscriptions (by a hash of
+        the id), each in addition to those before it, or storefronts; all items of a
+        subscription are in one wave. The first wave goes with the approval, which
+        covers all; the others wait for `repricer release`, or name their time:
+        10%@2026-12-01T00:00:00Z, rest@+2d (after the wave before it), 1%@hand.
+        --halt-if pauses the batch when more than so many percent of its changes were
+        refused by the App Store (of those answered: errors), of its customers did not
+        consent (of those asked: declined) or turned renewal off (of those told:
+        auto_renew_off), or of its rows missed their renewal (of those queued or sent:
+        moved). Nothing is judged before 50 are counted; errors>2%/200 waits for 200.
+        Errors of batches with fewer rows are counted together, within a day. Left out
+        it is errors>5%/50; `none` switches that off. Only a person resumes; then what
+        was sent before counts no more. --holdout: so many subscriptions, chosen by a
+        hash of the file and the id, are stored and never sent; they end with the
+        approval (aborted, held_out), and `report holdout` compares who left among them
+        and among the others.
 
         """
 

@@ -16,6 +16,7 @@ final class KeptFacts: Sendable {
         var currency: String?
         var period: String?
         var ownershipType: String?
+        var quantity: Int?
         var items: [SubscriptionFacts.Item]
 
         /// It hashes the fields that differ most.
@@ -95,6 +96,7 @@ extension KeptFacts.Common {
         currency = facts.currency
         period = facts.period
         ownershipType = facts.ownershipType
+        quantity = facts.quantity
         items = facts.items
     }
 }
@@ -124,6 +126,7 @@ extension KeptFacts.Kept {
         facts.currency = common.currency
         facts.period = common.period
         facts.ownershipType = common.ownershipType
+        facts.quantity = common.quantity
         facts.items = common.items
         facts.originalPurchaseAt = instant(originalPurchaseAt)
         facts.recentSubscriptionStartAt = instant(recentSubscriptionStartAt)

@@ -121,7 +121,6 @@ package struct RuleImport: Hashable, Sendable {
             brought.insert(RulePlausibility.name(rule, kind: rule.kind))
             keys.insert(row.rule.key)
         }
-        guard !brought.isEmpty else { return [] }
         for key in keys {
             let sorted = (after[key] ?? []).enumerated()
                 .sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }
@@ -130,8 +129,12 @@ package struct RuleImport: Hashable, Sendable {
         let plausibility = RulePlausibility(
             stored: stored.inForce(at: now), timelines: after, brought: brought)
         return rows.flatMap { row in
-            guard case .threshold(let rule) = row.rule else { return [RuleFault]() }
-            return plausibility.warnings(of: rule, line: row.line)
+            switch row.rule {
+            case .threshold(let rule): plausibility.warnings(of: rule, line: row.line)
+            case .currency(let rule): plausibility.warnings(of: rule, line: row.line)
+            case .exchangeRate(let rate): plausibility.warnings(of: rate, line: row.line)
+            case .alwaysConsent: [RuleFault]()
+            }
         }.sorted { $0.line < $1.line }
     }
 }

@@ -1,7 +1,8 @@
 import Pricing
 
-/// Finds thresholds that can hardly be meant: in a currency that the storefront does not have, below the amount of
-/// shorter periods, or ten times what its neighbours say.
+/// Finds rules that can hardly be meant: thresholds in a currency that the storefront does not have, below the amount of
+/// shorter periods, or ten times what their neighbours say; rates ten times those in force; other decimals than those in
+/// force.
 struct RulePlausibility {
     /// The rules as they were stored before the file, at the instant of the import.
     let stored: RulesInForce
@@ -12,6 +13,41 @@ struct RulePlausibility {
 
     func warnings(of rule: RuleSet.Threshold, line: Int) -> [RuleFault] {
         [currency(rule, line), otherKind(rule, line), estimate(rule, line)].compactMap { $0 }
+    }
+
+    /// A rate is against the euro, and none moves tenfold at once: a decimal point slipped, or it stands the wrong way round.
+    func warnings(of rate: RuleSet.ExchangeRate, line: Int) -> [RuleFault] {
+        if rate.currency == "EUR" {
+            guard rate.perEuro != .one else { return [] }
+            return [
+                RuleFault(
+                    line, .implausibleAmount, "1 EUR is 1 EUR, and not \(rate.perEuro.text)",
+                    remedy: "remove the row")
+            ]
+        }
+        // Over decades a rate moves tenfold, and an older one may be imported.
+        guard let known = stored.exchangeRateRows.first(where: { $0.currency == rate.currency }),
+            rate.validFrom?.milliseconds ?? .max >= known.validFrom?.milliseconds ?? .min,
+            Self.isMoreThanTenfold(rate.perEuro.billionths, known.perEuro.billionths)
+                || Self.isMoreThanTenfold(known.perEuro.billionths, rate.perEuro.billionths)
+        else { return [] }
+        return [
+            RuleFault(
+                line, .implausibleAmount,
+                "1 EUR is \(known.perEuro.text) \(rate.currency) by the rate in force, and not \(rate.perEuro.text)",
+                remedy: "correct the rate")
+        ]
+    }
+
+    func warnings(of rule: RuleSet.CurrencyRule, line: Int) -> [RuleFault] {
+        let (code, decimals) = (rule.currency.code, rule.currency.decimals)
+        guard let known = stored.currency(code)?.decimals, known != decimals else { return [] }
+        return [
+            RuleFault(
+                line, .implausibleCurrency,
+                "\(code) has \(known) decimals in force, and not \(decimals)",
+                remedy: "correct the decimals")
+        ]
     }
 
     static func name(_ rule: RuleSet.Threshold, kind: PeriodKind) -> String {

@@ -7,6 +7,8 @@ package enum BatchWarning: String, Hashable, Sendable, CaseIterable {
     case idsEndInZero = "ids_end_in_0"
     /// The rows can go, but on facts older than a known renewal.
     case stale
+    /// The rows have several seats: their prices in the sums are those of one, and what is at risk is that of all.
+    case severalSeats = "several_seats"
     /// The rows are judged otherwise when they are sent later than on their first day, though in time.
     case turns = "consent_turns_before_send_by"
     /// The rows would miss their renewal at the allowed rate.
@@ -43,6 +45,7 @@ package enum BatchWarning: String, Hashable, Sendable, CaseIterable {
             warnings.append(.farAhead)
         }
         if row.isStale { warnings.append(.stale) }
+        if row.seats > 1 { warnings.append(.severalSeats) }
         if row.turn != nil { warnings.append(.turns) }
         return warnings
     }

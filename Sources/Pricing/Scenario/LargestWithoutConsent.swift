@@ -15,7 +15,7 @@ extension RulesInForce {
                 newPrice: current + steps * currency.smallestStep, now: .distantPast)
             return question.answers(figures).isOverThreshold == false
         }
-        guard current > 0, current < Int64.max / 8, isFree(1) else { return nil }
+        guard current >= 0, current < Int64.max / 8, isFree(1) else { return nil }
         // The search ends at the largest price that anybody takes.
         var free: Int64 = 1
         var over = max(2, current / currency.smallestStep)

@@ -1,8 +1,16 @@
 /// The text of `help`. It is made from the specifications, so it cannot disagree with the parser.
 enum HelpText {
+    /// The narrowest terminal that people have.
+    private static let columns = 80
+
     /// One line, without `usage:`.
     static func usage(of command: Command) -> String {
-        var words = ["repricer", command.name]
+        usageWords(of: command).joined(separator: " ")
+    }
+
+    /// The command, and each argument with its value.
+    private static func usageWords(of command: Command) -> [String] {
+        var words = ["repricer \(command.name)"]
         for positional in command.positionals {
             let shown =
                 positional.choices.isEmpty || positional.choices.count > 4
@@ -13,7 +21,15 @@ enum HelpText {
             let shown = spelled(option)
             words.append(option.isRequired ? shown : "[\(shown)]")
         }
-        return words.joined(separator: " ")
+        return words
+    }
+
+    /// `usage: …`; what does not fit goes on below the command.
+    private static func usageLines(of command: Command) -> String {
+        let indent = "       "
+        return "usage: "
+            + wrapped(usageWords(of: command), width: columns - indent.count - 2)
+            .joined(separator: "\n  " + indent) + "\n"
     }
 
     /// The whole text of one command, or of all commands that begin with one word.
@@ -22,7 +38,7 @@ enum HelpText {
     }
 
     private static func text(of command: Command) -> String {
-        var text = "\(command.summary)\n\nusage: \(usage(of: command))\n"
+        var text = "\(command.summary)\n\n\(usageLines(of: command))"
         let positionals = command.positionals.map {
             ($0.name, $0.help + choices($0.choices))
         }
@@ -36,7 +52,7 @@ enum HelpText {
             + section(command.globalOptions.map { (withShort($0), $0.help) })
         let paragraphs = command.discussion.split(separator: "\n")
         if !paragraphs.isEmpty {
-            let lines = paragraphs.flatMap { wrapped(String($0), width: 96) }
+            let lines = paragraphs.flatMap { wrapped(String($0), width: columns) }
             text += "\n" + lines.joined(separator: "\n") + "\n"
         }
         return text
@@ -45,8 +61,8 @@ enum HelpText {
     /// What `repricer help` prints.
     static func overview(of commands: [Command]) -> String {
         """
-        repricer changes subscription prices through the App Store: forecast, approval, delivery,
-        consent, reports.
+        repricer changes subscription prices through the App Store: forecast, approval,
+        delivery, consent, reports.
 
         usage: repricer COMMAND [ARGUMENT...]
                repricer --version
@@ -54,8 +70,9 @@ enum HelpText {
         \(section(commands.map { ($0.name, $0.summary) }))
         for every command:
         \(section(GlobalOptions.all.map { (withShort($0), $0.help) }))
-        `repricer help COMMAND` tells more. Exit codes: 0 done, 1 failed, 2 usage, 3 input rejected,
-        4 approval needed or refused, 5 conflict, 6 database or App Store away, 130 interrupted.\n
+        `repricer help COMMAND` tells more. Exit codes: 0 done, 1 failed, 2 usage,
+        3 input rejected, 4 approval needed or refused, 5 conflict, 6 database or App
+        Store away, 130 interrupted.\n
         """
     }
 
@@ -80,7 +97,7 @@ enum HelpText {
     private static func section(_ lines: [(name: String, help: String)]) -> String {
         let width = min(28, lines.map(\.name.count).max() ?? 0)
         return lines.map { name, help in
-            let pieces = wrapped(help, width: 96 - width)
+            let pieces = wrapped(help, width: columns - 4 - width)
             let indent = String(repeating: " ", count: width + 4)
             let body = pieces.joined(separator: "\n" + indent)
             let gap = String(repeating: " ", count: max(0, width - name.count))
@@ -92,9 +109,14 @@ enum HelpText {
 
 /// Lines of at most `width` characters, broken at blanks.
 func wrapped(_ text: String, width: Int) -> [String] {
+    wrapped(text.split(separator: " ").map(String.init), width: width)
+}
+
+/// Lines of at most `width` characters, broken between words.
+private func wrapped(_ words: [String], width: Int) -> [String] {
     var lines: [String] = []
     var line = ""
-    for word in text.split(separator: " ") {
+    for word in words {
         if !line.isEmpty && line.count + 1 + word.count > width {
             lines.append(line)
             line = ""

@@ -235,7 +235,11 @@ struct StatusText {
         head += [
             ("rows", "\(facts.rowCount): \(facts.finalCount) final"),
             ("refused rows", "\(facts.rejected.values.reduce(0, +))"),
-            ("next send by", facts.outlook.nextSendBy?.instantText ?? "-"),
+            (
+                "next send by",
+                facts.outlook.nextSendBy.map { $0.instantText + ($0 < now ? ", overdue" : "") }
+                    ?? "-"
+            ),
             ("forecast end", facts.outlook.lastDueEffectiveAt?.instantText ?? "-"),
             ("quota left", quotaText),
             ("newest notification", facts.staleness.newestNotificationAt?.instantText ?? "-"),

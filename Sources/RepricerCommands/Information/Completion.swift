@@ -89,11 +89,16 @@ struct CompletionScript {
 
     /// zsh runs bash completions, so that there is only one script to keep right.
     var zsh: String {
+        // Of a package it is a file of `fpath`, which its first line binds to the command. Such a file is read by the first
+        // completion, and has to answer that one, too.
         """
+        #compdef repricer
         autoload -Uz compinit bashcompinit
         whence compdef >/dev/null || compinit
         bashcompinit
         \(bash)
+        [[ -z ${compstate[context]-} ]] || _bash_complete -F _repricer
+
         """
     }
 

@@ -56,6 +56,33 @@ struct RulePlausibilityTests {
         #expect(change.warnings.map { "\($0.line) \($0.code.rawValue)" } == warnings)
     }
 
+    /// Rates and decimals that are not those in force: a slip of the decimal point, or the wrong way round.
+    @Test(arguments: [
+        ("exchange_rate,EUR,1,,\n", []), ("exchange_rate,EUR,2,,\n", ["2 implausible_amount"]),
+        ("exchange_rate,JPY,1599,,\n", []),
+        ("exchange_rate,JPY,160000,,\n", ["2 implausible_amount"]),
+        ("exchange_rate,JPY,0.00625,,\n", ["2 implausible_amount"]),
+        // Decades ago a rate was another one.
+        ("exchange_rate,JPY,15,,2000-01-01\n", []), ("exchange_rate,TWD,35,,\n", []),
+        ("currency,USD,,2,\n", []), ("currency,USD,,3,\n", ["2 implausible_currency"]),
+        ("currency,JPY,,2,\n", ["2 implausible_currency"]),
+    ])
+    func rateOrDecimals_thatCanHardlyBeMeant_areWarnedOf(row: String, warnings: [String]) throws {
+        var stored = RuleSet.shipped
+        stored.exchangeRates = [
+            .init(
+                currency: "JPY", perEuro: try Rate(decimal: "160"),
+                validFrom: Instant(milliseconds: 1_790_000_000_000), source: "ecb")
+        ]
+        let text = "rule,currency,per_euro,decimals,valid_from\n" + row
+        let file = try RuleFile(source: MemoryByteSource(Array(text.utf8)), file: "rules.csv")
+
+        let change = RuleImport(file, stored: stored, from: Self.now)
+
+        #expect(change.faults.isEmpty, "\(change.faults)")
+        #expect(change.warnings.map { "\($0.line) \($0.code.rawValue)" } == warnings)
+    }
+
     @Test(arguments: [
         ("threshold,JPN,JPY,nonannual,800.50,,\n", ["2 amount_decimals"]),
         ("threshold,JPN,JPY,nonannual,800.00,,\n", []),
