@@ -188,7 +188,7 @@ package actor World {
             await people.resumeAll()
             let dice = Dice(shape.seed, "rest", String(steps))
             try await workFor(dice)
-            try await reconcile(0)
+            try await reconcile(0, whole: false)
         }
         // Nothing more happens in the store: what it has said is read to the end.
         isLast = true
