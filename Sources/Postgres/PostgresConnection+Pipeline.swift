@@ -10,13 +10,29 @@ extension PostgresConnection {
     package func pipeline(_ statements: [SQL]) throws(PostgresError) -> [Rows] {
         guard !statements.isEmpty else { return [] }
         try Self.checkCount(statements.count)
-        guard !isPooled || !options.hasLimits || isInTransaction || body != nil else {
-            throw PostgresError(.wrongCall, "through a pooler, limits need a transaction")
-        }
         let steps = try statements.map { sql throws(PostgresError) in
             try PipelineStep(sql, .asked)
         }
-        return try converse(steps)
+        guard isPooled, options.hasLimits, !isInTransaction, body == nil else {
+            return try converse(steps)
+        }
+        return try pipelineWithLimits(steps)
+    }
+
+    /// Through a pooler the session's limits can be set for no longer than a transaction, so the batch gets one of its
+    /// own, in the same trip.
+    private func pipelineWithLimits(_ steps: [PipelineStep]) throws(PostgresError) -> [Rows] {
+        let opening = try (["BEGIN"] + options.localStatements).map {
+            text throws(PostgresError) in try PipelineStep(SQL(unsafe: text), .opening)
+        }
+        let end = try PipelineStep("COMMIT", .commit)
+        let handle = try open()
+        do throws(PipelineFailure) {
+            return try exchange(opening + steps + [end], handle)
+        } catch {
+            if isInTransaction { try command("ROLLBACK") }
+            throw error.error
+        }
     }
 
     static func checkCount(_ count: Int) throws(PostgresError) {

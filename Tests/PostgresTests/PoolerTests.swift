@@ -124,6 +124,39 @@ struct PoolerTests {
         await connection.close()
     }
 
+    /// The service has limits, and asks most things so.
+    @Test func pipeline_throughAPoolerWithLimits_isOneTransactionAndOneTrip() async throws {
+        let pooler = try TestPooler(for: ["postgres"], sessions: 1)
+        let connection = try await PostgresConnection.connect(
+            await pooler.url(), applicationName: "pooled",
+            options: .init(lockTimeout: .seconds(20), idleInTransactionTimeout: .seconds(30)))
+        try await connection.script("CREATE TABLE kept (n bigint)")
+        let before = await connection.tripCount
+
+        let rows = try await connection.pipeline([
+            "INSERT INTO kept VALUES (\(1))", "SELECT current_setting('lock_timeout') AS lock",
+        ])
+
+        #expect(rows.count == 2)
+        #expect(try rows.last?.one().text("lock") == "20s")
+        #expect(await connection.tripCount == before + 1)
+        let error = await #expect(throws: PostgresError.self) {
+            try await connection.pipeline(["INSERT INTO kept VALUES (\(2))", "SELECT 1 / \(0)"])
+        }
+        #expect(error?.sqlState?.isDataException == true)
+        #expect(await connection.isReusable)
+        let after = try await connection.pipeline([
+            "SELECT count(*) AS n FROM kept", "SELECT current_setting('lock_timeout') AS lock",
+        ])
+        #expect(try after.first?.one().int("n") == 1)
+        await connection.close()
+        let other = try await PostgresConnection.connect(
+            await pooler.url(), applicationName: "other")
+        let kept = try await other.query("SELECT current_setting('lock_timeout') AS lock")
+        #expect(try kept.one().text("lock") == "0")
+        await other.close()
+    }
+
     /// Set for a session, they would hold for whoever gets that session next.
     @Test func limits_ofOneUser_doNotReachTheNext() async throws {
         let pooler = try TestPooler(for: ["postgres"], sessions: 1)
