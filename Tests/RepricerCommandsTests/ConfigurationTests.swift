@@ -22,6 +22,17 @@ import Testing
             settings: try Settings.load(environment: values, envFile: nil), clockOption: clock)
     }
 
+    /// The file belongs to root, and systemd hands over a copy that the service may read.
+    @Test func secret_thatSystemdHandsOver_isReadThere() throws {
+        let folder = try ScratchFolder()
+        let copy = try folder.file("k.p8", "key")
+
+        #expect(try read(["CREDENTIALS_DIRECTORY": folder.path]).keyFile == copy)
+        #expect(try read(["CREDENTIALS_DIRECTORY": "/nowhere"]).keyFile == "/k.p8")
+        #expect(try read(["CREDENTIALS_DIRECTORY": ""]).keyFile == "/k.p8")
+        #expect(try read([:]).keyFile == "/k.p8")
+    }
+
     @Test func configuration_whenComplete_hasDefaultsAndNoProblem() throws {
         let configuration = try read([:])
 

@@ -1,3 +1,4 @@
+import Glibc
 import HTTP
 import Pricing
 import ServiceKit
@@ -27,12 +28,12 @@ struct ConfigurationReader {
         ) { text in Int64(text).flatMap { $0 > 0 ? $0 : nil } }
         result.issuerID = word(.issuerID)
         result.keyID = word(.keyID)
-        result.keyFile = text(.keyFile, isRequired: true)
+        result.keyFile = secretFile(.keyFile, isRequired: true)
         readAPI()
         result.rootCertificates = text(.rootCertificates, isRequired: true)
         readListen()
-        result.forwarderTokenFile = text(.forwarderTokenFile)
-        result.v1SharedSecretFile = text(.v1SharedSecretFile)
+        result.forwarderTokenFile = secretFile(.forwarderTokenFile)
+        result.v1SharedSecretFile = secretFile(.v1SharedSecretFile)
         result.changePriceRate = rate(.changePriceRate, production: Self.changePriceRate)
         result.cancelRate = rate(.cancelRate, production: 5)
         result.extendRate = rate(.extendRate, production: 20)
@@ -50,6 +51,17 @@ struct ConfigurationReader {
         _ variable: Variable, isRequired: Bool = false, default fallback: String? = nil
     ) -> String? {
         value(variable, isRequired: isRequired, default: fallback, "") { $0 }
+    }
+
+    /// The path of a file with a secret. Where systemd hands over a credential of that file's name, it is read there: the
+    /// service may not read the file itself.
+    private mutating func secretFile(_ variable: Variable, isRequired: Bool = false) -> String? {
+        guard let path = text(variable, isRequired: isRequired) else { return nil }
+        guard let folder = settings.value("CREDENTIALS_DIRECTORY")?.0, !folder.isEmpty,
+            let name = path.split(separator: "/").last
+        else { return path }
+        let credential = "\(folder)/\(name)"
+        return access(credential, F_OK) == 0 ? credential : path
     }
 
     /// The value that `read` makes of the text; nil is wrong. Without a remedy of its own it takes that of a missing
@@ -124,7 +136,7 @@ struct ConfigurationReader {
             .webhookURL, "is no https URL, nor http on this machine",
             remedy: "write https://HOST/PATH, or leave it out"
         ) { text in WebhookURL(text) == nil ? nil : text }
-        result.webhookSecretFile = text(
+        result.webhookSecretFile = secretFile(
             .webhookSecretFile, isRequired: result.webhookURL != nil)
         result.webhookCAFile = text(.webhookCAFile)
     }
@@ -138,7 +150,7 @@ struct ConfigurationReader {
             remedy: "write HOST:PORT, as 127.0.0.1:8081, or off"
         ) { text in text == "off" ? .some(nil) : BaseURL.address(text).map(Optional.some) }
         result.pagesListen = pages ?? nil
-        result.pagesTokenFile = text(
+        result.pagesTokenFile = secretFile(
             .pagesTokenFile, isRequired: result.pagesListen.map { !$0.isLoopback } ?? false)
         result.trustedProxies = value(
             .trustedProxies, default: "127.0.0.1,::1", "is no list of addresses",

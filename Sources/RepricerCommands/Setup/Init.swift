@@ -206,6 +206,8 @@ extension Commands {
         for path in [folder, roots] where mkdir(path, 0o700) != 0 && errno != EEXIST {
             throw cannotWrite(path)
         }
+        // Root certificates are public, and the service may run as another user.
+        guard chmod(roots, 0o755) == 0 else { throw cannotWrite(roots) }
         for file in files {
             let path = "\(folder)/\(file.name)"
             // It holds a password, and a file that others read is refused.
