@@ -134,8 +134,8 @@ COMMENT ON TABLE repricer.subscription_checkpoints IS
     'The state that all statements signed before covers_before end in. One a subscription, replaced by the next one.';
 
 -- What is kept of dropped months: the whole statements of subscriptions that have no checkpoint yet, and what reports ask
--- for of the others (statement is null then): that there was a statement of an ending, a failure or a refund, and of which
--- paid period a statement told where no charge does.
+-- for of the others (statement is null then): that there was a statement of an ending, a failure or a refund, whether it
+-- told when the paid period ends, and of which one a statement told where no charge does.
 CREATE TABLE repricer.kept_statements (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -147,7 +147,7 @@ CREATE TABLE repricer.kept_statements (
     statement jsonb,
     recorded_at timestamptz NOT NULL,
     told_period_at timestamptz,
-    is_revoked boolean NOT NULL DEFAULT false,
+    tells_end boolean NOT NULL DEFAULT false,
     left_out jsonb,
     CONSTRAINT kept_statements_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket),
     CONSTRAINT kept_statements_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
@@ -160,21 +160,21 @@ COMMENT ON TABLE repricer.kept_statements IS
 
 COMMENT ON COLUMN repricer.kept_statements.told_period_at IS
     'Start of the paid period that it told of before any charge did; null: a charge tells it, or statement does.';
-COMMENT ON COLUMN repricer.kept_statements.is_revoked IS
-    'Whether it told that the transaction, or an item of it, was revoked; where statement is kept, that says so.';
+COMMENT ON COLUMN repricer.kept_statements.tells_end IS
+    'Whether it told when the paid period ends; where statement is kept, that says so.';
 
 COMMENT ON COLUMN repricer.kept_statements.left_out IS 'The names of what was left out of it as meaningless; null: nothing.';
 
-CREATE FUNCTION repricer.tells_revocation(p_statement jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN p_statement @? '$.transaction.revokedAt ? (@ != null)' OR p_statement @? '$.transaction.items[*].revokedAt ? (@ != null)';
+CREATE FUNCTION repricer.tells_end(p_statement jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN p_statement @? '$.transaction.expiresAt ? (@ != null)';
 
 CREATE VIEW repricer.told_statements AS
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    coalesce(repricer.tells_revocation(statement), false) AS is_revoked, statement -> 'ignored' AS left_out
+    coalesce(repricer.tells_end(statement), false) AS tells_end, statement -> 'ignored' AS left_out
 FROM repricer.subscription_events
 UNION ALL
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    is_revoked OR coalesce(repricer.tells_revocation(statement), false), left_out
+    tells_end OR coalesce(repricer.tells_end(statement), false), left_out
 FROM repricer.kept_statements;
 -- Whether a sum of money hangs on one of these names: an amount, or what tells that there is one, whose, when and in which
 -- currency.
@@ -222,6 +222,7 @@ CREATE TABLE repricer.charges (
     sku text NOT NULL,
     purchased_at timestamptz NOT NULL,
     expires_at timestamptz,
+    revoked_at timestamptz,
     price_milliunits bigint NOT NULL,
     quantity bigint NOT NULL DEFAULT 1,
     currency text NOT NULL,
@@ -236,6 +237,8 @@ CREATE TABLE repricer.charges (
 );
 COMMENT ON COLUMN repricer.charges.price_milliunits IS 'Of one seat; price times quantity was charged.';
 COMMENT ON COLUMN repricer.charges.expires_at IS 'When the period ends that is paid with it; null: not told.';
+COMMENT ON COLUMN repricer.charges.revoked_at IS
+    'When the item was revoked, whatever part of the money was given back; null: it was not, or no more.';
 COMMENT ON COLUMN repricer.charges.is_offer IS 'Charged at the price of an offer.';
 COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as a seat that is added; no renewal.';
 COMMENT ON COLUMN repricer.charges.refunded_milliunits IS

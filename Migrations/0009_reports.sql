@@ -43,8 +43,8 @@ $$;
 CREATE FUNCTION repricer.charges_at(p_at timestamptz) RETURNS SETOF repricer.charges LANGUAGE sql STABLE AS $$
 SELECT * FROM repricer.charges WHERE recorded_at <= p_at
 UNION ALL
-SELECT original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at, price_milliunits, quantity, currency,
-    storefront, is_offer, is_purchase, refunded_milliunits, recorded_at
+SELECT original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at, revoked_at, price_milliunits, quantity,
+    currency, storefront, is_offer, is_purchase, refunded_milliunits, recorded_at
 FROM repricer.charge_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 CREATE FUNCTION repricer.money_entries_at(p_at timestamptz) RETURNS SETOF repricer.money_entries
@@ -65,11 +65,11 @@ $$;
 CREATE FUNCTION repricer.told_statements_at(p_at timestamptz) RETURNS SETOF repricer.told_statements
     LANGUAGE sql STABLE AS $$
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    coalesce(repricer.tells_revocation(statement), false), statement -> 'ignored'
+    coalesce(repricer.tells_end(statement), false), statement -> 'ignored'
 FROM repricer.subscription_events_at(p_at)
 UNION ALL
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    is_revoked OR coalesce(repricer.tells_revocation(statement), false), left_out
+    tells_end OR coalesce(repricer.tells_end(statement), false), left_out
 FROM repricer.kept_statements WHERE recorded_at <= p_at
 $$;
 CREATE FUNCTION repricer.dependent_cancellations_at(p_at timestamptz) RETURNS SETOF repricer.dependent_cancellations
@@ -201,7 +201,8 @@ COMMENT ON COLUMN repricer.change_figures.paid_until IS
     'Of an effective one whose item is set to renew: until when its last charge is paid. The newest change of the item has '
     'paid_sku and paid_quantity of it, too.';
 COMMENT ON COLUMN repricer.change_figures.word_due_at IS
-    'Likewise: paid_until, or when the longest billing retry or extension that was told ends. Who is silent after it, is missing.';
+    'Likewise: paid_until, or when the longest billing retry, or extension to a day that was not told, ends. Who is silent '
+    'after it, is missing.';
 COMMENT ON COLUMN repricer.change_figures.outcome IS 'Its row of forecast_tallies; null of an undo, which forecasts nothing.';
 COMMENT ON COLUMN repricer.change_figures.seats IS
     'Of the last period that the item was paid for: its prices are of one seat, and a period brings them so many times.';
@@ -533,10 +534,13 @@ COMMENT ON VIEW repricer.explained_charges IS
 
 -- A renewal is missing where a paid period ended, a later one is known, and no statement in between tells why no charge
 -- came: a failed charge, say, or an end. Where several periods have passed, each of their renewals is. The Sandbox's short
--- periods count alike. It belongs to the change in effect, else to the newest that had been called by then.
+-- periods count alike. A statement tells it where it is about the paid period of this item. It belongs to the change in
+-- effect, else to the newest that had been called by then.
 CREATE VIEW repricer.missing_renewals AS
 SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, missed.at AS occurred_at,
-    CASE WHEN t.is_in_effect THEN c.new_price_milliunits ELSE c.current_price_milliunits END * h.seats AS expected_milliunits,
+    -- The first charge at the new price may be the one that is missing.
+    CASE WHEN t.is_in_effect OR c.state = 'effective' AND missed.at >= c.due_effective_at THEN c.new_price_milliunits
+        ELSE c.current_price_milliunits END * h.seats AS expected_milliunits,
     h.currency, h.storefront, c.bucket
 FROM repricer.price_changes c
 -- OFFSET 0 has the same reason as in explained_charges. What follows in time is out before anything else is asked of it.
@@ -545,6 +549,8 @@ CROSS JOIN LATERAL (
     SELECT k.*, min(k.purchased_at) OVER (ORDER BY k.purchased_at
         RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
         row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
+        max(k.expires_at) FILTER (WHERE k.revoked_at IS NULL AND (k.refunded_milliunits = 0
+            OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER (ORDER BY k.purchased_at) AS kept_until,
         greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase) OVER period, 0)
             + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
                 OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER period, 0))::bigint AS seats
@@ -553,32 +559,41 @@ CROSS JOIN LATERAL (
         AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
     WINDOW period AS (PARTITION BY k.expires_at)
     OFFSET 0) h
-CROSS JOIN LATERAL (SELECT c.state = 'effective' AND h.purchased_at >= c.effective_at AS is_in_effect) t
+CROSS JOIN LATERAL (
+    SELECT c.state = 'effective' AND h.purchased_at >= c.effective_at AS is_in_effect,
+        least(interval '1 day', (h.expires_at - h.purchased_at) / 10) AS tolerance,
+        -- A seat that was added may bear the end that the period had before it was extended.
+        greatest(h.expires_at, h.kept_until) AS ends_at) t
 CROSS JOIN LATERAL (
     -- The next known renewal: that of a charge, or of the running period.
     SELECT least(h.next_at, CASE WHEN p.purchased_at > h.purchased_at THEN p.purchased_at END) AS at
     FROM (SELECT (SELECT s.purchased_at FROM repricer.subscriptions s
         WHERE s.original_transaction_id = c.original_transaction_id) AS purchased_at OFFSET 0) p
     WHERE h.expires_at IS NOT NULL
-        AND coalesce(h.next_at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10), true)
+        AND coalesce(h.next_at > t.ends_at + t.tolerance, true)
     OFFSET 0
 ) next
 CROSS JOIN LATERAL (
     -- Months are added in UTC, whatever the session's zone, and to the first of these renewals, whose day they keep.
-    SELECT t.at
-    FROM generate_series(0, least(400, greatest(0, extract(epoch FROM next.at - h.expires_at)
+    SELECT d.at
+    FROM generate_series(0, least(400, greatest(0, extract(epoch FROM next.at - t.ends_at)
         / greatest(1, extract(epoch FROM h.expires_at - h.purchased_at))))::integer) AS n (n)
     CROSS JOIN LATERAL (
         SELECT CASE WHEN h.expires_at - h.purchased_at < interval '6 days'
-            THEN h.expires_at + n.n * (h.expires_at - h.purchased_at)
-            ELSE (h.expires_at AT TIME ZONE 'UTC' + n.n * CASE c.period
+            THEN t.ends_at + n.n * (h.expires_at - h.purchased_at)
+            ELSE (t.ends_at AT TIME ZONE 'UTC' + n.n * CASE c.period
                 WHEN 'P1W' THEN interval '7 days' WHEN 'P2M' THEN interval '2 months' WHEN 'P3M' THEN interval '3 months'
                 WHEN 'P6M' THEN interval '6 months' WHEN 'P1Y' THEN interval '1 year' ELSE interval '1 month' END)
-                AT TIME ZONE 'UTC' END AS at) t
-    WHERE n.n = 0 OR t.at < next.at - (h.expires_at - h.purchased_at) / 2
+                AT TIME ZONE 'UTC' END AS at) d
+    WHERE n.n = 0 OR d.at < next.at - (h.expires_at - h.purchased_at) / 2
 ) missed
 WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
-    AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
+    AND next.at > t.ends_at + t.tolerance
+    -- The item was revoked within the period, or all was given back and it was never charged again; and no other charge pays
+    -- for the end of the period.
+    AND NOT ((h.revoked_at IS NOT NULL AND h.revoked_at <= h.expires_at + interval '1 day'
+            OR h.next_at IS NULL AND h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity)
+        AND coalesce(h.kept_until < h.expires_at - t.tolerance, true))
     -- Before it is in effect, from its call until its end.
     AND (t.is_in_effect OR missed.at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
         AND (c.state NOT IN ('declined', 'cancelled', 'lapsed', 'invalidated') OR next.at < c.ended_at)
@@ -595,10 +610,13 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
     AND NOT EXISTS (
         SELECT FROM repricer.told_statements e
         WHERE e.original_transaction_id = h.original_transaction_id
-            AND e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'SUBSCRIBED', 'REFUND', 'REVOKE',
+            AND e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'SUBSCRIBED', 'REVOKE',
                 'RENEWAL_EXTENDED', 'OFFER_REDEEMED', 'DID_CHANGE_RENEWAL_PREF')
-            -- Who got a part back goes on to renew, and so does who has just bought it.
-            AND (e.type <> 'REFUND' OR e.is_revoked OR h.refunded_milliunits >= h.price_milliunits * h.quantity)
+            -- An extension that tells the new end has moved that of the charge: the renewal is due then. Seats come and go
+            -- without another plan, and who has just bought it goes on to renew.
+            AND (e.type <> 'RENEWAL_EXTENDED' OR NOT e.tells_end)
+            AND (e.type <> 'DID_CHANGE_RENEWAL_PREF'
+                OR coalesce(e.subtype, '') NOT IN ('INCREASE_QUANTITY', 'DECREASE_QUANTITY'))
             AND (e.type <> 'SUBSCRIBED' OR e.signed_at > h.purchased_at + (h.expires_at - h.purchased_at) / 2)
             AND e.signed_at BETWEEN h.purchased_at AND next.at + interval '1 day')
     -- The item fell, by a later change of its own or as a dependent, and the subscription goes on without it.
@@ -621,7 +639,7 @@ COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of called changes that no
 
 -- Until when an item is paid that took a new price and is set to renew. Where nothing is told after that, its renewals have
 -- stopped silently: whether the customer still pays is not known. A failed charge may be tried again for 60 days, and a
--- renewal be put off by 90.
+-- renewal be put off by 90 where nothing says until when.
 CREATE VIEW repricer.paid_changes AS
 SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, c.currency, c.storefront, c.new_price_milliunits, h.sku,
     h.seats AS quantity, h.expires_at AS paid_until, greatest(h.expires_at, e.until) AS word_due_at,
@@ -640,12 +658,13 @@ CROSS JOIN LATERAL (
         AND k.purchased_at >= c.effective_at AND k.expires_at IS NOT NULL
     WINDOW period AS (PARTITION BY k.expires_at)
     -- A seat that was added, or a second charge, may be given back while the period stays paid.
-    ORDER BY k.expires_at DESC, k.refunded_milliunits > 0 AND k.refunded_milliunits >= k.price_milliunits * k.quantity,
-        k.purchased_at DESC, k.transaction_id LIMIT 1) h
+    ORDER BY k.expires_at DESC, k.revoked_at IS NOT NULL,
+        k.refunded_milliunits > 0 AND k.refunded_milliunits >= k.price_milliunits * k.quantity, k.purchased_at DESC, k.transaction_id LIMIT 1) h
 CROSS JOIN LATERAL (
     SELECT coalesce(bool_or(t.type IN ('EXPIRED', 'REVOKE')), false) AS is_ended,
+        -- An extension that tells the new end has moved that of the charge.
         max(t.signed_at + CASE t.type WHEN 'RENEWAL_EXTENDED' THEN interval '90 days' ELSE interval '61 days' END)
-            FILTER (WHERE t.type NOT IN ('EXPIRED', 'REVOKE')) AS until
+            FILTER (WHERE t.type NOT IN ('EXPIRED', 'REVOKE') AND (t.type <> 'RENEWAL_EXTENDED' OR NOT t.tells_end)) AS until
     FROM repricer.told_statements t
     WHERE t.original_transaction_id = c.original_transaction_id AND t.signed_at > h.purchased_at
         AND t.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'RENEWAL_EXTENDED')) e
@@ -656,7 +675,7 @@ CROSS JOIN LATERAL (
         AND o.state = 'effective' AND o.undoes_change_id IS NULL
         AND coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku)
         AND (o.effective_at, o.change_id) > (c.effective_at, c.change_id)) n
-WHERE c.state = 'effective' AND NOT c.is_leaving AND c.undoes_change_id IS NULL AND NOT e.is_ended
+WHERE c.state = 'effective' AND NOT c.is_leaving AND c.undoes_change_id IS NULL AND NOT e.is_ended AND h.revoked_at IS NULL
     AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity);
 COMMENT ON VIEW repricer.paid_changes IS
     'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when '
@@ -1901,20 +1920,36 @@ WITH subjects AS (
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
-        least(h.expires_at,
+        least(h.expires_at, h.revoked_at,
+            -- The customer chose another item in mid period. Only who bought something later is searched for that.
+            CASE WHEN h.bought_at > h.purchased_at THEN (
+                SELECT min(n.purchased_at) FROM repricer.charges n
+                WHERE n.original_transaction_id = h.original_transaction_id AND n.is_purchase AND n.purchased_at <= s.at
+                    AND n.purchased_at > h.purchased_at AND n.purchased_at < h.expires_at
+                    AND NOT EXISTS (
+                        SELECT FROM repricer.charges o
+                        WHERE o.original_transaction_id = n.original_transaction_id AND o.transaction_id = n.transaction_id
+                            AND o.sku = h.sku)
+                    AND EXISTS (
+                        SELECT FROM repricer.told_statements e
+                        WHERE e.original_transaction_id = h.original_transaction_id AND e.subtype = 'UPGRADE'
+                            AND e.type IN ('DID_CHANGE_RENEWAL_PREF', 'OFFER_REDEEMED')
+                            AND e.signed_at > n.purchased_at - interval '1 day'
+                            AND e.signed_at < n.purchased_at + interval '1 day')) END,
             CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
                 SELECT max(e.occurred_at) FROM repricer.money_entries e
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
                     AND e.sku = h.sku AND e.kind = 'refund') END,
-            -- One that was given back in full ended no other: it may have been charged twice.
-            CASE WHEN NOT h.is_purchase THEN min(h.purchased_at) FILTER (
-                    WHERE h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) OVER (
+            -- One that was given back in full, or revoked, ended no other: it may have been charged twice.
+            CASE WHEN NOT h.is_purchase THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
+                    AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0)) OVER (
                 PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase
                 ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
                 END) AT TIME ZONE 'UTC' AS ends
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
     CROSS JOIN LATERAL (
-        SELECT k.* FROM repricer.charges k WHERE k.original_transaction_id = s.id AND k.purchased_at <= s.at OFFSET 0) h
+        SELECT k.*, max(k.purchased_at) FILTER (WHERE k.is_purchase) OVER () AS bought_at
+        FROM repricer.charges k WHERE k.original_transaction_id = s.id AND k.purchased_at <= s.at OFFSET 0) h
 ), paid AS MATERIALIZED (
     SELECT i.item, i.begins, i.ends,
         -- A period of the plan has 365.25 / twelfths days. Those of the Sandbox last minutes, and are left alone.
@@ -1990,9 +2025,13 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
                 AND e.signed_at < m.to_at + interval '1 day'
                 AND (e.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
-                    -- A refund ended it only where it revoked, or gave back all of a period before its end. Who got a part
-                    -- back and then fell silent did not leave by the refund.
-                    OR e.type = 'REFUND' AND (e.is_revoked OR EXISTS (
+                    -- A refund ended it only where it revoked this item, or gave back all of a period before its end. Who got
+                    -- a part back and then fell silent did not leave by the refund.
+                    OR e.type = 'REFUND' AND (EXISTS (
+                        SELECT FROM repricer.charges h
+                        WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names)
+                            AND h.revoked_at > m.from_at - interval '1 day' AND h.revoked_at < m.to_at + interval '1 day'
+                            AND h.revoked_at < coalesce(h.expires_at, 'infinity')) OR EXISTS (
                         SELECT FROM repricer.charges h
                         JOIN repricer.money_entries r ON r.original_transaction_id = h.original_transaction_id
                             AND r.transaction_id = h.transaction_id AND r.sku = h.sku AND r.kind = 'refund'
@@ -2056,7 +2095,8 @@ WITH changes AS (
     CROSS JOIN LATERAL (
         SELECT greatest(c.latest_at, (SELECT max(e.occurred_at) FROM repricer.money_entries e
                 WHERE e.original_transaction_id = c.id),
-            (SELECT max(h.purchased_at) FROM repricer.charges h WHERE h.original_transaction_id = c.id)) AS latest_at
+            (SELECT max(greatest(h.purchased_at, h.revoked_at)) FROM repricer.charges h
+                WHERE h.original_transaction_id = c.id)) AS latest_at
         OFFSET 0) m
 ), ends AS MATERIALIZED (
     SELECT k.id, k.latest_at, k.renewal_at AS at FROM known k WHERE k.renewal_at > k.latest_at
@@ -2241,6 +2281,8 @@ WITH sums AS (
     -- Batch by batch, so that who asks for one reads its changes alone.
     CROSS JOIN LATERAL repricer.bridge_moves(report.as_of(), b.batch_id) m
     GROUP BY b.batch_id, m.month, m.currency, m.storefront
+    -- What was kept and taken out again has left zeros.
+    HAVING round(sum(opening) / 12) <> 0 OR round(sum(closing) / 12) <> 0
 )
 SELECT s.batch_id, b.name AS batch_name, s.month, s.currency, s.storefront, s.opening AS opening_milliunits,
     s.price_effect AS price_effect_milliunits, coalesce(s.declined, 0) AS declined_milliunits,
@@ -2967,7 +3009,7 @@ BEGIN
         ('charge_exception', 'occurred_at', 'When it was charged, or should have been.'),
         ('charge_exception', 'amount_milliunits', 'What was charged, refunds apart; 0: nothing.'),
         ('charge_exception', 'expected_milliunits',
-            'What the change would have had charged then: its new price once in effect, its old one before.'),
+            'What the change would have had charged then: its new price once in effect (of a missing one: once due), else its old one.'),
         ('charge_exception', 'refunded_milliunits', 'What of it was refunded and not taken back again.'),
         ('revenue_bridge', 'month', 'The calendar month, UTC, by its first day; the running one ends now.'),
         ('revenue_bridge', 'currency', 'ISO 4217: the currency of all money in the row.'),
@@ -2979,10 +3021,11 @@ BEGIN
         ('revenue_bridge', 'left_milliunits', 'Items whose customer left.'),
         ('revenue_bridge', 'lapsed_milliunits', 'Items that ended for billing or product reasons.'),
         ('revenue_bridge', 'dependents_milliunits', 'Dependents that ended with the declined increase of their parent.'),
-        ('revenue_bridge', 'refunds_milliunits', 'Items that ended by a refund or a revocation.'),
+        ('revenue_bridge', 'refunds_milliunits',
+            'Items that ended by a refund of all, or by a revocation, whatever part of the money it gave back.'),
         ('revenue_bridge', 'other_milliunits',
-            'All else: who came back, prices changed elsewhere, offers, moves to another storefront, ends without a word '
-            '(also after a refund that ended nothing), and rounding.'),
+            'All else: who came back, prices changed elsewhere, items exchanged for another, offers, moves to another storefront, '
+            'ends without a word (also after a refund that ended nothing), and rounding.'),
         ('revenue_bridge', 'closing_milliunits', 'What they brought a month at its end.'),
         ('revenue_bridge_total', 'month', 'The calendar month, UTC, by its first day; the running one ends now.'),
         ('revenue_bridge_total', 'currency', 'The reporting currency, ISO 4217.'),

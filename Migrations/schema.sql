@@ -560,9 +560,9 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.tells_revocation(p_statement jsonb) RETURNS boolean
+CREATE FUNCTION repricer.tells_end(p_statement jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN ((p_statement @? '$."transaction"."revokedAt"?(@ != null)'::jsonpath) OR (p_statement @? '$."transaction"."items"[*]."revokedAt"?(@ != null)'::jsonpath));
+    RETURN (p_statement @? '$."transaction"."expiresAt"?(@ != null)'::jsonpath);
 
 CREATE TABLE repricer.change_figures (
     original_transaction_id text NOT NULL,
@@ -616,7 +616,7 @@ COMMENT ON COLUMN repricer.change_figures.taxed_renewals IS 'Renewals of which t
 
 COMMENT ON COLUMN repricer.change_figures.paid_until IS 'Of an effective one whose item is set to renew: until when its last charge is paid. The newest change of the item has paid_sku and paid_quantity of it, too.';
 
-COMMENT ON COLUMN repricer.change_figures.word_due_at IS 'Likewise: paid_until, or when the longest billing retry or extension that was told ends. Who is silent after it, is missing.';
+COMMENT ON COLUMN repricer.change_figures.word_due_at IS 'Likewise: paid_until, or when the longest billing retry, or extension to a day that was not told, ends. Who is silent after it, is missing.';
 
 COMMENT ON COLUMN repricer.change_figures.seats IS 'Of the last period that the item was paid for: its prices are of one seat, and a period brings them so many times.';
 
@@ -631,6 +631,7 @@ CREATE TABLE repricer.charges (
     sku text NOT NULL,
     purchased_at timestamp with time zone NOT NULL,
     expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
     price_milliunits bigint NOT NULL,
     quantity bigint DEFAULT 1 NOT NULL,
     currency text NOT NULL,
@@ -644,6 +645,8 @@ CREATE TABLE repricer.charges (
 );
 
 COMMENT ON COLUMN repricer.charges.expires_at IS 'When the period ends that is paid with it; null: not told.';
+
+COMMENT ON COLUMN repricer.charges.revoked_at IS 'When the item was revoked, whatever part of the money was given back; null: it was not, or no more.';
 
 COMMENT ON COLUMN repricer.charges.price_milliunits IS 'Of one seat; price times quantity was charged.';
 
@@ -701,7 +704,7 @@ CREATE TABLE repricer.kept_statements (
     statement jsonb,
     recorded_at timestamp with time zone NOT NULL,
     told_period_at timestamp with time zone,
-    is_revoked boolean DEFAULT false NOT NULL,
+    tells_end boolean DEFAULT false NOT NULL,
     left_out jsonb,
     CONSTRAINT kept_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
@@ -710,7 +713,7 @@ COMMENT ON TABLE repricer.kept_statements IS 'What is left of dropped months of 
 
 COMMENT ON COLUMN repricer.kept_statements.told_period_at IS 'Start of the paid period that it told of before any charge did; null: a charge tells it, or statement does.';
 
-COMMENT ON COLUMN repricer.kept_statements.is_revoked IS 'Whether it told that the transaction, or an item of it, was revoked; where statement is kept, that says so.';
+COMMENT ON COLUMN repricer.kept_statements.tells_end IS 'Whether it told when the paid period ends; where statement is kept, that says so.';
 
 COMMENT ON COLUMN repricer.kept_statements.left_out IS 'The names of what was left out of it as meaningless; null: nothing.';
 
@@ -741,7 +744,7 @@ CREATE VIEW repricer.told_statements AS
     subscription_events.subtype,
     subscription_events.statement,
     subscription_events.recorded_at,
-    COALESCE(repricer.tells_revocation(subscription_events.statement), false) AS is_revoked,
+    COALESCE(repricer.tells_end(subscription_events.statement), false) AS tells_end,
     (subscription_events.statement -> 'ignored'::text) AS left_out
    FROM repricer.subscription_events
 UNION ALL
@@ -754,7 +757,7 @@ UNION ALL
     kept_statements.subtype,
     kept_statements.statement,
     kept_statements.recorded_at,
-    (kept_statements.is_revoked OR COALESCE(repricer.tells_revocation(kept_statements.statement), false)) AS is_revoked,
+    (kept_statements.tells_end OR COALESCE(repricer.tells_end(kept_statements.statement), false)) AS tells_end,
     kept_statements.left_out
    FROM repricer.kept_statements;
 
@@ -793,6 +796,7 @@ CREATE VIEW repricer.explained_charges AS
             k.sku,
             k.purchased_at,
             k.expires_at,
+            k.revoked_at,
             k.price_milliunits,
             k.quantity,
             k.currency,
@@ -992,7 +996,7 @@ CREATE VIEW repricer.missing_renewals AS
     missed.at AS occurred_at,
     (
         CASE
-            WHEN t.is_in_effect THEN c.new_price_milliunits
+            WHEN (t.is_in_effect OR ((c.state = 'effective'::text) AND (missed.at >= c.due_effective_at))) THEN c.new_price_milliunits
             ELSE c.current_price_milliunits
         END * h.seats) AS expected_milliunits,
     h.currency,
@@ -1005,6 +1009,7 @@ CREATE VIEW repricer.missing_renewals AS
             k.sku,
             k.purchased_at,
             k.expires_at,
+            k.revoked_at,
             k.price_milliunits,
             k.quantity,
             k.currency,
@@ -1015,12 +1020,15 @@ CREATE VIEW repricer.missing_renewals AS
             k.recorded_at,
             min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
             row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
+            max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (ORDER BY k.purchased_at) AS kept_until,
             (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
           WINDOW period AS (PARTITION BY k.expires_at)
          OFFSET 0) h)
-     CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect) t)
+     CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect,
+            LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)) AS tolerance,
+            GREATEST(h.expires_at, h.kept_until) AS ends_at) t)
      CROSS JOIN LATERAL ( SELECT LEAST(h.next_at,
                 CASE
                     WHEN (p.purchased_at > h.purchased_at) THEN p.purchased_at
@@ -1030,14 +1038,14 @@ CREATE VIEW repricer.missing_renewals AS
                            FROM repricer.subscriptions s
                           WHERE (s.original_transaction_id = c.original_transaction_id)) AS purchased_at
                  OFFSET 0) p
-          WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))), true))
+          WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (t.ends_at + t.tolerance)), true))
          OFFSET 0) next)
-     CROSS JOIN LATERAL ( SELECT t_1.at
-           FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - h.expires_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM (h.expires_at - h.purchased_at)))))))::integer) n(n)
+     CROSS JOIN LATERAL ( SELECT d.at
+           FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - t.ends_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM (h.expires_at - h.purchased_at)))))))::integer) n(n)
              CROSS JOIN LATERAL ( SELECT
                         CASE
-                            WHEN ((h.expires_at - h.purchased_at) < '6 days'::interval) THEN (h.expires_at + ((n.n)::double precision * (h.expires_at - h.purchased_at)))
-                            ELSE (((h.expires_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision *
+                            WHEN ((h.expires_at - h.purchased_at) < '6 days'::interval) THEN (t.ends_at + ((n.n)::double precision * (h.expires_at - h.purchased_at)))
+                            ELSE (((t.ends_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision *
                             CASE c.period
                                 WHEN 'P1W'::text THEN '7 days'::interval
                                 WHEN 'P2M'::text THEN '2 mons'::interval
@@ -1046,13 +1054,13 @@ CREATE VIEW repricer.missing_renewals AS
                                 WHEN 'P1Y'::text THEN '1 year'::interval
                                 ELSE '1 mon'::interval
                             END)) AT TIME ZONE 'UTC'::text)
-                        END AS at) t_1)
-          WHERE ((n.n = 0) OR (t_1.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
-  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (h.expires_at + LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+                        END AS at) d)
+          WHERE ((n.n = 0) OR (d.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
+  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + '1 day'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'REFUND'::text) OR e.is_revoked OR (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.purchased_at + ((h.expires_at - h.purchased_at) / (2)::double precision)))) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR (COALESCE(e.subtype, ''::text) <> ALL (ARRAY['INCREASE_QUANTITY'::text, 'DECREASE_QUANTITY'::text]))) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.purchased_at + ((h.expires_at - h.purchased_at) / (2)::double precision)))) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND ((n.ended_at >= h.purchased_at) AND (n.ended_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.dependent_cancellations d
@@ -1083,6 +1091,7 @@ CREATE VIEW repricer.paid_changes AS
             k.sku,
             k.purchased_at,
             k.expires_at,
+            k.revoked_at,
             k.price_milliunits,
             k.quantity,
             k.currency,
@@ -1095,20 +1104,20 @@ CREATE VIEW repricer.paid_changes AS
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
           WINDOW period AS (PARTITION BY k.expires_at)
-          ORDER BY k.expires_at DESC, ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.purchased_at DESC, k.transaction_id
+          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.purchased_at DESC, k.transaction_id
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
             max((t.signed_at +
                 CASE t.type
                     WHEN 'RENEWAL_EXTENDED'::text THEN '90 days'::interval
                     ELSE '61 days'::interval
-                END)) FILTER (WHERE (t.type <> ALL (ARRAY['EXPIRED'::text, 'REVOKE'::text]))) AS until
+                END)) FILTER (WHERE ((t.type <> ALL (ARRAY['EXPIRED'::text, 'REVOKE'::text])) AND ((t.type <> 'RENEWAL_EXTENDED'::text) OR (NOT t.tells_end)))) AS until
            FROM repricer.told_statements t
           WHERE ((t.original_transaction_id = c.original_transaction_id) AND (t.signed_at > h.purchased_at) AND (t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text, 'DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'RENEWAL_EXTENDED'::text])))) e)
      CROSS JOIN LATERAL ( SELECT array_agg(o.new_price_milliunits) AS prices
            FROM repricer.price_changes o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (ROW(o.effective_at, o.change_id) > ROW(c.effective_at, c.change_id)))) n)
-  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))));
+  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))));
 
 COMMENT ON VIEW repricer.paid_changes IS 'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when something must be told of it.';
 
@@ -1294,7 +1303,7 @@ COMMENT ON COLUMN report.charge_exception.occurred_at IS 'When it was charged, o
 
 COMMENT ON COLUMN report.charge_exception.amount_milliunits IS 'What was charged, refunds apart; 0: nothing.';
 
-COMMENT ON COLUMN report.charge_exception.expected_milliunits IS 'What the change would have had charged then: its new price once in effect, its old one before.';
+COMMENT ON COLUMN report.charge_exception.expected_milliunits IS 'What the change would have had charged then: its new price once in effect (of a missing one: once due), else its old one.';
 
 COMMENT ON COLUMN report.charge_exception.refunded_milliunits IS 'What of it was refunded and not taken back again.';
 
@@ -3813,6 +3822,7 @@ CREATE VIEW report.revenue_bridge AS
            FROM (repricer.batches b_1
              CROSS JOIN LATERAL repricer.bridge_moves(report.as_of(), b_1.batch_id) m(batch_id, month, currency, storefront, opening, closing, cause, price_effect))
           GROUP BY b_1.batch_id, m.month, m.currency, m.storefront
+         HAVING ((round((sum(m.opening) / (12)::numeric)) <> (0)::numeric) OR (round((sum(m.closing) / (12)::numeric)) <> (0)::numeric))
         )
  SELECT s.batch_id,
     b.name AS batch_name,
@@ -3855,9 +3865,9 @@ COMMENT ON COLUMN report.revenue_bridge.lapsed_milliunits IS 'Items that ended f
 
 COMMENT ON COLUMN report.revenue_bridge.dependents_milliunits IS 'Dependents that ended with the declined increase of their parent.';
 
-COMMENT ON COLUMN report.revenue_bridge.refunds_milliunits IS 'Items that ended by a refund or a revocation.';
+COMMENT ON COLUMN report.revenue_bridge.refunds_milliunits IS 'Items that ended by a refund of all, or by a revocation, whatever part of the money it gave back.';
 
-COMMENT ON COLUMN report.revenue_bridge.other_milliunits IS 'All else: who came back, prices changed elsewhere, offers, moves to another storefront, ends without a word (also after a refund that ended nothing), and rounding.';
+COMMENT ON COLUMN report.revenue_bridge.other_milliunits IS 'All else: who came back, prices changed elsewhere, items exchanged for another, offers, moves to another storefront, ends without a word (also after a refund that ended nothing), and rounding.';
 
 COMMENT ON COLUMN report.revenue_bridge.closing_milliunits IS 'What they brought a month at its end.';
 
@@ -3887,6 +3897,7 @@ BEGIN
            FROM (repricer.batches_at(p_at) b_1
              CROSS JOIN LATERAL repricer.bridge_moves_at(p_at, b_1.batch_id) m(batch_id, month, currency, storefront, opening, closing, cause, price_effect))
           GROUP BY b_1.batch_id, m.month, m.currency, m.storefront
+         HAVING ((round((sum(m.opening) / (12)::numeric)) <> (0)::numeric) OR (round((sum(m.closing) / (12)::numeric)) <> (0)::numeric))
         )
  SELECT s.batch_id,
     b.name AS batch_name,
@@ -5255,8 +5266,8 @@ CREATE FUNCTION repricer.charges_at(p_at timestamp with time zone) RETURNS SETOF
     AS $$
 SELECT * FROM repricer.charges WHERE recorded_at <= p_at
 UNION ALL
-SELECT original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at, price_milliunits, quantity, currency,
-    storefront, is_offer, is_purchase, refunded_milliunits, recorded_at
+SELECT original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at, revoked_at, price_milliunits, quantity,
+    currency, storefront, is_offer, is_purchase, refunded_milliunits, recorded_at
 FROM repricer.charge_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 
@@ -5477,6 +5488,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             k.sku,
             k.purchased_at,
             k.expires_at,
+            k.revoked_at,
             k.price_milliunits,
             k.quantity,
             k.currency,
@@ -6373,7 +6385,7 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
     missed.at AS occurred_at,
     (
         CASE
-            WHEN t.is_in_effect THEN c.new_price_milliunits
+            WHEN (t.is_in_effect OR ((c.state = 'effective'::text) AND (missed.at >= c.due_effective_at))) THEN c.new_price_milliunits
             ELSE c.current_price_milliunits
         END * h.seats) AS expected_milliunits,
     h.currency,
@@ -6386,6 +6398,7 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
             k.sku,
             k.purchased_at,
             k.expires_at,
+            k.revoked_at,
             k.price_milliunits,
             k.quantity,
             k.currency,
@@ -6396,12 +6409,15 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
             k.recorded_at,
             min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
             row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
+            max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (ORDER BY k.purchased_at) AS kept_until,
             (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
           WINDOW period AS (PARTITION BY k.expires_at)
          OFFSET 0) h)
-     CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect) t)
+     CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect,
+            LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)) AS tolerance,
+            GREATEST(h.expires_at, h.kept_until) AS ends_at) t)
      CROSS JOIN LATERAL ( SELECT LEAST(h.next_at,
                 CASE
                     WHEN (p.purchased_at > h.purchased_at) THEN p.purchased_at
@@ -6411,14 +6427,14 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                            FROM repricer.subscriptions_at(p_at) s
                           WHERE (s.original_transaction_id = c.original_transaction_id)) AS purchased_at
                  OFFSET 0) p
-          WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))), true))
+          WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (t.ends_at + t.tolerance)), true))
          OFFSET 0) next)
-     CROSS JOIN LATERAL ( SELECT t_1.at
-           FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - h.expires_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM (h.expires_at - h.purchased_at)))))))::integer) n(n)
+     CROSS JOIN LATERAL ( SELECT d.at
+           FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - t.ends_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM (h.expires_at - h.purchased_at)))))))::integer) n(n)
              CROSS JOIN LATERAL ( SELECT
                         CASE
-                            WHEN ((h.expires_at - h.purchased_at) < 'P6D'::interval) THEN (h.expires_at + ((n.n)::double precision * (h.expires_at - h.purchased_at)))
-                            ELSE (((h.expires_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision *
+                            WHEN ((h.expires_at - h.purchased_at) < 'P6D'::interval) THEN (t.ends_at + ((n.n)::double precision * (h.expires_at - h.purchased_at)))
+                            ELSE (((t.ends_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision *
                             CASE c.period
                                 WHEN 'P1W'::text THEN 'P7D'::interval
                                 WHEN 'P2M'::text THEN 'P2M'::interval
@@ -6427,13 +6443,13 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                                 WHEN 'P1Y'::text THEN 'P1Y'::interval
                                 ELSE 'P1M'::interval
                             END)) AT TIME ZONE 'UTC'::text)
-                        END AS at) t_1)
-          WHERE ((n.n = 0) OR (t_1.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
-  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (h.expires_at + LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+                        END AS at) d)
+          WHERE ((n.n = 0) OR (d.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
+  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + 'P1D'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements_at(p_at) e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REFUND'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'REFUND'::text) OR e.is_revoked OR (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.purchased_at + ((h.expires_at - h.purchased_at) / (2)::double precision)))) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR (COALESCE(e.subtype, ''::text) <> ALL (ARRAY['INCREASE_QUANTITY'::text, 'DECREASE_QUANTITY'::text]))) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.purchased_at + ((h.expires_at - h.purchased_at) / (2)::double precision)))) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND ((n.ended_at >= h.purchased_at) AND (n.ended_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.dependent_cancellations_at(p_at) d
@@ -6518,20 +6534,36 @@ WITH subjects AS (
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
-        least(h.expires_at,
+        least(h.expires_at, h.revoked_at,
+            -- The customer chose another item in mid period. Only who bought something later is searched for that.
+            CASE WHEN h.bought_at > h.purchased_at THEN (
+                SELECT min(n.purchased_at) FROM repricer.charges n
+                WHERE n.original_transaction_id = h.original_transaction_id AND n.is_purchase AND n.purchased_at <= s.at
+                    AND n.purchased_at > h.purchased_at AND n.purchased_at < h.expires_at
+                    AND NOT EXISTS (
+                        SELECT FROM repricer.charges o
+                        WHERE o.original_transaction_id = n.original_transaction_id AND o.transaction_id = n.transaction_id
+                            AND o.sku = h.sku)
+                    AND EXISTS (
+                        SELECT FROM repricer.told_statements e
+                        WHERE e.original_transaction_id = h.original_transaction_id AND e.subtype = 'UPGRADE'
+                            AND e.type IN ('DID_CHANGE_RENEWAL_PREF', 'OFFER_REDEEMED')
+                            AND e.signed_at > n.purchased_at - interval '1 day'
+                            AND e.signed_at < n.purchased_at + interval '1 day')) END,
             CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
                 SELECT max(e.occurred_at) FROM repricer.money_entries e
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
                     AND e.sku = h.sku AND e.kind = 'refund') END,
-            -- One that was given back in full ended no other: it may have been charged twice.
-            CASE WHEN NOT h.is_purchase THEN min(h.purchased_at) FILTER (
-                    WHERE h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) OVER (
+            -- One that was given back in full, or revoked, ended no other: it may have been charged twice.
+            CASE WHEN NOT h.is_purchase THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
+                    AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0)) OVER (
                 PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase
                 ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
                 END) AT TIME ZONE 'UTC' AS ends
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
     CROSS JOIN LATERAL (
-        SELECT k.* FROM repricer.charges k WHERE k.original_transaction_id = s.id AND k.purchased_at <= s.at OFFSET 0) h
+        SELECT k.*, max(k.purchased_at) FILTER (WHERE k.is_purchase) OVER () AS bought_at
+        FROM repricer.charges k WHERE k.original_transaction_id = s.id AND k.purchased_at <= s.at OFFSET 0) h
 ), paid AS MATERIALIZED (
     SELECT i.item, i.begins, i.ends,
         -- A period of the plan has 365.25 / twelfths days. Those of the Sandbox last minutes, and are left alone.
@@ -6607,9 +6639,13 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
                 AND e.signed_at < m.to_at + interval '1 day'
                 AND (e.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
-                    -- A refund ended it only where it revoked, or gave back all of a period before its end. Who got a part
-                    -- back and then fell silent did not leave by the refund.
-                    OR e.type = 'REFUND' AND (e.is_revoked OR EXISTS (
+                    -- A refund ended it only where it revoked this item, or gave back all of a period before its end. Who got
+                    -- a part back and then fell silent did not leave by the refund.
+                    OR e.type = 'REFUND' AND (EXISTS (
+                        SELECT FROM repricer.charges h
+                        WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names)
+                            AND h.revoked_at > m.from_at - interval '1 day' AND h.revoked_at < m.to_at + interval '1 day'
+                            AND h.revoked_at < coalesce(h.expires_at, 'infinity')) OR EXISTS (
                         SELECT FROM repricer.charges h
                         JOIN repricer.money_entries r ON r.original_transaction_id = h.original_transaction_id
                             AND r.transaction_id = h.transaction_id AND r.sku = h.sku AND r.kind = 'refund'
@@ -6692,20 +6728,36 @@ WITH subjects AS (
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
-        least(h.expires_at,
+        least(h.expires_at, h.revoked_at,
+            -- The customer chose another item in mid period. Only who bought something later is searched for that.
+            CASE WHEN h.bought_at > h.purchased_at THEN (
+                SELECT min(n.purchased_at) FROM repricer.charges_at(p_at) n
+                WHERE n.original_transaction_id = h.original_transaction_id AND n.is_purchase AND n.purchased_at <= s.at
+                    AND n.purchased_at > h.purchased_at AND n.purchased_at < h.expires_at
+                    AND NOT EXISTS (
+                        SELECT FROM repricer.charges_at(p_at) o
+                        WHERE o.original_transaction_id = n.original_transaction_id AND o.transaction_id = n.transaction_id
+                            AND o.sku = h.sku)
+                    AND EXISTS (
+                        SELECT FROM repricer.told_statements_at(p_at) e
+                        WHERE e.original_transaction_id = h.original_transaction_id AND e.subtype = 'UPGRADE'
+                            AND e.type IN ('DID_CHANGE_RENEWAL_PREF', 'OFFER_REDEEMED')
+                            AND e.signed_at > n.purchased_at - interval '1 day'
+                            AND e.signed_at < n.purchased_at + interval '1 day')) END,
             CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
                 SELECT max(e.occurred_at) FROM repricer.money_entries_at(p_at) e
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
                     AND e.sku = h.sku AND e.kind = 'refund') END,
-            -- One that was given back in full ended no other: it may have been charged twice.
-            CASE WHEN NOT h.is_purchase THEN min(h.purchased_at) FILTER (
-                    WHERE h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) OVER (
+            -- One that was given back in full, or revoked, ended no other: it may have been charged twice.
+            CASE WHEN NOT h.is_purchase THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
+                    AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0)) OVER (
                 PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase
                 ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
                 END) AT TIME ZONE 'UTC' AS ends
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
     CROSS JOIN LATERAL (
-        SELECT k.* FROM repricer.charges_at(p_at) k WHERE k.original_transaction_id = s.id AND k.purchased_at <= s.at OFFSET 0) h
+        SELECT k.*, max(k.purchased_at) FILTER (WHERE k.is_purchase) OVER () AS bought_at
+        FROM repricer.charges_at(p_at) k WHERE k.original_transaction_id = s.id AND k.purchased_at <= s.at OFFSET 0) h
 ), paid AS MATERIALIZED (
     SELECT i.item, i.begins, i.ends,
         -- A period of the plan has 365.25 / twelfths days. Those of the Sandbox last minutes, and are left alone.
@@ -6781,9 +6833,13 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
                 AND e.signed_at < m.to_at + interval '1 day'
                 AND (e.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
-                    -- A refund ended it only where it revoked, or gave back all of a period before its end. Who got a part
-                    -- back and then fell silent did not leave by the refund.
-                    OR e.type = 'REFUND' AND (e.is_revoked OR EXISTS (
+                    -- A refund ended it only where it revoked this item, or gave back all of a period before its end. Who got
+                    -- a part back and then fell silent did not leave by the refund.
+                    OR e.type = 'REFUND' AND (EXISTS (
+                        SELECT FROM repricer.charges_at(p_at) h
+                        WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names)
+                            AND h.revoked_at > m.from_at - interval '1 day' AND h.revoked_at < m.to_at + interval '1 day'
+                            AND h.revoked_at < coalesce(h.expires_at, 'infinity')) OR EXISTS (
                         SELECT FROM repricer.charges_at(p_at) h
                         JOIN repricer.money_entries_at(p_at) r ON r.original_transaction_id = h.original_transaction_id
                             AND r.transaction_id = h.transaction_id AND r.sku = h.sku AND r.kind = 'refund'
@@ -6834,7 +6890,8 @@ WITH changes AS (
     CROSS JOIN LATERAL (
         SELECT greatest(c.latest_at, (SELECT max(e.occurred_at) FROM repricer.money_entries e
                 WHERE e.original_transaction_id = c.id),
-            (SELECT max(h.purchased_at) FROM repricer.charges h WHERE h.original_transaction_id = c.id)) AS latest_at
+            (SELECT max(greatest(h.purchased_at, h.revoked_at)) FROM repricer.charges h
+                WHERE h.original_transaction_id = c.id)) AS latest_at
         OFFSET 0) m
 ), ends AS MATERIALIZED (
     SELECT k.id, k.latest_at, k.renewal_at AS at FROM known k WHERE k.renewal_at > k.latest_at
@@ -7050,6 +7107,7 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
             k.sku,
             k.purchased_at,
             k.expires_at,
+            k.revoked_at,
             k.price_milliunits,
             k.quantity,
             k.currency,
@@ -7062,20 +7120,20 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
           WINDOW period AS (PARTITION BY k.expires_at)
-          ORDER BY k.expires_at DESC, ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.purchased_at DESC, k.transaction_id
+          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.purchased_at DESC, k.transaction_id
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
             max((t.signed_at +
                 CASE t.type
                     WHEN 'RENEWAL_EXTENDED'::text THEN 'P90D'::interval
                     ELSE 'P61D'::interval
-                END)) FILTER (WHERE (t.type <> ALL (ARRAY['EXPIRED'::text, 'REVOKE'::text]))) AS until
+                END)) FILTER (WHERE ((t.type <> ALL (ARRAY['EXPIRED'::text, 'REVOKE'::text])) AND ((t.type <> 'RENEWAL_EXTENDED'::text) OR (NOT t.tells_end)))) AS until
            FROM repricer.told_statements_at(p_at) t
           WHERE ((t.original_transaction_id = c.original_transaction_id) AND (t.signed_at > h.purchased_at) AND (t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text, 'DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'RENEWAL_EXTENDED'::text])))) e)
      CROSS JOIN LATERAL ( SELECT array_agg(o.new_price_milliunits) AS prices
            FROM repricer.price_changes_at(p_at) o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (ROW(o.effective_at, o.change_id) > ROW(c.effective_at, c.change_id)))) n)
-  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))
+  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))
 $$;
 
 CREATE FUNCTION repricer.park_halted(p_limit integer) RETURNS bigint
@@ -8296,11 +8354,11 @@ CREATE FUNCTION repricer.told_statements_at(p_at timestamp with time zone) RETUR
     LANGUAGE sql STABLE
     AS $$
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    coalesce(repricer.tells_revocation(statement), false), statement -> 'ignored'
+    coalesce(repricer.tells_end(statement), false), statement -> 'ignored'
 FROM repricer.subscription_events_at(p_at)
 UNION ALL
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    is_revoked OR coalesce(repricer.tells_revocation(statement), false), left_out
+    tells_end OR coalesce(repricer.tells_end(statement), false), left_out
 FROM repricer.kept_statements WHERE recorded_at <= p_at
 $$;
 
@@ -9550,6 +9608,7 @@ CREATE TABLE repricer.charge_versions (
     sku text NOT NULL,
     purchased_at timestamp with time zone NOT NULL,
     expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
     price_milliunits bigint NOT NULL,
     quantity bigint NOT NULL,
     currency text NOT NULL,
@@ -9572,6 +9631,7 @@ CREATE TABLE repricer.charge_versions_2026_11 (
     sku text NOT NULL,
     purchased_at timestamp with time zone NOT NULL,
     expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
     price_milliunits bigint NOT NULL,
     quantity bigint NOT NULL,
     currency text NOT NULL,
@@ -9591,6 +9651,7 @@ CREATE TABLE repricer.charge_versions_2026_12 (
     sku text NOT NULL,
     purchased_at timestamp with time zone NOT NULL,
     expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
     price_milliunits bigint NOT NULL,
     quantity bigint NOT NULL,
     currency text NOT NULL,
@@ -9610,6 +9671,7 @@ CREATE TABLE repricer.charge_versions_2027_01 (
     sku text NOT NULL,
     purchased_at timestamp with time zone NOT NULL,
     expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
     price_milliunits bigint NOT NULL,
     quantity bigint NOT NULL,
     currency text NOT NULL,
@@ -9629,6 +9691,7 @@ CREATE TABLE repricer.charge_versions_2027_02 (
     sku text NOT NULL,
     purchased_at timestamp with time zone NOT NULL,
     expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
     price_milliunits bigint NOT NULL,
     quantity bigint NOT NULL,
     currency text NOT NULL,
@@ -9648,6 +9711,7 @@ CREATE TABLE repricer.charge_versions_default (
     sku text NOT NULL,
     purchased_at timestamp with time zone NOT NULL,
     expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
     price_milliunits bigint NOT NULL,
     quantity bigint NOT NULL,
     currency text NOT NULL,
@@ -11617,10 +11681,10 @@ GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, 
 REVOKE ALL ON FUNCTION repricer.recording_instant() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.recording_instant() TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.tells_revocation(p_statement jsonb) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.tells_revocation(p_statement jsonb) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.tells_revocation(p_statement jsonb) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.tells_revocation(p_statement jsonb) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.tells_end(p_statement jsonb) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.tells_end(p_statement jsonb) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.tells_end(p_statement jsonb) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.tells_end(p_statement jsonb) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.change_figures TO repricer_service;
 

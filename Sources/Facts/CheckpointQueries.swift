@@ -106,9 +106,9 @@ package enum CheckpointQueries {
             """
             -- name: keepMarks
             INSERT INTO repricer.kept_statements (original_transaction_id, bucket, signed_at, evidence_id, source, type,
-                subtype, recorded_at, told_period_at, is_revoked, left_out)
+                subtype, recorded_at, told_period_at, tells_end, left_out)
             SELECT e.original_transaction_id, e.bucket, e.signed_at, e.evidence_id, e.source, e.type, e.subtype,
-                e.recorded_at, p.at, coalesce(repricer.tells_revocation(e.statement), false), e.statement -> 'ignored'
+                e.recorded_at, p.at, coalesce(repricer.tells_end(e.statement), false), e.statement -> 'ignored'
             FROM repricer.subscription_events e
             CROSS JOIN LATERAL (SELECT \(fragment: toldPeriod("e")) AS at) p
             WHERE e.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "e.bucket"))
@@ -125,7 +125,7 @@ package enum CheckpointQueries {
             """
             -- name: keepMarksOnly
             UPDATE repricer.kept_statements k SET statement = NULL, told_period_at = \(fragment: toldPeriod("k")),
-                is_revoked = coalesce(repricer.tells_revocation(statement), false), left_out = statement -> 'ignored'
+                tells_end = coalesce(repricer.tells_end(statement), false), left_out = statement -> 'ignored'
             WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
                 AND signed_at < \(timestamp: before) AND statement IS NOT NULL
                 AND (type = ANY (\(marks)::text[]) OR \(fragment: toldPeriod("k")) IS NOT NULL

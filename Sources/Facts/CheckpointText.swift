@@ -63,6 +63,7 @@ enum CheckpointText {
                     $0.flag("isOffer", terms.isOffer)
                     $0.flag("isPurchase", terms.isPurchase)
                     $0.number("expiresAt", terms.expiresAt?.milliseconds)
+                    $0.number("revokedAt", terms.revokedAt?.milliseconds)
                 }
             }
         }
@@ -138,7 +139,8 @@ enum CheckpointText {
             terms = MoneyEntry.Terms(
                 try told.int64("price"), times: try told.int64("quantity"),
                 isOffer: try told.bool("isOffer"), isPurchase: try told.bool("isPurchase"),
-                until: try told.instantOrNil("expiresAt"))
+                until: try told.instantOrNil("expiresAt"),
+                revokedAt: try told.instantOrNil("revokedAt"))
         }
         return MoneyEntry(
             MoneyEntry.Key(

@@ -85,39 +85,42 @@ enum MoneyQueries {
             \(charges.map(\.entry.key.sku))::text[],
             \(timestamps: charges.map(\.entry.key.occurredAt.milliseconds))::timestamptz[],
             \(timestamps: charges.map { $0.entry.terms?.expiresAt?.milliseconds })::timestamptz[],
+            \(timestamps: charges.map { $0.entry.terms?.revokedAt?.milliseconds })::timestamptz[],
             \(charges.map { $0.entry.terms?.price ?? 0 })::bigint[],
             \(charges.map { $0.entry.terms?.quantity ?? 1 })::bigint[],
             \(charges.map(\.entry.currency))::text[],
             \(texts: charges.map(\.entry.storefront))::text[],
             \(bools: charges.map { $0.entry.terms?.isOffer ?? false })::boolean[],
             \(bools: charges.map { $0.entry.terms?.isPurchase ?? false })::boolean[]
-        ) AS t (id, transaction_id, sku, purchased_at, expires_at, price, quantity, currency, storefront, is_offer,
-            is_purchase)
+        ) AS t (id, transaction_id, sku, purchased_at, expires_at, revoked_at, price, quantity, currency, storefront,
+            is_offer, is_purchase)
         ), \(fragment: VersionQueries.instant), former AS (
             INSERT INTO repricer.charge_versions
             SELECT h.*, \(fragment: VersionQueries.now) FROM told t
             JOIN repricer.charges h ON h.original_transaction_id = t.id AND h.transaction_id = t.transaction_id
                 AND h.sku = t.sku AND \(fragment: Bucket.isThat(of: charges.lazy.map(\.id), "h.bucket"))
-            WHERE (h.purchased_at, h.expires_at, h.price_milliunits, h.quantity, h.currency, h.storefront, h.is_offer,
-                    h.is_purchase)
-                IS DISTINCT FROM (t.purchased_at, t.expires_at, t.price, t.quantity, t.currency, t.storefront, t.is_offer,
-                    t.is_purchase)
+            WHERE (h.purchased_at, h.expires_at, h.revoked_at, h.price_milliunits, h.quantity, h.currency, h.storefront,
+                    h.is_offer, h.is_purchase)
+                IS DISTINCT FROM (t.purchased_at, t.expires_at, t.revoked_at, t.price, t.quantity, t.currency, t.storefront,
+                    t.is_offer, t.is_purchase)
             ON CONFLICT DO NOTHING
         )
         INSERT INTO repricer.charges AS known
-            (original_transaction_id, transaction_id, sku, purchased_at, expires_at, price_milliunits, quantity, currency,
-             storefront, is_offer, is_purchase, bucket, recorded_at)
+            (original_transaction_id, transaction_id, sku, purchased_at, expires_at, revoked_at, price_milliunits, quantity,
+             currency, storefront, is_offer, is_purchase, bucket, recorded_at)
         SELECT t.*, repricer.bucket_of(t.id), \(fragment: VersionQueries.now) FROM told t
         ON CONFLICT (original_transaction_id, transaction_id, sku, bucket) DO UPDATE
             SET purchased_at = EXCLUDED.purchased_at, expires_at = EXCLUDED.expires_at,
+                revoked_at = EXCLUDED.revoked_at,
                 price_milliunits = EXCLUDED.price_milliunits, quantity = EXCLUDED.quantity,
                 currency = EXCLUDED.currency, storefront = EXCLUDED.storefront,
                 is_offer = EXCLUDED.is_offer, is_purchase = EXCLUDED.is_purchase,
                 recorded_at = EXCLUDED.recorded_at
-            WHERE (known.purchased_at, known.expires_at, known.price_milliunits, known.quantity, known.currency,
-                    known.storefront, known.is_offer, known.is_purchase)
-                IS DISTINCT FROM (EXCLUDED.purchased_at, EXCLUDED.expires_at, EXCLUDED.price_milliunits,
-                    EXCLUDED.quantity, EXCLUDED.currency, EXCLUDED.storefront, EXCLUDED.is_offer, EXCLUDED.is_purchase)
+            WHERE (known.purchased_at, known.expires_at, known.revoked_at, known.price_milliunits, known.quantity,
+                    known.currency, known.storefront, known.is_offer, known.is_purchase)
+                IS DISTINCT FROM (EXCLUDED.purchased_at, EXCLUDED.expires_at, EXCLUDED.revoked_at,
+                    EXCLUDED.price_milliunits, EXCLUDED.quantity, EXCLUDED.currency, EXCLUDED.storefront,
+                    EXCLUDED.is_offer, EXCLUDED.is_purchase)
         """
     }
 

@@ -62,6 +62,33 @@ private typealias Story = LifecycleStory
         #expect(revoked(nil, "ASSIGNMENT_REVOKE") == ["charge A 15990 -"])
     }
 
+    /// Whatever part of the money is given back, the charge says when it was revoked, until that is taken back.
+    @Test func revocation_isKeptOfItsItem_untilItIsReversed() {
+        func revoked(_ events: [SubscriptionEvent]) -> [Int64?] {
+            Story.fold(events).state.money.filter { $0.terms != nil }.map {
+                $0.terms?.revokedAt?.milliseconds
+            }
+        }
+        var item = Story.charged(price: 15990)
+        item.revokedAt = Story.at(4)
+        item.refunds = [StatementRefund(amount: 990, at: Story.at(5))]
+        let ofItem = event(6, "REFUND", charged: [item, Story.charged("B", price: 2000)])
+        let inPart = event(6, "REFUND") {
+            $0.revokedAt = Story.at(5)
+            $0.details[.revocationPercentage] = .number(50_000)
+        }
+        let ofFamily = event(6, "REVOKE") {
+            $0.revokedAt = Story.at(5)
+            $0.details[.revocationType] = .text("FAMILY_REVOKE")
+        }
+        let reversed = event(7, "REFUND_REVERSED") { $0.revokedAt = Story.at(5) }
+
+        #expect(revoked([ofItem]) == [Story.at(4).milliseconds, nil])
+        #expect(revoked([inPart]) == [Story.at(5).milliseconds])
+        #expect(revoked([ofFamily]) == [nil])
+        #expect(revoked([inPart, reversed]) == [nil])
+    }
+
     /// An item that bears its own revocation is prorated like its transaction. Where only some items are revoked, what is
     /// given back of the transaction is theirs.
     @Test func revocationOfItems_isProrated_whereTheRefundIs() {

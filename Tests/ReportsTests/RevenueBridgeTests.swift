@@ -208,6 +208,79 @@ import Testing
             ])
     }
 
+    /// Whatever part of the money was given back, the item is gone on that day.
+    @Test(arguments: [12990, 6495, 0])
+    func anItemThatIsRevoked_endsThenByTheRefund(givenBack: Int) async throws {
+        var life = Life(subscription: "1", line: 2)
+        life.pays(9990, from: 1, to: 2)
+        life.pays(12990, from: 3, to: 4)
+        life.events = [("2026-04-20Z", "REFUND", "")]
+        let revoked = """
+            UPDATE repricer.charges SET revoked_at = '2026-04-20Z', refunded_milliunits = \(givenBack)
+            WHERE purchased_at = '2026-04-01Z';
+            """
+
+        #expect(
+            try await bridge([life], until: "2026-05-20Z", more: revoked).suffix(2) == [
+                "03 9990 3000 0 0 0 0 0 0 12990", "04 12990 0 0 0 0 0 -12990 0 0",
+            ])
+    }
+
+    /// Two items of one transaction, of which one is revoked: the other one fell silent by itself.
+    @Test func anItemBesideOneThatIsRevoked_isNotLostByTheRefund() async throws {
+        var life = Life(subscription: "1", line: 2)
+        life.pays(9990, from: 1, to: 2)
+        life.pays(12990, from: 3, to: 3)
+        life.pays(500, from: 3, to: 3, sku: "EXTRA")
+        life.events = [("2026-03-31T20:00:00Z", "REFUND", "")]
+        let revoked = """
+            UPDATE repricer.charges SET revoked_at = '2026-03-31T20:00:00Z' WHERE sku = 'EXTRA';
+            """
+
+        #expect(
+            try await bridge([life], until: "2026-04-20Z", more: revoked).suffix(1) == [
+                "04 12990 0 0 0 0 0 0 -12990 0"
+            ])
+    }
+
+    @Test func anItemThatIsUpgradedAway_endsInItsMonth_asOther() async throws {
+        var life = Life(subscription: "1", line: 2)
+        life.pays(9990, from: 1, to: 2)
+        life.pays(12990, from: 3, to: 4)
+        let bought = """
+            INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at,
+                price_milliunits, currency, storefront, is_purchase)
+            VALUES ('1', repricer.bucket_of('1'), 'premium', 'PREMIUM', '2026-04-10Z', '2026-05-10Z', 19990, 'USD', 'USA',
+                true);
+            """
+        let beside = try await bridge([life], until: "2026-04-20Z", more: bought)
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            "TRUNCATE repricer.batches, repricer.price_changes, repricer.charges CASCADE")
+        await connection.close()
+        life.events = [("2026-04-10Z", "DID_CHANGE_RENEWAL_PREF", "UPGRADE")]
+        let instead = try await bridge([life], until: "2026-04-20Z", more: bought)
+
+        #expect(beside.suffix(1) == ["04 12990 0 0 0 0 0 0 0 12990"])
+        #expect(instead.suffix(1) == ["04 12990 0 0 0 0 0 0 -12990 0"])
+    }
+
+    /// What was kept and taken out again leaves zeros, and no row: which there are must not depend on the order.
+    @Test func aRowWithoutMoney_isNone() async throws {
+        var life = Life(subscription: "1", line: 2)
+        life.pays(9990, from: 1, to: 1)
+        let zeros = """
+            INSERT INTO repricer.move_tallies VALUES
+                ('\(ReportFixture.batch)', '2026-01-01', 'GBP', 'GBR', 'other', 0, 0, 0),
+                ('\(ReportFixture.batch)', '2026-05-01', 'USD', 'USA', 'lapsed', 0, 0, 0);
+            """
+
+        #expect(
+            try await bridge([life], until: "2026-06-20Z", more: zeros) == [
+                "01 9990 0 0 0 0 0 0 0 9990", "02 9990 0 0 0 0 0 0 -9990 0",
+            ])
+    }
+
     /// Three months for 8.970 are 2.990 a month.
     @Test func anOfferThatIsPaidOnceForSeveralMonths_countsAMonthAtItsShare() async throws {
         var life = Life(subscription: "1", line: 2, state: "scheduled")

@@ -161,4 +161,126 @@ import Testing
         #expect(withoutGap == Self.goesOn)
         #expect(cameBack == Self.goesOn)
     }
+
+    /// A story whose renewal of 1 May never came, and the next one did.
+    private static func gap(_ more: String) -> String {
+        story(
+            heard: "2026-06-02Z", charge("1", "2026-06-01Z", 12990, until: "2026-07-01Z") + more)
+    }
+
+    private static func update(_ day: String, _ sets: String) -> String {
+        "UPDATE repricer.charges SET \(sets) WHERE transaction_id = '1-\(day)';"
+    }
+
+    private static func renewalPreference(_ subtype: String) -> String {
+        told("DID_CHANGE_RENEWAL_PREF", "2026-04-16Z")
+            + "UPDATE repricer.subscription_events SET subtype = '\(subtype)';"
+    }
+
+    private static let double = charge(
+        "1", "2026-04-01T00:05:00Z", 12990, until: "2026-05-01Z")
+    private static let seat =
+        charge("1", "2026-04-16Z", 12990, until: "2026-05-01Z")
+        + update("2026-04-16Z", "is_purchase = true")
+    private static let refund = told("REFUND", "2026-04-17Z")
+    private static let isMissing = ["missing 2026-05-01 0 12990"]
+
+    /// A statement tells why a renewal did not come where it is about this item's own paid period.
+    @Test(arguments: [
+        ("nothing is told", "", isMissing),
+        (
+            "a doubled charge was given back",
+            double + update("2026-04-01T00:05:00Z", "refunded_milliunits = 12990") + refund,
+            isMissing
+        ),
+        (
+            "a doubled charge was revoked",
+            double + update("2026-04-01T00:05:00Z", "revoked_at = '2026-04-17Z'") + refund,
+            isMissing
+        ),
+        (
+            "a seat was added", seat + renewalPreference("INCREASE_QUANTITY"),
+            ["missing 2026-05-01 0 25980"]
+        ),
+        ("another plan was chosen", renewalPreference("DOWNGRADE"), []),
+        (
+            "a seat was added and given back",
+            seat + update("2026-04-16Z", "refunded_milliunits = 12990")
+                + renewalPreference("INCREASE_QUANTITY") + refund, isMissing
+        ),
+        (
+            "the period was given back, and the subscription goes on",
+            update("2026-04-01Z", "refunded_milliunits = 12990") + refund, isMissing
+        ),
+        ("the item was revoked", update("2026-04-01Z", "revoked_at = '2026-04-17Z'") + refund, []),
+        (
+            "another item was revoked",
+            charge("1", "2026-04-01T00:00:00Z", 990, until: "2026-05-01Z")
+                + update("2026-04-01T00:00:00Z", "sku = 'EXTRA', revoked_at = '2026-04-17Z'")
+                + refund, isMissing
+        ),
+        (
+            "it was revoked after the renewal was due",
+            update("2026-04-01Z", "revoked_at = '2026-05-10Z'") + refund, isMissing
+        ),
+    ])
+    func aGap_isExplainedByWhatIsAboutItsOwnPeriodAlone(
+        what: String, more: String, missing: [String]
+    ) async throws {
+        let lines = try await read(Self.gap(more))
+
+        #expect(lines.filter { $0.hasPrefix("missing") } == missing, "\(what)")
+    }
+
+    private static let isExtended =
+        told("RENEWAL_EXTENDED", "2026-04-20Z")
+            + """
+            UPDATE repricer.subscription_events SET statement = '{"transaction": {"expiresAt": 1778457600000}}';
+            """ + update("2026-04-01Z", "expires_at = '2026-05-11Z'")
+
+    /// The statement of an extension tells the new date.
+    @Test func aRenewalThatWasPutOff_isMissingAfterTheNewDate() async throws {
+        func missing(_ story: String) async throws -> [String] {
+            try await read(story).filter { $0.hasPrefix("missing") }
+        }
+        let next = Self.charge("1", "2026-06-11Z", 12990, until: "2026-07-11Z")
+        let onTime = Self.charge("1", "2026-05-11Z", 12990, until: "2026-06-11Z")
+        let later = ["missing 2026-05-11 0 12990"]
+
+        #expect(
+            try await missing(Self.story(heard: "2026-06-12Z", Self.isExtended + next)) == later)
+        #expect(
+            try await missing(Self.story(heard: "2026-06-12Z", Self.isExtended + Self.seat + next))
+                == ["missing 2026-05-11 0 12990"])
+        #expect(
+            try await missing(Self.story(heard: "2026-06-12Z", Self.isExtended + onTime + next))
+                == [])
+        #expect(try await missing(Self.story(heard: "2026-05-20Z", Self.isExtended)) == later)
+        #expect(try await missing(Self.story(heard: "2026-05-13Z", Self.isExtended)) == [])
+        // Without the date, nobody knows when it was due.
+        #expect(try await missing(Self.gap(Self.told("RENEWAL_EXTENDED", "2026-04-20Z"))) == [])
+    }
+
+    @Test func theFirstChargeAtTheNewPrice_whenItIsMissing_wasToBringTheNewPrice() async throws {
+        let more =
+            "UPDATE repricer.price_changes SET effective_at = '2026-04-01Z';"
+            + Self.update(
+                "2026-03-01Z",
+                "purchased_at = '2026-02-01Z', expires_at = '2026-03-01Z', price_milliunits = 9990")
+
+        let lines = try await read(Self.story(heard: "2026-04-20Z", more))
+
+        #expect(lines.filter { $0.hasPrefix("missing") } == ["missing 2026-03-01 0 12990"])
+    }
+
+    /// Whoever was revoked renews no more, whatever part of the money was given back.
+    @Test func anItemThatWasRevokedInPart_isNotSilent() async throws {
+        let more =
+            Self.update("2026-04-01Z", "revoked_at = '2026-04-17Z', refunded_milliunits = 6000")
+            + Self.refund
+
+        let lines = try await read(Self.story(heard: "2026-05-20Z", more))
+
+        #expect(lines.filter { $0.hasPrefix("missing") } == [])
+    }
 }

@@ -22,8 +22,8 @@ package enum Keeping {
         Table(
             name: "charges", key: ["original_transaction_id", "transaction_id", "sku"],
             facts: """
-                purchased_at, expires_at, price_milliunits, quantity, currency, storefront, is_offer, is_purchase,
-                refunded_milliunits
+                purchased_at, expires_at, revoked_at, price_milliunits, quantity, currency, storefront, is_offer,
+                is_purchase, refunded_milliunits
                 """),
         Table(
             name: "subscription_events",

@@ -21,7 +21,8 @@ enum VersionRules {
             keepers: ["VersionQueries.ofChanges", "former(of: endings)", "keep_changes("]),
         "charges": Table(
             columns: [
-                "purchased_at", "expires_at", "price_milliunits", "quantity", "refunded_milliunits",
+                "purchased_at", "expires_at", "revoked_at", "price_milliunits", "quantity",
+                "refunded_milliunits",
             ],
             keepers: ["charge_versions"]),
         "subscription_events": Table(

@@ -34,6 +34,9 @@ package struct MoneyEntry: Hashable, Sendable {
         package var isPurchase: Bool
         /// The end of the period that it pays for.
         package var expiresAt: Instant?
+        /// When the item was revoked before that, whatever part of the money was given back; nil where it was not, or no
+        /// more.
+        package var revokedAt: Instant?
     }
 
     package var key: Key
@@ -75,11 +78,11 @@ extension MoneyEntry.Key {
 extension MoneyEntry.Terms {
     package init(
         _ price: Int64, times quantity: Int64, isOffer: Bool, isPurchase: Bool,
-        until expiresAt: Instant?
+        until expiresAt: Instant?, revokedAt: Instant?
     ) {
         self.init(
             price: price, quantity: quantity, isOffer: isOffer, isPurchase: isPurchase,
-            expiresAt: expiresAt)
+            expiresAt: expiresAt, revokedAt: revokedAt)
     }
 }
 

@@ -32,6 +32,9 @@ extension SubscriptionState {
             let whole = shares?[index]
             var charged = entry(.charge, at: purchasedAt, amount, whole)
             charged.terms = charge.terms
+            if event.type != refundReversed {
+                charged.terms?.revokedAt = transaction.revocation(of: charge.item)
+            }
             money.note(charged)
             if event.type == refundReversed {
                 let back = money.givenBack(line)

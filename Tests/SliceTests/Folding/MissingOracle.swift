@@ -9,6 +9,7 @@ struct MissingOracle {
     struct End {
         var state: String
         var effectiveAt: Int64?
+        var dueAt: Int64
         var endedAt: Int64?
         var isLeaving: Bool
     }
@@ -19,20 +20,21 @@ struct MissingOracle {
     private(set) var gapsOfSeveral = 0
 
     private static let reasons: Set = [
-        "DID_FAIL_TO_RENEW", "GRACE_PERIOD_EXPIRED", "EXPIRED", "REVOKE", "RENEWAL_EXTENDED",
-        "OFFER_REDEEMED", "DID_CHANGE_RENEWAL_PREF",
+        "DID_FAIL_TO_RENEW", "GRACE_PERIOD_EXPIRED", "EXPIRED", "REVOKE", "OFFER_REDEEMED",
     ]
 
     static func ends(on owner: PostgresConnection) async throws -> [String: End] {
         var ends: [String: End] = [:]
         for row in try await owner.query(
             """
-            SELECT original_transaction_id AS id, state, effective_at, ended_at, is_leaving FROM repricer.price_changes
+            SELECT original_transaction_id AS id, state, effective_at, due_effective_at, ended_at, is_leaving
+            FROM repricer.price_changes
             """)
         {
             ends[try row.text("id")] = End(
                 state: try row.text("state"),
                 effectiveAt: try row.millisecondsOrNil("effective_at"),
+                dueAt: try row.milliseconds("due_effective_at"),
                 endedAt: try row.millisecondsOrNil("ended_at"),
                 isLeaving: try row.bool("is_leaving"))
         }
@@ -87,17 +89,28 @@ struct MissingOracle {
                 return nil
             }
             let length = charge.until - charge.from
-            guard next > charge.until + min(MoneyLife.day, length / 10),
-                !isExplained(charge, next, life)
-            else { return nil }
+            let isShort = min(MoneyLife.day, length / 10)
+            let stands = charges.filter {
+                $0.from <= charge.from && $0.revokedAt == nil
+                    && ($0.given == 0 || $0.given < $0.total)
+            }
+            let isTakenBack =
+                charge.revokedAt.map { $0 <= charge.until + MoneyLife.day } ?? false
+                && !stands.contains { $0.until >= charge.until - isShort }
+            let until = max(charge.until, stands.map(\.until).max() ?? 0)
+            guard next > until + isShort, !isTakenBack, !isExplained(charge, next, life) else {
+                return nil
+            }
             let isInEffect =
                 end.state == "effective" && end.effectiveAt.map { charge.from >= $0 } ?? false
             let hasEnded = ["declined", "cancelled", "lapsed", "invalidated"].contains(end.state)
-            let price = isInEffect ? life.new : MoneyLife.old
-            let expected = price * seats(until: charge.until, among: charges)
-            return renewals(from: charge.until, before: next - length / 2).filter { at in
+            let seats = Self.seats(until: charge.until, among: charges)
+            return renewals(from: until, before: next - length / 2).filter { at in
                 isInEffect || at >= life.calledAt && (!hasEnded || next < end.endedAt ?? 0)
-            }.map { ($0, expected) }
+            }.map { at in
+                let isNew = isInEffect || end.state == "effective" && at >= end.dueAt
+                return (at, (isNew ? life.new : MoneyLife.old) * seats)
+            }
         }
     }
 
@@ -111,9 +124,9 @@ struct MissingOracle {
             }
             // A purchase in the second half of the period, or after it, is who came back.
             let isBack = type == "SUBSCRIBED" && 2 * (at - charge.from) > charge.until - charge.from
-            return isBack || reasons.contains(type)
-                || type == "REFUND"
-                    && (event.transaction?.revokedAt != nil || charge.given >= charge.total)
+            let isOtherPlan =
+                type == "DID_CHANGE_RENEWAL_PREF" && event.subtype != "INCREASE_QUANTITY"
+            return isBack || isOtherPlan || reasons.contains(type)
         }
     }
 
@@ -140,9 +153,8 @@ struct MissingOracle {
         let charges = charges(of: life).filter { $0.from >= since }
         guard let until = charges.map(\.until).max() else { return nil }
         let period = charges.filter { $0.until == until }
-        guard let last = period.last(where: { $0.given < $0.total }) ?? period.last,
-            last.given < last.total
-        else { return nil }
+        let kept = period.filter { $0.revokedAt == nil && $0.given < $0.total }
+        guard let last = kept.last else { return nil }
         var due = until
         for event in life.events where event.key.signedAt.milliseconds > last.from {
             switch event.type {

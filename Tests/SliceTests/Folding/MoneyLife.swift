@@ -271,7 +271,7 @@ struct MoneyLife {
         running.isPurchase = true
         running.refunds = []
         running.reversed = 0
-        say("DID_CHANGE_RENEWAL_PREF")
+        say("DID_CHANGE_RENEWAL_PREF", "INCREASE_QUANTITY")
         (running, beside) = first
     }
 

@@ -188,7 +188,8 @@ enum FormerViews {
             FROM repricer.explained_charges x WHERE x.exception IS NOT NULL
             UNION ALL
             SELECT c.batch_id, c.original_transaction_id, c.change_id, NULL, h.sku, 'missing', gap.at, 0,
-                CASE WHEN c.is_on THEN c.new_price_milliunits ELSE c.current_price_milliunits END * (
+                CASE WHEN c.is_on OR c.state = 'effective' AND gap.at >= c.due_effective_at THEN c.new_price_milliunits
+                    ELSE c.current_price_milliunits END * (
                     SELECT coalesce(max(q.quantity) FILTER (WHERE NOT q.is_purchase), 0)
                         + coalesce(sum(q.quantity) FILTER (WHERE q.is_purchase), 0)
                     FROM repricer.charges q
@@ -212,11 +213,19 @@ enum FormerViews {
                     CASE WHEN s.purchased_at > h.purchased_at THEN s.purchased_at END) AS at
             ) next
             CROSS JOIN LATERAL (
+                -- Until when it is paid, by this charge or an earlier one that was not taken back.
+                SELECT max(n.expires_at) AS at FROM repricer.charges n
+                WHERE n.original_transaction_id = h.original_transaction_id AND n.purchased_at <= h.purchased_at
+                    AND n.sku = ANY (names.skus)
+                    AND (n.revoked_at IS NULL AND (n.refunded_milliunits < n.price_milliunits * n.quantity
+                        OR n.refunded_milliunits = 0) OR (n.transaction_id, n.sku) = (h.transaction_id, h.sku))
+            ) paid
+            CROSS JOIN LATERAL (
                 -- Each renewal of the gap, as long as half a period is left until the next one.
-                SELECT t.at FROM generate_series(0, CASE WHEN next.at > h.expires_at THEN 400 ELSE 0 END) n, LATERAL (
+                SELECT t.at FROM generate_series(0, CASE WHEN next.at > paid.at THEN 400 ELSE 0 END) n, LATERAL (
                     SELECT CASE WHEN h.expires_at - h.purchased_at < interval '6 days'
-                        THEN h.expires_at + n * (h.expires_at - h.purchased_at)
-                        ELSE (h.expires_at AT TIME ZONE 'UTC' + n * (
+                        THEN paid.at + n * (h.expires_at - h.purchased_at)
+                        ELSE (paid.at AT TIME ZONE 'UTC' + n * (
                             SELECT CASE max(p.period)
                                 WHEN 'P1W' THEN interval '1 week' WHEN 'P2M' THEN interval '2 months'
                                 WHEN 'P3M' THEN interval '3 months' WHEN 'P6M' THEN interval '6 months'
@@ -244,15 +253,25 @@ enum FormerViews {
                     WHERE n.original_transaction_id = h.original_transaction_id AND n.sku = ANY (names.skus)
                         AND n.purchased_at = h.purchased_at
                         AND (n.is_purchase, n.transaction_id, n.sku) < (h.is_purchase, h.transaction_id, h.sku))
-                AND next.at > h.expires_at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
+                AND next.at > paid.at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
+                AND (coalesce(h.revoked_at > h.expires_at + interval '1 day', true)
+                    AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity OR EXISTS (
+                        SELECT FROM repricer.charges n
+                        WHERE n.original_transaction_id = h.original_transaction_id AND n.sku = ANY (names.skus)
+                            AND n.purchased_at > h.purchased_at)) OR EXISTS (
+                    SELECT FROM repricer.charges n
+                    WHERE n.original_transaction_id = h.original_transaction_id AND n.sku = ANY (names.skus)
+                        AND n.purchased_at <= h.purchased_at AND n.revoked_at IS NULL
+                        AND (n.refunded_milliunits = 0 OR n.refunded_milliunits < n.price_milliunits * n.quantity)
+                        AND n.expires_at >= h.expires_at - least(interval '1 day', (h.expires_at - h.purchased_at) / 10)))
                 AND NOT EXISTS (
                     SELECT FROM repricer.subscription_events e
                     WHERE e.original_transaction_id = h.original_transaction_id
-                        AND (e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'REVOKE',
-                            'RENEWAL_EXTENDED', 'OFFER_REDEEMED', 'DID_CHANGE_RENEWAL_PREF')
-                            OR e.type = 'SUBSCRIBED' AND e.signed_at - h.purchased_at > h.expires_at - e.signed_at
-                            OR e.type = 'REFUND' AND (repricer.tells_revocation(e.statement)
-                                OR h.refunded_milliunits >= h.price_milliunits * h.quantity))
+                        AND (e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'REVOKE', 'OFFER_REDEEMED')
+                            OR e.type = 'DID_CHANGE_RENEWAL_PREF'
+                                AND coalesce(e.subtype NOT IN ('INCREASE_QUANTITY', 'DECREASE_QUANTITY'), true)
+                            OR e.type = 'RENEWAL_EXTENDED' AND e.statement #>> '{transaction,expiresAt}' IS NULL
+                            OR e.type = 'SUBSCRIBED' AND e.signed_at - h.purchased_at > h.expires_at - e.signed_at)
                         AND e.signed_at BETWEEN h.purchased_at AND next.at + interval '1 day')
                 AND NOT EXISTS (
                     SELECT FROM repricer.price_changes n
