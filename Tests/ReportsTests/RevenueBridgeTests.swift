@@ -235,6 +235,8 @@ import Testing
         life.events = [("2026-03-31T20:00:00Z", "REFUND", "")]
         let revoked = """
             UPDATE repricer.charges SET revoked_at = '2026-03-31T20:00:00Z' WHERE sku = 'EXTRA';
+            UPDATE repricer.subscription_events
+            SET statement = '{"transaction": {"items": [{"sku": "EXTRA", "revokedAt": 1774987200000}]}}';
             """
 
         #expect(

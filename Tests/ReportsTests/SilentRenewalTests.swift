@@ -217,7 +217,11 @@ import Testing
             "another item was revoked",
             charge("1", "2026-04-01T00:00:00Z", 990, until: "2026-05-01Z")
                 + update("2026-04-01T00:00:00Z", "sku = 'EXTRA', revoked_at = '2026-04-17Z'")
-                + refund, isMissing
+                + refund
+                    + """
+                    UPDATE repricer.subscription_events
+                    SET statement = '{"transaction": {"items": [{"sku": "EXTRA", "revokedAt": 1776384000000}]}}';
+                    """, isMissing
         ),
         (
             "it was revoked after the renewal was due",
