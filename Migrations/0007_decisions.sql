@@ -213,6 +213,8 @@ CREATE FUNCTION repricer.begin_submission(
     p_planned_as_of timestamptz, p_holdout integer DEFAULT 0) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_at timestamptz := decision_instant(p_planned_as_of);
 BEGIN
     PERFORM require_pricing();
@@ -221,9 +223,9 @@ BEGIN
             'a rehearsal by migrate, ingest or serve on its virtual clock', p_planned_as_of, v_at
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    INSERT INTO batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
+    INSERT INTO batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count, submitted_by, submitted_at,
             grouping, waves, guards, holdout_basis_points)
-        VALUES (p_batch_id, p_name, 'submitting', p_content_sha256, '', p_planned_as_of, 0, v_at, p_grouping,
+        VALUES (p_batch_id, p_name, 'submitting', p_content_sha256, '', p_planned_as_of, 0, v_by, v_at, p_grouping,
             p_waves, p_guards, p_holdout);
     IF EXISTS (SELECT FROM jsonb_array_elements(p_waves) AS w (wave) WHERE wave ->> 'release' = 'at'
         AND (wave ->> 'at')::timestamptz NOT BETWEEN '1970-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z')
@@ -297,6 +299,8 @@ CREATE FUNCTION repricer.store_changes(
     -- looks so dear to it then that it would compile it.
     SET enable_nestloop = off SET jit = off AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_batch batches := batch_in_submission(p_batch_id);
     v_at timestamptz := v_batch.submitted_at;
 BEGIN
@@ -304,13 +308,13 @@ BEGIN
         SELECT p_batch_id, answers_id(answers), answers::jsonb
         FROM (SELECT DISTINCT unnest(p_shared_rules)) AS said (answers) WHERE answers IS NOT NULL
         ON CONFLICT DO NOTHING;
-    INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, wave, is_held_out, sku,
+    INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, submitted_by, line, wave, is_held_out, sku,
             dependent_skus, direction, currency, storefront, period, current_price_milliunits,
             new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
             forecast_reasons, forecast_threshold_source, forecast_rules, forecast_answers_id,
             forecast_renewal_at, forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
             forecast_not_known, at_risk_milliunits, at_risk_elsewhere, is_stale)
-        SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave,
+        SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, v_by, r.line, r.wave,
             is_held_out(v_batch.content_sha256, r.id, v_batch.holdout_basis_points), k.sku, k.dependent_skus,
             k.direction, k.currency, k.storefront, k.period, k.current_price, k.new_price, k.expected_price,
             k.effective_on_or_after, k.consent, k.reasons, k.threshold_source, r.rules, k.answers_id, r.renewal,
@@ -891,6 +895,8 @@ $$;
 CREATE FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamptz) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_batch batches;
     v_rows bigint;
     v_stray bigint;
@@ -953,7 +959,7 @@ BEGIN
     v_exceeded := approval_shortfall(p_batch_id);
     IF v_exceeded IS NOT NULL THEN
         INSERT INTO first_approvals (batch_id, approver, approved_at, exceeded)
-            VALUES (p_batch_id, session_user, p_at, v_exceeded);
+            VALUES (p_batch_id, v_by, p_at, v_exceeded);
         PERFORM append_audit(session_user::text, p_at, 'approve_first', 'batch:' || p_batch_id,
             json_build_object('name', v_batch.name, 'rows', v_rows, 'submitted_by', v_batch.submitted_by,
                 'plan_hash', v_batch.plan_hash, 'exceeded', v_exceeded));
@@ -964,7 +970,7 @@ BEGIN
     PERFORM keep_batch(p_batch_id);
     -- Citus computes nothing of a column where each node has the row.
     v_release_at := wave_release_at(v_batch.waves -> 0, p_at);
-    UPDATE batches SET state = 'approved', decided_by = session_user, decided_at = p_at, next_release_at = v_release_at
+    UPDATE batches SET state = 'approved', decided_by = v_by, decided_at = p_at, next_release_at = v_release_at
         WHERE batch_id = p_batch_id RETURNING * INTO v_batch;
     IF v_batch.holdout_basis_points > 0 THEN
         SELECT array_agg(original_transaction_id), array_agg(change_id) INTO v_ids, v_changes FROM price_changes
@@ -983,8 +989,9 @@ BEGIN
                 AND d.bucket = h.bucket
     ), told AS (
         INSERT INTO price_change_history
-                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-            SELECT original_transaction_id, bucket, change_id, p_at, 'aborted', 'approval', session_user, 'held_out'
+                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason,
+                 actor)
+            SELECT original_transaction_id, bucket, change_id, p_at, 'aborted', 'approval', v_by, 'held_out', v_by
             FROM held_out
     )
     SELECT count(*) INTO v_held_out FROM held_out;
@@ -996,8 +1003,8 @@ BEGIN
             RETURNING original_transaction_id, bucket, change_id
     )
     INSERT INTO price_change_history
-            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id)
-        SELECT original_transaction_id, bucket, change_id, p_at, 'queued', 'approval', session_user
+            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, actor)
+        SELECT original_transaction_id, bucket, change_id, p_at, 'queued', 'approval', v_by, v_by
         FROM queued;
     PERFORM append_audit(session_user::text, p_at, 'approve', 'batch:' || p_batch_id,
         json_build_object('name', v_batch.name, 'rows', v_rows, 'held_out', nullif(v_held_out, 0),
@@ -1078,9 +1085,8 @@ BEGIN
     ), told AS (
         INSERT INTO price_change_history
                 (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id,
-                 reason)
-            SELECT original_transaction_id, bucket, change_id, p_at, 'aborted', 'decision', session_user,
-                p_reason
+                 reason, actor)
+            SELECT original_transaction_id, bucket, change_id, p_at, 'aborted', 'decision', v_by, p_reason, v_by
             FROM withdrawn
     )
     SELECT count(*) INTO v_rows FROM withdrawn;
@@ -1316,6 +1322,8 @@ CREATE FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timest
     RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_ids text[];
     v_changes uuid[];
     v_recorded_at timestamptz;
@@ -1375,9 +1383,9 @@ BEGIN
             ON CONFLICT DO NOTHING
         ), told AS (
             INSERT INTO price_change_history
-                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason, actor)
             SELECT original_transaction_id, bucket, change_id, p_at, state, 'judgement', 'halt ' || p_halt.put_back_id,
-                'put back, others were refused alike: ' || reason
+                'put back, others were refused alike: ' || reason, v_by
             FROM moved ON CONFLICT DO NOTHING
         )
         SELECT count(*) INTO v_moved FROM moved;
@@ -1511,6 +1519,9 @@ CREATE FUNCTION repricer.halt_batch(
     p_batch_id uuid, p_at timestamptz, p_by text, p_reason text, p_details json, p_probe_at timestamptz,
     p_from timestamptz DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
 BEGIN
     PERFORM FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused FOR UPDATE;
     IF NOT FOUND THEN
@@ -1526,7 +1537,7 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM keep_batch(p_batch_id);
-    UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = session_user, paused_at = p_at,
+    UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = v_by, paused_at = p_at,
             paused_reason = p_reason
         WHERE batch_id = p_batch_id;
     PERFORM note_put_back('price_change', p_batch_id, p_by, p_from);
@@ -1706,6 +1717,8 @@ $$;
 CREATE FUNCTION repricer.close_change(p_change_id uuid, p_at timestamptz, p_reason text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_change price_changes;
     v_subscription subscriptions;
     v_recorded_at timestamptz;
@@ -1751,9 +1764,9 @@ BEGIN
     DELETE FROM dependency_roles WHERE original_transaction_id = v_change.original_transaction_id
         AND bucket = v_change.bucket AND change_id = p_change_id;
     INSERT INTO price_change_history
-            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason, actor)
         VALUES (v_change.original_transaction_id, v_change.bucket, p_change_id, p_at, 'invalidated', 'decision',
-            session_user, 'closed: ' || p_reason);
+            v_by, 'closed: ' || p_reason, v_by);
     PERFORM append_audit(session_user::text, p_at, 'close', 'change:' || p_change_id,
         json_build_object('subscription', v_change.original_transaction_id, 'shown_price_milliunits', v_price,
             'reason', p_reason));

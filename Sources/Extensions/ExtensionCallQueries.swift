@@ -37,11 +37,9 @@ package enum ExtensionCallQueries {
             .renewalExtension, endpoint: endpoint, now: now,
             state: { bucket in
                 """
-                SELECT EXISTS (
-                    SELECT 1 FROM repricer.attributed_extensions a
-                    WHERE a.original_transaction_id = r.subject AND a.bucket = \(fragment: bucket)
-                        AND a.extension_id = ANY (r.carries)
-                        AND a.outcome <> 'failed') AS is_over, false AS is_held
+                SELECT count(*) > 0 AS is_over, false AS is_held FROM repricer.attributed_extensions a
+                WHERE a.original_transaction_id = r.subject AND a.bucket = \(fragment: bucket)
+                    AND a.extension_id = ANY (r.carries) AND a.outcome <> 'failed'
                 """
             },
             othersWait: SubjectWork.waits)

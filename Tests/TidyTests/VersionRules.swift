@@ -29,7 +29,8 @@ enum VersionRules {
         "dependent_cancellations": Table(
             columns: [
                 "parent_sku", "cause", "target_transaction_id", "target_period",
-                "cancel_reference_id", "state", "price_milliunits", "currency", "detail", "settled_at",
+                "cancel_reference_id", "state", "price_milliunits", "currency", "detail",
+                "settled_at",
             ],
             keepers: [
                 "VersionQueries.ofDependents", "former(of: call)", "former(open)",

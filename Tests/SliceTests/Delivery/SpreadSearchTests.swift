@@ -11,27 +11,24 @@ import Testing
 @Suite(.database) struct SpreadSearchTests {
     private typealias Harness = DeliveryHarness
 
-    private static let stories: [(name: String, body: @Sendable () async throws -> Void)] = [
-        ("sent once", { try await DeliveryTests().delivery_approvedChange_isSentOnceAndScheduled() }),
+    private typealias Story = @Sendable () async throws -> Void
+
+    private static let stories: [(name: String, body: Story)] = [
         (
-            "paused", { try await DeliveryTests().delivery_unapprovedOrPausedOrAborted_isNeverSent() }
+            "sent once",
+            { try await DeliveryTests().delivery_approvedChange_isSentOnceAndScheduled() }
+        ),
+        (
+            "paused",
+            { try await DeliveryTests().delivery_unapprovedOrPausedOrAborted_isNeverSent() }
         ),
         (
             "no answer",
             { try await DeliveryTests().delivery_noAnswerThreeTimes_checksBeforeSendingAgain() }
         ),
-        (
-            "a process died",
-            {
-                try await DeliveryTests()
-                    .delivery_processDiedWithACallInFlight_anotherTakesOverWithTheSameID()
-            }
-        ),
+        ("process died", takenOver),
         ("refused", { try await DeliveryTests().delivery_refused_endsWithTheCode() }),
-        (
-            "wave by hand",
-            { try await WaveTests().wave_heldByHand_waitsForAPersonAfterTheApproval() }
-        ),
+        ("wave", { try await WaveTests().wave_heldByHand_waitsForAPersonAfterTheApproval() }),
         ("halted", { try await HaltTests().batch_whenTooManyAreRefused_isHaltedAndSaysWhy() }),
         (
             "halted storefront",
@@ -39,6 +36,11 @@ import Testing
         ),
         ("probe", { try await ProbeTests().probe_findsTheOneThatIsAnswered() }),
     ]
+
+    private static func takenOver() async throws {
+        try await DeliveryTests()
+            .delivery_processDiedWithACallInFlight_anotherTakesOverWithTheSameID()
+    }
 
     @Test(arguments: stories.map(\.name))
     func story_whereTheDatabaseIsSpread_endsTheSame(name: String) async throws {
