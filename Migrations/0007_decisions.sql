@@ -379,7 +379,7 @@ BEGIN
     END IF;
     -- The programs refuse such a row; stored by hand, it would wait for ever.
     IF EXISTS (
-        SELECT FROM price_changes c
+        SELECT 1 FROM price_changes c
         WHERE c.batch_id = p_batch_id AND NOT EXISTS (
             SELECT FROM subscriptions s
             WHERE s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket))
