@@ -10,7 +10,8 @@ import Testing
     /// What runs for each call, each notification, each check. A name that no story sends any more fails the test.
     private static let hot: Set<String> = [
         // A claim, and the intents of its calls.
-        "wakeParkedChanges", "earliestDueOfBucket", "lockDueSubscriptions", "claimableChanges", "importedIncreases", "insertCalls",
+        "wakeParkedChanges", "earliestDueOfBucket", "lockDueSubscriptions", "claimableChanges",
+        "importedIncreases", "insertCalls",
         "claimChanges",
         "recordClaims",
         // Leases, and calls that go on.
