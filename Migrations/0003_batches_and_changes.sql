@@ -538,6 +538,7 @@ CREATE TABLE repricer.dependent_cancellations (
     cause text NOT NULL,
     is_cross_subscription boolean NOT NULL DEFAULT false,
     target_transaction_id text,
+    target_period text,
     cancel_reference_id uuid,
     state text NOT NULL DEFAULT 'requested',
     price_milliunits bigint,
@@ -565,6 +566,9 @@ CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations (b
     WHERE state = 'requested' AND requested_at > '-infinity';
 CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations (target_transaction_id)
     WHERE state = 'requested' AND is_cross_subscription;
+-- What holds a call back is asked of all its parents, which are in other buckets.
+CREATE INDEX dependent_cancellations_sent ON repricer.dependent_cancellations (cancel_reference_id)
+    WHERE state = 'cancel_sent';
 COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS
     'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is '
     'called.';
@@ -572,6 +576,9 @@ COMMENT ON COLUMN repricer.dependent_cancellations.recorded_at IS
     'Since when it stands as it does here; what it was before is in dependent_cancellation_versions.';
 COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS
     'The subscription that carries it, once found.';
+COMMENT ON COLUMN repricer.dependent_cancellations.target_period IS
+    'The period of that subscription when it was found, as of which price_milliunits is. What is told of the dependent names '
+    'it: the subscription may be in another bucket.';
 COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS
     'The requestReferenceId of the call that cancels it.';
 

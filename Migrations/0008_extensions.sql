@@ -50,6 +50,8 @@ CREATE FUNCTION repricer.request_extension(
     p_at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_known extension_requests;
 BEGIN
     PERFORM require_pricing();
@@ -84,7 +86,7 @@ BEGIN
     END IF;
     INSERT INTO extension_requests (original_transaction_id, bucket, extension_id, extend_by_days, reason_code, note,
             requested_by, requested_at)
-        VALUES (p_original_transaction_id, bucket_of(p_original_transaction_id), p_extension_id, p_days, p_reason, p_note, session_user, p_at);
+        VALUES (p_original_transaction_id, bucket_of(p_original_transaction_id), p_extension_id, p_days, p_reason, p_note, v_by, p_at);
     PERFORM append_audit(session_user::text, p_at, 'extend', 'extension:' || p_extension_id,
         json_build_object('subscription', p_original_transaction_id, 'days', p_days, 'reason', p_reason,
             'note', p_note));
@@ -98,6 +100,8 @@ CREATE FUNCTION repricer.request_mass_extension(
     p_eligible bigint, p_ineligible jsonb, p_at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_known mass_extensions;
     v_open uuid;
 BEGIN
@@ -126,7 +130,7 @@ BEGIN
     INSERT INTO mass_extensions (extension_id, product_id, storefronts, extend_by_days, reason_code, note,
             eligible_count, ineligible, submitted_by, submitted_at)
         VALUES (p_extension_id, p_product_id, p_storefronts, p_days, p_reason, p_note, p_eligible, p_ineligible,
-            session_user, p_at);
+            v_by, p_at);
     PERFORM append_audit(session_user::text, p_at, 'submit', 'extension:' || p_extension_id,
         json_build_object('product', p_product_id, 'storefronts', p_storefronts, 'days', p_days,
             'reason', p_reason, 'note', p_note, 'eligible', p_eligible, 'ineligible', p_ineligible));
@@ -177,6 +181,8 @@ $$;
 CREATE FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamptz) RETURNS text[]
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_mass mass_extensions;
     v_exceeded text[];
     v_first text;
@@ -203,12 +209,12 @@ BEGIN
         'exceeded', v_exceeded);
     IF v_exceeded IS NOT NULL THEN
         INSERT INTO mass_extension_approvals (extension_id, approver, approved_at, exceeded)
-            VALUES (p_extension_id, session_user, p_at, v_exceeded);
+            VALUES (p_extension_id, v_by, p_at, v_exceeded);
         PERFORM append_audit(session_user::text, p_at, 'approve_first', 'extension:' || p_extension_id,
             v_details);
         RETURN v_exceeded;
     END IF;
-    UPDATE mass_extensions SET state = 'queued', decided_by = session_user, decided_at = p_at
+    UPDATE mass_extensions SET state = 'queued', decided_by = v_by, decided_at = p_at
         WHERE extension_id = p_extension_id;
     SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
         FROM mass_extension_approvals WHERE extension_id = p_extension_id;
@@ -222,6 +228,8 @@ $$;
 CREATE FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamptz) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_mass mass_extensions;
 BEGIN
     PERFORM require_pricing();
@@ -234,7 +242,7 @@ BEGIN
         RAISE EXCEPTION 'mass extension % is %: it can''t be taken back', p_extension_id, v_mass.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    UPDATE mass_extensions SET state = 'rejected', rejected_by = session_user, rejected_at = p_at,
+    UPDATE mass_extensions SET state = 'rejected', rejected_by = v_by, rejected_at = p_at,
             decision_reason = p_reason
         WHERE extension_id = p_extension_id;
     PERFORM append_audit(session_user::text, p_at, 'reject', 'extension:' || p_extension_id,
@@ -248,6 +256,8 @@ $$;
 CREATE FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamptz) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_mass mass_extensions;
 BEGIN
     PERFORM require_pricing();
@@ -273,7 +283,7 @@ BEGIN
         WHERE subject = 'product:' || v_mass.product_id
             AND bucket = bucket_of('product:' || v_mass.product_id)
             AND p_extension_id = ANY (carries) AND state IN ('sending', 'unknown');
-    UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, next_attempt_at = NULL, detail = format('given up by %s: %s', session_user, p_reason)
+    UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, next_attempt_at = NULL, detail = format('given up by %s: %s', v_by, p_reason)
         WHERE extension_id = p_extension_id;
     PERFORM append_audit(session_user::text, p_at, 'give_up', 'extension:' || p_extension_id,
         json_build_object('reason', p_reason, 'code', v_mass.code));
@@ -299,6 +309,8 @@ CREATE FUNCTION repricer.request_retries(
     p_mass_extension_id uuid, p_ids text[], p_extension_ids uuid[], p_at timestamptz) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_mass mass_extensions;
     v_count bigint;
 BEGIN
@@ -315,7 +327,7 @@ BEGIN
     INSERT INTO extension_requests (original_transaction_id, bucket, extension_id, mass_extension_id, extend_by_days,
             reason_code, requested_by, requested_at)
         SELECT w.id, bucket_of(w.id), w.extension_id, p_mass_extension_id, v_mass.extend_by_days, v_mass.reason_code,
-            session_user, p_at
+            v_by, p_at
         FROM unnest(p_ids, p_extension_ids) AS w (id, extension_id)
         WHERE w.id IN (SELECT failed_extensions(p_mass_extension_id))
         ORDER BY w.id

@@ -77,7 +77,7 @@ CREATE FUNCTION repricer.dependent_cancellations_at(p_at timestamptz) RETURNS SE
 SELECT * FROM repricer.dependent_cancellations WHERE recorded_at <= p_at
 UNION ALL
 SELECT original_transaction_id, bucket, change_id, dependent_sku, parent_sku, batch_id, cause, is_cross_subscription,
-    target_transaction_id, cancel_reference_id, state, price_milliunits, currency, requested_at, requested_by_evidence,
+    target_transaction_id, target_period, cancel_reference_id, state, price_milliunits, currency, requested_at, requested_by_evidence,
     settled_at, settled_by_evidence, detail, next_check_at, checks, recorded_at
 FROM repricer.dependent_cancellation_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;

@@ -668,6 +668,7 @@ CREATE TABLE repricer.dependent_cancellations (
     cause text NOT NULL,
     is_cross_subscription boolean DEFAULT false NOT NULL,
     target_transaction_id text,
+    target_period text,
     cancel_reference_id uuid,
     state text DEFAULT 'requested'::text NOT NULL,
     price_milliunits bigint,
@@ -688,6 +689,8 @@ CREATE TABLE repricer.dependent_cancellations (
 COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS 'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is called.';
 
 COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS 'The subscription that carries it, once found.';
+
+COMMENT ON COLUMN repricer.dependent_cancellations.target_period IS 'The period of that subscription when it was found, as of which price_milliunits is. What is told of the dependent names it: the subscription may be in another bucket.';
 
 COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS 'The requestReferenceId of the call that cancels it.';
 
@@ -4653,6 +4656,8 @@ CREATE FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_batch batches;
     v_rows bigint;
     v_stray bigint;
@@ -4662,6 +4667,9 @@ DECLARE
     v_exceeded text[];
     v_first text;
     v_fault text;
+    v_release_at timestamptz;
+    v_ids text[];
+    v_changes uuid[];
 BEGIN
     PERFORM require_pricing();
     p_at := decision_instant(p_at);
@@ -4690,14 +4698,12 @@ BEGIN
     END IF;
     SELECT c.line INTO v_line FROM price_changes c
         WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval'
-            AND c.dependent_skus <> '{}' AND EXISTS (
-                SELECT 1 FROM (
-                    SELECT c.sku, 'parent' AS role
-                    UNION ALL SELECT unnest(c.dependent_skus), 'dependent') part
-                WHERE NOT EXISTS (
-                    SELECT 1 FROM dependency_roles d
-                    WHERE d.original_transaction_id = c.original_transaction_id
-                        AND d.sku = part.sku AND d.role = part.role AND d.change_id = c.change_id))
+            AND c.dependent_skus <> '{}' AND (
+                SELECT count(*) FROM dependency_roles d
+                WHERE d.original_transaction_id = c.original_transaction_id AND d.bucket = c.bucket
+                    AND d.change_id = c.change_id AND (d.role = 'parent' AND d.sku = c.sku
+                        OR d.role = 'dependent' AND d.sku = ANY (c.dependent_skus))
+            ) < 1 + (SELECT count(DISTINCT n.sku) FROM unnest(c.dependent_skus) AS n (sku))
         ORDER BY c.line LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'line % of batch % names dependents without their part in dependency_roles',
@@ -4714,7 +4720,7 @@ BEGIN
     v_exceeded := approval_shortfall(p_batch_id);
     IF v_exceeded IS NOT NULL THEN
         INSERT INTO first_approvals (batch_id, approver, approved_at, exceeded)
-            VALUES (p_batch_id, session_user, p_at, v_exceeded);
+            VALUES (p_batch_id, v_by, p_at, v_exceeded);
         PERFORM append_audit(session_user::text, p_at, 'approve_first', 'batch:' || p_batch_id,
             json_build_object('name', v_batch.name, 'rows', v_rows, 'submitted_by', v_batch.submitted_by,
                 'plan_hash', v_batch.plan_hash, 'exceeded', v_exceeded));
@@ -4723,12 +4729,14 @@ BEGIN
     SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
         FROM first_approvals WHERE batch_id = p_batch_id;
     PERFORM keep_batch(p_batch_id);
-    UPDATE batches SET state = 'approved', decided_by = session_user, decided_at = p_at,
-            next_release_at = wave_release_at(waves -> 0, p_at)
+    -- Citus computes nothing of a column where each node has the row.
+    v_release_at := wave_release_at(v_batch.waves -> 0, p_at);
+    UPDATE batches SET state = 'approved', decided_by = v_by, decided_at = p_at, next_release_at = v_release_at
         WHERE batch_id = p_batch_id RETURNING * INTO v_batch;
     IF v_batch.holdout_basis_points > 0 THEN
-        SELECT keep_changes(array_agg(original_transaction_id), array_agg(change_id)) INTO v_recorded_at FROM price_changes
+        SELECT array_agg(original_transaction_id), array_agg(change_id) INTO v_ids, v_changes FROM price_changes
             WHERE batch_id = p_batch_id AND state = 'awaiting_approval' AND is_held_out;
+        v_recorded_at := keep_changes(v_ids, v_changes);
     END IF;
     WITH held_out AS (
         UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at, reason = 'held_out',
@@ -4742,8 +4750,9 @@ BEGIN
                 AND d.bucket = h.bucket
     ), told AS (
         INSERT INTO price_change_history
-                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-            SELECT original_transaction_id, bucket, change_id, p_at, 'aborted', 'approval', session_user, 'held_out'
+                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason,
+                 actor)
+            SELECT original_transaction_id, bucket, change_id, p_at, 'aborted', 'approval', v_by, 'held_out', v_by
             FROM held_out
     )
     SELECT count(*) INTO v_held_out FROM held_out;
@@ -4755,8 +4764,8 @@ BEGIN
             RETURNING original_transaction_id, bucket, change_id
     )
     INSERT INTO price_change_history
-            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id)
-        SELECT original_transaction_id, bucket, change_id, p_at, 'queued', 'approval', session_user
+            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, actor)
+        SELECT original_transaction_id, bucket, change_id, p_at, 'queued', 'approval', v_by, v_by
         FROM queued;
     PERFORM append_audit(session_user::text, p_at, 'approve', 'batch:' || p_batch_id,
         json_build_object('name', v_batch.name, 'rows', v_rows, 'held_out', nullif(v_held_out, 0),
@@ -4775,6 +4784,8 @@ CREATE FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamp w
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_mass mass_extensions;
     v_exceeded text[];
     v_first text;
@@ -4801,12 +4812,12 @@ BEGIN
         'exceeded', v_exceeded);
     IF v_exceeded IS NOT NULL THEN
         INSERT INTO mass_extension_approvals (extension_id, approver, approved_at, exceeded)
-            VALUES (p_extension_id, session_user, p_at, v_exceeded);
+            VALUES (p_extension_id, v_by, p_at, v_exceeded);
         PERFORM append_audit(session_user::text, p_at, 'approve_first', 'extension:' || p_extension_id,
             v_details);
         RETURN v_exceeded;
     END IF;
-    UPDATE mass_extensions SET state = 'queued', decided_by = session_user, decided_at = p_at
+    UPDATE mass_extensions SET state = 'queued', decided_by = v_by, decided_at = p_at
         WHERE extension_id = p_extension_id;
     SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
         FROM mass_extension_approvals WHERE extension_id = p_extension_id;
@@ -4865,26 +4876,32 @@ END
 $$;
 
 CREATE FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb, OUT rise_basis_points numeric, OUT fall_basis_points numeric) RETURNS record
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE
     SET search_path TO 'repricer', 'pg_temp'
-    AS $$
-WITH facts AS (
-    SELECT coalesce(s.currency, c.currency) AS currency,
+    AS $_$
+#variable_conflict use_column
+BEGIN
+WITH changes AS (
+    SELECT c.currency, c.period, c.undoes_change_id, c.current_price_milliunits, c.new_price_milliunits,
+        s.currency AS known_currency, s.period AS known_period,
+        -- A path and not a search among the elements: Citus spreads no LIMIT of a function.
+        jsonb_path_query_first(s.items, '$[*] ? (@.sku == $sku)', jsonb_build_object('sku', c.sku)) AS item
+    FROM price_changes c
+    LEFT JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
+    WHERE c.batch_id = p_batch_id
+), facts AS (
+    SELECT coalesce(c.known_currency, c.currency) AS currency,
         -- The stored price of an undo can be trusted: only undo_batch writes it.
         CASE WHEN c.undoes_change_id IS NOT NULL THEN c.current_price_milliunits
-            ELSE coalesce(i.price, c.current_price_milliunits) END::numeric AS old,
+            ELSE coalesce((c.item ->> 'currentPrice')::bigint, (c.item ->> 'renewalPrice')::bigint,
+                c.current_price_milliunits) END::numeric AS old,
         c.new_price_milliunits::numeric AS new,
-        CASE coalesce(s.period, c.period)
+        CASE coalesce(c.known_period, c.period)
             WHEN 'P1W' THEN 52.0 / 12 WHEN 'P1M' THEN 1 WHEN 'P2M' THEN 1 / 2.0 WHEN 'P3M' THEN 1 / 3.0
             WHEN 'P6M' THEN 1 / 6.0 WHEN 'P1Y' THEN 1 / 12.0
             -- A period that nobody knows counts as the shortest.
             ELSE 52.0 / 12 END AS a_month
-    FROM price_changes c
-    LEFT JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
-    LEFT JOIN LATERAL (
-        SELECT coalesce(item ->> 'currentPrice', item ->> 'renewalPrice')::bigint AS price
-        FROM jsonb_array_elements(s.items) AS item WHERE item ->> 'sku' = c.sku LIMIT 1) i ON true
-    WHERE c.batch_id = p_batch_id
+    FROM changes c
 ), money AS (
     SELECT currency, count(*) AS rows,
         -- A price that rises from 0 rises by more than any percentage.
@@ -4897,8 +4914,10 @@ WITH facts AS (
 )
 SELECT coalesce(sum(m.rows), 0)::bigint, coalesce(max(greatest(m.rise, m.fall)), 0),
     coalesce(jsonb_object_agg(m.currency, m.monthly), '{}'), coalesce(max(m.rise), 0), coalesce(max(m.fall), 0)
-FROM money m
-$$;
+INTO rows, basis_points, monthly_milliunits, rise_basis_points, fall_basis_points
+FROM money m;
+END
+$_$;
 
 CREATE FUNCTION repricer.batches_at(p_at timestamp with time zone) RETURNS SETOF repricer.batches
     LANGUAGE sql STABLE
@@ -4958,15 +4977,15 @@ BEGIN
         catch_up_from = greatest(catch_up_from, p_from), catch_up_by = CASE WHEN p_by_person THEN v_by ELSE catch_up_by END,
         database_identity = database_identity();
     -- Every writer of a subscription's changes and calls locks the subscription first, in this order.
-    PERFORM 1 FROM subscriptions s
+    SELECT array_agg(s.original_transaction_id) INTO v_ids FROM subscriptions s
         WHERE EXISTS (SELECT FROM price_changes c
                 WHERE c.original_transaction_id = s.original_transaction_id AND c.bucket = s.bucket
                     AND (c.stage IN ('awaiting_approval', 'queued') OR c.ended_at >= p_since))
             OR EXISTS (SELECT FROM store_calls r
                 WHERE r.subject = s.original_transaction_id AND r.bucket = s.bucket AND r.settled_at IS NULL)
             OR EXISTS (SELECT FROM extension_requests e
-                WHERE e.original_transaction_id = s.original_transaction_id AND e.bucket = s.bucket AND e.state = 'queued')
-        ORDER BY s.bucket, s.original_transaction_id FOR UPDATE;
+                WHERE e.original_transaction_id = s.original_transaction_id AND e.bucket = s.bucket AND e.state = 'queued');
+    PERFORM lock_subscriptions(v_ids);
     SELECT array_agg(c.original_transaction_id), array_agg(c.change_id) INTO v_ids, v_change_ids
         FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
         WHERE b.state <> 'rejected'
@@ -5020,6 +5039,8 @@ CREATE FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_conten
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_at timestamptz := decision_instant(p_planned_as_of);
 BEGIN
     PERFORM require_pricing();
@@ -5028,9 +5049,9 @@ BEGIN
             'a rehearsal by migrate, ingest or serve on its virtual clock', p_planned_as_of, v_at
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    INSERT INTO batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
+    INSERT INTO batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count, submitted_by, submitted_at,
             grouping, waves, guards, holdout_basis_points)
-        VALUES (p_batch_id, p_name, 'submitting', p_content_sha256, '', p_planned_as_of, 0, v_at, p_grouping,
+        VALUES (p_batch_id, p_name, 'submitting', p_content_sha256, '', p_planned_as_of, 0, v_by, v_at, p_grouping,
             p_waves, p_guards, p_holdout);
     IF EXISTS (SELECT FROM jsonb_array_elements(p_waves) AS w (wave) WHERE wave ->> 'release' = 'at'
         AND (wave ->> 'at')::timestamptz NOT BETWEEN '1970-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z')
@@ -5276,6 +5297,8 @@ CREATE FUNCTION repricer.close_change(p_change_id uuid, p_at timestamp with time
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_change price_changes;
     v_subscription subscriptions;
     v_recorded_at timestamptz;
@@ -5321,9 +5344,9 @@ BEGIN
     DELETE FROM dependency_roles WHERE original_transaction_id = v_change.original_transaction_id
         AND bucket = v_change.bucket AND change_id = p_change_id;
     INSERT INTO price_change_history
-            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
+            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason, actor)
         VALUES (v_change.original_transaction_id, v_change.bucket, p_change_id, p_at, 'invalidated', 'decision',
-            session_user, 'closed: ' || p_reason);
+            v_by, 'closed: ' || p_reason, v_by);
     PERFORM append_audit(session_user::text, p_at, 'close', 'change:' || p_change_id,
         json_build_object('subscription', v_change.original_transaction_id, 'shown_price_milliunits', v_price,
             'reason', p_reason));
@@ -5332,16 +5355,28 @@ END
 $$;
 
 CREATE FUNCTION repricer.cross_subscription_fault(p_batch_id uuid) RETURNS text
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
-WITH ours AS (
+BEGIN
+IF NOT EXISTS (
+    SELECT 1 FROM price_changes c
+    WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND c.dependent_skus <> '{}')
+THEN
+    RETURN NULL;
+END IF;
+RETURN (WITH ours AS MATERIALIZED (
     SELECT c.line, c.original_transaction_id AS id, c.change_id, c.sku, c.dependent_skus FROM price_changes c
     WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND c.dependent_skus <> '{}'
-), claims AS (
-    SELECT d.*, coalesce(o.current_sku, o.sku) AS parent FROM dependent_claims d
+), known AS MATERIALIZED (
+    SELECT d.original_transaction_id, d.sku, d.claimed_by, d.change_id FROM dependent_claims d
+), claims AS MATERIALIZED (
+    SELECT d.*, coalesce(o.current_sku, o.sku) AS parent FROM known d
     JOIN price_changes o ON o.original_transaction_id = d.claimed_by AND o.change_id = d.change_id
         AND o.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+), roles AS MATERIALIZED (
+    SELECT r.original_transaction_id, r.change_id, r.sku, r.role FROM dependency_roles r
+    WHERE r.original_transaction_id IN (SELECT original_transaction_id FROM claims)
 ), named AS (
     SELECT c.line, c.id, c.change_id, c.sku AS parent, d.original_transaction_id || '/' || d.sku AS name,
         d.original_transaction_id AS carrier, d.sku
@@ -5353,20 +5388,21 @@ WITH ours AS (
     UNION ALL
     SELECT p.line, CASE r.role
         WHEN 'parent' THEN format('dependents form a chain %s → %s → %s', p.parent, p.name, (
-            SELECT min(l.sku) FROM dependency_roles l
+            SELECT min(l.sku) FROM roles l
             WHERE l.original_transaction_id = p.carrier AND l.change_id = r.change_id AND l.role = 'dependent'))
         ELSE format('%s is a %s in an open change of its own subscription', p.name, r.role) END
-    FROM named p JOIN dependency_roles r ON r.original_transaction_id = p.carrier AND r.sku = p.sku
+    FROM named p JOIN roles r ON r.original_transaction_id = p.carrier AND r.sku = p.sku
     UNION ALL
     SELECT c.line, CASE r.role
         WHEN 'parent' THEN format('dependents form a chain %s/%s → %s → %s', d.claimed_by, d.parent, r.sku,
             (SELECT min(n.name) FROM unnest(c.dependent_skus) AS n (name)))
         ELSE format('%s is a %s here and depends on an open change of %s', r.sku, r.role, d.claimed_by) END
     FROM claims d
-    JOIN dependency_roles r ON r.original_transaction_id = d.original_transaction_id AND r.sku = d.sku
+    JOIN roles r ON r.original_transaction_id = d.original_transaction_id AND r.sku = d.sku
     JOIN ours c ON c.id = r.original_transaction_id AND c.change_id = r.change_id
 )
-SELECT format('line %s: %s', line, said) FROM faults ORDER BY line, said LIMIT 1
+SELECT format('line %s: %s', line, said) FROM faults ORDER BY line, said LIMIT 1);
+END
 $$;
 
 CREATE FUNCTION repricer.database_identity() RETURNS text
@@ -5410,7 +5446,7 @@ CREATE FUNCTION repricer.dependent_cancellations_at(p_at timestamp with time zon
 SELECT * FROM repricer.dependent_cancellations WHERE recorded_at <= p_at
 UNION ALL
 SELECT original_transaction_id, bucket, change_id, dependent_sku, parent_sku, batch_id, cause, is_cross_subscription,
-    target_transaction_id, cancel_reference_id, state, price_milliunits, currency, requested_at, requested_by_evidence,
+    target_transaction_id, target_period, cancel_reference_id, state, price_milliunits, currency, requested_at, requested_by_evidence,
     settled_at, settled_by_evidence, detail, next_check_at, checks, recorded_at
 FROM repricer.dependent_cancellation_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
@@ -5638,7 +5674,7 @@ BEGIN
     END IF;
     -- The programs refuse such a row; stored by hand, it would wait for ever.
     IF EXISTS (
-        SELECT FROM price_changes c
+        SELECT 1 FROM price_changes c
         WHERE c.batch_id = p_batch_id AND NOT EXISTS (
             SELECT FROM subscriptions s
             WHERE s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket))
@@ -5692,6 +5728,8 @@ CREATE FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_mass mass_extensions;
 BEGIN
     PERFORM require_pricing();
@@ -5717,7 +5755,7 @@ BEGIN
         WHERE subject = 'product:' || v_mass.product_id
             AND bucket = bucket_of('product:' || v_mass.product_id)
             AND p_extension_id = ANY (carries) AND state IN ('sending', 'unknown');
-    UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, next_attempt_at = NULL, detail = format('given up by %s: %s', session_user, p_reason)
+    UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, next_attempt_at = NULL, detail = format('given up by %s: %s', v_by, p_reason)
         WHERE extension_id = p_extension_id;
     PERFORM append_audit(session_user::text, p_at, 'give_up', 'extension:' || p_extension_id,
         json_build_object('reason', p_reason, 'code', v_mass.code));
@@ -5728,6 +5766,9 @@ CREATE FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zo
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
+DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
 BEGIN
     PERFORM FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused FOR UPDATE;
     IF NOT FOUND THEN
@@ -5743,7 +5784,7 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM keep_batch(p_batch_id);
-    UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = session_user, paused_at = p_at,
+    UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = v_by, paused_at = p_at,
             paused_reason = p_reason
         WHERE batch_id = p_batch_id;
     PERFORM note_put_back('price_change', p_batch_id, p_by, p_from);
@@ -6338,6 +6379,24 @@ CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time z
 BEGIN
     PERFORM FROM batches WHERE batch_id = p_batch_id AND is_paused AND probe_at <= p_now FOR UPDATE SKIP LOCKED;
     RETURN FOUND;
+END
+$$;
+
+CREATE FUNCTION repricer.lock_subscriptions(p_ids text[]) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_bucket smallint;
+    v_ids text[];
+BEGIN
+    FOR v_bucket, v_ids IN
+        SELECT bucket_of(id), array_agg(DISTINCT id) FROM unnest(p_ids) AS id GROUP BY 1 ORDER BY 1
+    LOOP
+        PERFORM 1 FROM subscriptions s
+            WHERE s.bucket = v_bucket AND s.original_transaction_id = ANY (v_ids)
+            ORDER BY s.original_transaction_id FOR UPDATE;
+    END LOOP;
 END
 $$;
 
@@ -7455,64 +7514,76 @@ CREATE FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timest
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_ids text[];
     v_changes uuid[];
     v_recorded_at timestamptz;
-    v_rows bigint;
+    v_moved bigint;
+    v_rows bigint := 0;
+    v_bucket smallint;
 BEGIN
-    SELECT array_agg(met.original_transaction_id), array_agg(met.change_id) INTO v_ids, v_changes FROM (
-        SELECT c.original_transaction_id, c.change_id
-        FROM batches b
-        JOIN price_changes c ON c.batch_id = b.batch_id AND c.stage = 'rejected'
-        JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
-        WHERE b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
-            AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
-            AND (c.ended_at >= p_halt.ended_from OR c.ended_at >= p_halt.ended_from - interval '1 minute'
-                AND starts_with(c.reason, p_halt.code || ' '))
-            AND NOT EXISTS (
-                SELECT FROM price_changes o
-                WHERE o.original_transaction_id = c.original_transaction_id AND o.bucket = c.bucket
-                    AND o.change_id <> c.change_id AND o.ended_at IS NULL
-                    AND (coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku) AND c.undoes_change_id IS NULL
-                            AND o.undoes_change_id IS NULL
-                        OR o.undoes_change_id = c.undoes_change_id))
-            AND NOT EXISTS (
-                SELECT FROM dependency_roles r
-                WHERE r.original_transaction_id = c.original_transaction_id AND r.bucket = c.bucket
-                    AND c.dependent_skus <> '{}' AND r.sku = ANY (
-                        coalesce(c.current_dependent_skus, c.dependent_skus) || coalesce(c.current_sku, c.sku)))
-        ORDER BY c.bucket, c.original_transaction_id, c.change_id LIMIT p_limit
-        -- Whoever has locked the subscription is writing it just now; the next check finds it free.
-        FOR UPDATE OF s, c SKIP LOCKED
-    ) met;
-    IF v_ids IS NULL THEN
-        RETURN 0;
-    END IF;
-    v_recorded_at := keep_changes(v_ids, v_changes);
-    WITH moved AS (
-        UPDATE price_changes c SET state = 'queued', ended_at = NULL, sent_at = NULL, state_since = p_at,
-            next_attempt_at = p_now, recorded_at = v_recorded_at
-        FROM unnest(v_ids, v_changes) AS met (id, change_id)
-        WHERE c.original_transaction_id = met.id AND c.change_id = met.change_id
-            AND c.bucket = bucket_of(met.id) AND c.state = 'rejected'
-        RETURNING c.*
-    ), roles AS (
-        INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
-        SELECT m.original_transaction_id, m.bucket, part.sku, part.role, m.change_id
-        FROM moved m CROSS JOIN LATERAL (
-            SELECT coalesce(m.current_sku, m.sku), 'parent'
-            UNION ALL SELECT unnest(coalesce(m.current_dependent_skus, m.dependent_skus)), 'dependent'
-        ) AS part (sku, role)
-        WHERE m.dependent_skus <> '{}'
-        ON CONFLICT DO NOTHING
-    ), told AS (
-        INSERT INTO price_change_history
-            (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason)
-        SELECT original_transaction_id, bucket, change_id, p_at, state, 'judgement', 'halt ' || p_halt.put_back_id,
-            'put back, others were refused alike: ' || reason
-        FROM moved ON CONFLICT DO NOTHING
-    )
-    SELECT count(*) INTO v_rows FROM moved;
+    -- Bucket by bucket, because a statement that locks names one.
+    FOR v_bucket IN
+        SELECT DISTINCT c.bucket FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
+        WHERE c.stage = 'rejected' AND b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
+            AND c.ended_at >= p_halt.ended_from - interval '1 minute'
+        ORDER BY c.bucket
+    LOOP
+        SELECT array_agg(met.original_transaction_id), array_agg(met.change_id) INTO v_ids, v_changes FROM (
+            SELECT c.original_transaction_id, c.change_id
+            FROM batches b
+            JOIN price_changes c ON c.batch_id = b.batch_id AND c.stage = 'rejected' AND c.bucket = v_bucket
+            JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = v_bucket
+            WHERE b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
+                AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND (c.ended_at >= p_halt.ended_from OR c.ended_at >= p_halt.ended_from - interval '1 minute'
+                    AND starts_with(c.reason, p_halt.code || ' '))
+                AND NOT EXISTS (
+                    SELECT FROM price_changes o
+                    WHERE o.original_transaction_id = c.original_transaction_id AND o.bucket = v_bucket
+                        AND o.change_id <> c.change_id AND o.ended_at IS NULL
+                        AND (coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku) AND c.undoes_change_id IS NULL
+                                AND o.undoes_change_id IS NULL
+                            OR o.undoes_change_id = c.undoes_change_id))
+                AND NOT EXISTS (
+                    SELECT FROM dependency_roles r
+                    WHERE r.original_transaction_id = c.original_transaction_id AND r.bucket = v_bucket
+                        AND c.dependent_skus <> '{}' AND r.sku = ANY (
+                            coalesce(c.current_dependent_skus, c.dependent_skus) || coalesce(c.current_sku, c.sku)))
+            ORDER BY c.original_transaction_id, c.change_id LIMIT p_limit - v_rows
+            -- Whoever has locked the subscription is writing it just now; the next check finds it free.
+            FOR UPDATE OF s, c SKIP LOCKED
+        ) met;
+        CONTINUE WHEN v_ids IS NULL;
+        v_recorded_at := keep_changes(v_ids, v_changes);
+        WITH moved AS (
+            UPDATE price_changes c SET state = 'queued', ended_at = NULL, sent_at = NULL, state_since = p_at,
+                next_attempt_at = p_now, recorded_at = v_recorded_at
+            FROM unnest(v_ids, v_changes) AS met (id, change_id)
+            WHERE c.original_transaction_id = met.id AND c.change_id = met.change_id
+                AND c.bucket = v_bucket AND c.state = 'rejected'
+            RETURNING c.*
+        ), roles AS (
+            INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
+            SELECT m.original_transaction_id, m.bucket, part.sku, part.role, m.change_id
+            FROM moved m CROSS JOIN LATERAL (
+                SELECT coalesce(m.current_sku, m.sku), 'parent'
+                UNION ALL SELECT unnest(coalesce(m.current_dependent_skus, m.dependent_skus)), 'dependent'
+            ) AS part (sku, role)
+            WHERE m.dependent_skus <> '{}'
+            ON CONFLICT DO NOTHING
+        ), told AS (
+            INSERT INTO price_change_history
+                (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason, actor)
+            SELECT original_transaction_id, bucket, change_id, p_at, state, 'judgement', 'halt ' || p_halt.put_back_id,
+                'put back, others were refused alike: ' || reason, v_by
+            FROM moved ON CONFLICT DO NOTHING
+        )
+        SELECT count(*) INTO v_moved FROM moved;
+        v_rows := v_rows + v_moved;
+        EXIT WHEN v_rows >= p_limit;
+    END LOOP;
     RETURN v_rows;
 END
 $$;
@@ -7631,21 +7702,21 @@ BEGIN
             LATERAL (SELECT regexp_match(name, '^([0-9]+)/(.+)$') AS place) n
         WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND n.place IS NOT NULL
         ON CONFLICT DO NOTHING;
-    WITH named AS (
+    WITH named AS MATERIALIZED (
         SELECT DISTINCT c.original_transaction_id AS id, c.change_id, s.app_account_token AS customer,
             n.name AS sku, jsonb_build_array(jsonb_build_object('sku', n.name, 'renews', true)) AS item
         FROM price_changes c
-        JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id
-            AND s.app_account_token IS NOT NULL,
-            unnest(c.dependent_skus) AS n (name)
+        JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
+            AND s.app_account_token IS NOT NULL
+        CROSS JOIN LATERAL unnest(c.dependent_skus) AS n (name)
         WHERE c.batch_id = p_batch_id AND c.dependent_skus <> '{}' AND n.name !~ '^[0-9]+/.'
             AND c.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
                 'pending_consent', 'accepted')
+            AND NOT s.items @> jsonb_build_array(jsonb_build_object('sku', n.name, 'renews', true))
     )
     INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id)
         SELECT o.original_transaction_id, o.bucket, n.sku, n.id, n.change_id
-        FROM named n JOIN subscriptions s ON s.original_transaction_id = n.id AND NOT s.items @> n.item
-        JOIN subscriptions o ON o.app_account_token = n.customer AND o.original_transaction_id <> n.id
+        FROM named n JOIN subscriptions o ON o.app_account_token = n.customer AND o.original_transaction_id <> n.id
             AND o.items @> n.item AND o.auto_renews IS NOT FALSE
             AND coalesce(o.status IN (1, 3, 4), true)
         ON CONFLICT DO NOTHING;
@@ -7740,6 +7811,8 @@ CREATE FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_mass mass_extensions;
 BEGIN
     PERFORM require_pricing();
@@ -7752,7 +7825,7 @@ BEGIN
         RAISE EXCEPTION 'mass extension % is %: it can''t be taken back', p_extension_id, v_mass.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    UPDATE mass_extensions SET state = 'rejected', rejected_by = session_user, rejected_at = p_at,
+    UPDATE mass_extensions SET state = 'rejected', rejected_by = v_by, rejected_at = p_at,
             decision_reason = p_reason
         WHERE extension_id = p_extension_id;
     PERFORM append_audit(session_user::text, p_at, 'reject', 'extension:' || p_extension_id,
@@ -7839,6 +7912,8 @@ CREATE FUNCTION repricer.request_extension(p_original_transaction_id text, p_ext
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_known extension_requests;
 BEGIN
     PERFORM require_pricing();
@@ -7873,7 +7948,7 @@ BEGIN
     END IF;
     INSERT INTO extension_requests (original_transaction_id, bucket, extension_id, extend_by_days, reason_code, note,
             requested_by, requested_at)
-        VALUES (p_original_transaction_id, bucket_of(p_original_transaction_id), p_extension_id, p_days, p_reason, p_note, session_user, p_at);
+        VALUES (p_original_transaction_id, bucket_of(p_original_transaction_id), p_extension_id, p_days, p_reason, p_note, v_by, p_at);
     PERFORM append_audit(session_user::text, p_at, 'extend', 'extension:' || p_extension_id,
         json_build_object('subscription', p_original_transaction_id, 'days', p_days, 'reason', p_reason,
             'note', p_note));
@@ -7886,6 +7961,8 @@ CREATE FUNCTION repricer.request_mass_extension(p_extension_id uuid, p_product_i
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_known mass_extensions;
     v_open uuid;
 BEGIN
@@ -7914,7 +7991,7 @@ BEGIN
     INSERT INTO mass_extensions (extension_id, product_id, storefronts, extend_by_days, reason_code, note,
             eligible_count, ineligible, submitted_by, submitted_at)
         VALUES (p_extension_id, p_product_id, p_storefronts, p_days, p_reason, p_note, p_eligible, p_ineligible,
-            session_user, p_at);
+            v_by, p_at);
     PERFORM append_audit(session_user::text, p_at, 'submit', 'extension:' || p_extension_id,
         json_build_object('product', p_product_id, 'storefronts', p_storefronts, 'days', p_days,
             'reason', p_reason, 'note', p_note, 'eligible', p_eligible, 'ineligible', p_ineligible));
@@ -7927,6 +8004,8 @@ CREATE FUNCTION repricer.request_retries(p_mass_extension_id uuid, p_ids text[],
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_mass mass_extensions;
     v_count bigint;
 BEGIN
@@ -7943,7 +8022,7 @@ BEGIN
     INSERT INTO extension_requests (original_transaction_id, bucket, extension_id, mass_extension_id, extend_by_days,
             reason_code, requested_by, requested_at)
         SELECT w.id, bucket_of(w.id), w.extension_id, p_mass_extension_id, v_mass.extend_by_days, v_mass.reason_code,
-            session_user, p_at
+            v_by, p_at
         FROM unnest(p_ids, p_extension_ids) AS w (id, extension_id)
         WHERE w.id IN (SELECT failed_extensions(p_mass_extension_id))
         ORDER BY w.id
@@ -8137,6 +8216,8 @@ CREATE FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_i
     SET jit TO 'off'
     AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_batch batches := batch_in_submission(p_batch_id);
     v_at timestamptz := v_batch.submitted_at;
 BEGIN
@@ -8144,13 +8225,13 @@ BEGIN
         SELECT p_batch_id, answers_id(answers), answers::jsonb
         FROM (SELECT DISTINCT unnest(p_shared_rules)) AS said (answers) WHERE answers IS NOT NULL
         ON CONFLICT DO NOTHING;
-    INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, wave, is_held_out, sku,
+    INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, submitted_by, line, wave, is_held_out, sku,
             dependent_skus, direction, currency, storefront, period, current_price_milliunits,
             new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
             forecast_reasons, forecast_threshold_source, forecast_rules, forecast_answers_id,
             forecast_renewal_at, forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
             forecast_not_known, at_risk_milliunits, at_risk_elsewhere, is_stale)
-        SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, r.line, r.wave,
+        SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, v_by, r.line, r.wave,
             is_held_out(v_batch.content_sha256, r.id, v_batch.holdout_basis_points), k.sku, k.dependent_skus,
             k.direction, k.currency, k.storefront, k.period, k.current_price, k.new_price, k.expected_price,
             k.effective_on_or_after, k.consent, k.reasons, k.threshold_source, r.rules, k.answers_id, r.renewal,
@@ -8738,6 +8819,8 @@ DECLARE
     v_by text := session_user;
     v_state text;
     v_rows bigint;
+    v_ids text[];
+    v_changes uuid[];
     v_recorded_at timestamptz;
 BEGIN
     PERFORM require_pricing();
@@ -8758,13 +8841,12 @@ BEGIN
     -- Every writer of a subscription's changes locks the subscription first; so does this one. Those with a
     -- call in flight too: its settlement then either queues the change before it is withdrawn here, or finds
     -- the batch withdrawn.
-    PERFORM 1 FROM subscriptions s
-        WHERE s.original_transaction_id IN (
-            SELECT c.original_transaction_id FROM price_changes c
-            WHERE c.batch_id = p_batch_id AND c.stage IN ('awaiting_approval', 'queued', 'unknown'))
-        ORDER BY s.bucket, s.original_transaction_id FOR UPDATE;
-    SELECT keep_changes(array_agg(original_transaction_id), array_agg(change_id)) INTO v_recorded_at FROM price_changes
+    SELECT array_agg(c.original_transaction_id) INTO v_ids FROM price_changes c
+        WHERE c.batch_id = p_batch_id AND c.stage IN ('awaiting_approval', 'queued', 'unknown');
+    PERFORM lock_subscriptions(v_ids);
+    SELECT array_agg(original_transaction_id), array_agg(change_id) INTO v_ids, v_changes FROM price_changes
         WHERE batch_id = p_batch_id AND stage IN ('awaiting_approval', 'queued') AND state <> 'sending';
+    v_recorded_at := keep_changes(v_ids, v_changes);
     WITH withdrawn AS (
         UPDATE price_changes SET state = 'aborted', state_since = p_at, ended_at = p_at,
                 reason = p_new_state, recorded_at = v_recorded_at
@@ -8777,9 +8859,8 @@ BEGIN
     ), told AS (
         INSERT INTO price_change_history
                 (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id,
-                 reason)
-            SELECT original_transaction_id, bucket, change_id, p_at, 'aborted', 'decision', session_user,
-                p_reason
+                 reason, actor)
+            SELECT original_transaction_id, bucket, change_id, p_at, 'aborted', 'decision', v_by, p_reason, v_by
             FROM withdrawn
     )
     SELECT count(*) INTO v_rows FROM withdrawn;
@@ -9809,6 +9890,7 @@ CREATE TABLE repricer.dependent_cancellation_versions (
     cause text NOT NULL,
     is_cross_subscription boolean NOT NULL,
     target_transaction_id text,
+    target_period text,
     cancel_reference_id uuid,
     state text NOT NULL,
     price_milliunits bigint,
@@ -9838,6 +9920,7 @@ CREATE TABLE repricer.dependent_cancellation_versions_2026_11 (
     cause text NOT NULL,
     is_cross_subscription boolean NOT NULL,
     target_transaction_id text,
+    target_period text,
     cancel_reference_id uuid,
     state text NOT NULL,
     price_milliunits bigint,
@@ -9864,6 +9947,7 @@ CREATE TABLE repricer.dependent_cancellation_versions_2026_12 (
     cause text NOT NULL,
     is_cross_subscription boolean NOT NULL,
     target_transaction_id text,
+    target_period text,
     cancel_reference_id uuid,
     state text NOT NULL,
     price_milliunits bigint,
@@ -9890,6 +9974,7 @@ CREATE TABLE repricer.dependent_cancellation_versions_2027_01 (
     cause text NOT NULL,
     is_cross_subscription boolean NOT NULL,
     target_transaction_id text,
+    target_period text,
     cancel_reference_id uuid,
     state text NOT NULL,
     price_milliunits bigint,
@@ -9916,6 +10001,7 @@ CREATE TABLE repricer.dependent_cancellation_versions_2027_02 (
     cause text NOT NULL,
     is_cross_subscription boolean NOT NULL,
     target_transaction_id text,
+    target_period text,
     cancel_reference_id uuid,
     state text NOT NULL,
     price_milliunits bigint,
@@ -9942,6 +10028,7 @@ CREATE TABLE repricer.dependent_cancellation_versions_default (
     cause text NOT NULL,
     is_cross_subscription boolean NOT NULL,
     target_transaction_id text,
+    target_period text,
     cancel_reference_id uuid,
     state text NOT NULL,
     price_milliunits bigint,
@@ -11251,6 +11338,8 @@ CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations
 
 CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations USING btree (bucket, requested_at) WHERE ((state = 'requested'::text) AND (requested_at > '-infinity'::timestamp with time zone));
 
+CREATE INDEX dependent_cancellations_sent ON repricer.dependent_cancellations USING btree (cancel_reference_id) WHERE (state = 'cancel_sent'::text);
+
 CREATE INDEX dependent_claims_by ON repricer.dependent_claims USING btree (claimed_by, change_id);
 
 CREATE INDEX extension_requests_due ON repricer.extension_requests USING btree (bucket, next_attempt_at NULLS FIRST) WHERE ((state = 'queued'::text) AND (requested_at > '-infinity'::timestamp with time zone));
@@ -12074,6 +12163,8 @@ REVOKE ALL ON FUNCTION repricer.live_forecast_outcomes_at(p_at timestamp with ti
 
 REVOKE ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.lock_subscriptions(p_ids text[]) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.lost_dependents_at(p_at timestamp with time zone) FROM PUBLIC;
 

@@ -8,6 +8,9 @@
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
 SET citus.shard_count = 32;
+-- A decision moves the rows of a batch in every bucket and then the batch, which is a reference table with keys that point
+-- to it. In one transaction Citus takes that over one connection to each node only.
+SELECT format('ALTER DATABASE %I SET citus.multi_shard_modify_mode = ''sequential''', current_database()) \gexec
 
 -- Citus runs no deferred trigger on a reference table. Only functions write batches, so nobody can get past
 -- begin_submission and finish_submission; but a transaction of the owner could leave a batch unfinished.

@@ -17,11 +17,11 @@ package enum UndeliveredQueries {
     package static func find(
         now: Int64, on connection: isolated PostgresConnection
     ) throws -> Undelivered? {
-        try connection.query(
+        let silent = try connection.query(
             """
-            -- name: undeliveredChanges
+            -- name: silentDelivery
             WITH clock AS (SELECT to_timestamp(repricer.rate_clock() / 1000000.0) AS at)
-            SELECT to_timestamp(nullif(l.next_permit_micros, 0) / 1000000.0) AS asked_at
+            SELECT to_timestamp(nullif(l.next_permit_micros, 0) / 1000000.0) AS asked_at, (SELECT at FROM clock) AS real_now
             FROM repricer.service_controls s
             LEFT JOIN repricer.rate_limits l ON l.endpoint = 'change_price'
             WHERE NOT \(fragment: ServiceControlQueries.isHeld)
@@ -32,15 +32,30 @@ package enum UndeliveredQueries {
                 AND NOT EXISTS (
                     SELECT 1 FROM (SELECT recorded_at FROM repricer.audit_trail ORDER BY sequence DESC LIMIT 1) a
                     WHERE a.recorded_at > (SELECT at FROM clock) - interval '1 minute')
-                AND EXISTS (
-                    SELECT 1 FROM repricer.batches b
-                    WHERE b.state = 'approved' AND NOT b.is_paused AND EXISTS (
-                        SELECT 1 FROM repricer.price_changes c
-                        WHERE c.batch_id = b.batch_id AND c.stage = 'queued' AND c.state = 'queued' AND NOT c.is_held
-                            AND c.wave <= b.released_wave AND NOT b.halted_storefronts ? c.storefront
-                            AND (c.is_ready OR c.send_after <= \(timestamp: now))
-                            AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= (SELECT at FROM clock))))
             """
-        ).oneOrNil().map { Undelivered(askedAt: try $0.millisecondsOrNil("asked_at")) }
+        ).oneOrNil()
+        // Two questions, because the changes are spread by bucket, and the rest is not.
+        guard let silent,
+            try isAnythingDue(now: now, realNow: silent.milliseconds("real_now"), on: connection)
+        else { return nil }
+        return Undelivered(askedAt: try silent.millisecondsOrNil("asked_at"))
+    }
+
+    private static func isAnythingDue(
+        now: Int64, realNow: Int64, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try !connection.query(
+            """
+            -- name: undeliveredChanges
+            SELECT 1 FROM repricer.price_changes c
+            JOIN repricer.batches b ON b.batch_id = c.batch_id
+            WHERE b.state = 'approved' AND NOT b.is_paused
+                AND c.stage = 'queued' AND c.state = 'queued' AND NOT c.is_held
+                AND c.wave <= b.released_wave AND NOT b.halted_storefronts ? c.storefront
+                AND (c.is_ready OR c.send_after <= \(timestamp: now))
+                AND (c.next_attempt_at IS NULL OR c.next_attempt_at <= \(timestamp: realNow))
+            LIMIT 1
+            """
+        ).isEmpty
     }
 }

@@ -7,15 +7,13 @@ package enum CancelQueries {
     /// back while a batch of its parents is paused.
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
-            .cancel, endpoint: endpoint, now: now,
-            state: """
-                SELECT count(*) = 0 AS is_over, bool_or(b.is_paused) AS is_held
-                FROM unnest(r.parents) AS parent (id)
-                JOIN repricer.dependent_cancellations c
-                    ON c.original_transaction_id = parent.id AND c.bucket = repricer.bucket_of(parent.id)
-                JOIN repricer.batches b ON b.batch_id = c.batch_id
-                WHERE c.cancel_reference_id = r.call_id AND c.state = 'cancel_sent'
-                """,
+            .cancel, endpoint: endpoint, now: now, cancels: true,
+            state: { _ in
+                """
+                SELECT count(*) = 0 AS is_over, bool_or(c.is_paused) AS is_held
+                FROM cancelled c WHERE c.call_id = r.call_id
+                """
+            },
             othersWait: SubjectWork.waits)
     }
 

@@ -49,7 +49,7 @@ struct CancelRound: Sendable {
                 let item = facts.items.first { $0.sku == name ?? sku }
                 _ = try connection.pipeline([
                     DependentQueries.place(
-                        open, on: id,
+                        open, on: id, period: facts.period,
                         price: item?.currentPrice ?? item?.renewalPrice, currency: facts.currency)
                 ])
                 return .success(id)

@@ -133,12 +133,13 @@ package enum DependentQueries {
         ).map { try $0.text("original_transaction_id") }
     }
 
-    /// Stores where the dependent was found, and what it costs there.
+    /// Stores where the dependent was found, and what it costs there in which period.
     package static func place(
-        _ open: Open, on target: String, price: Int64?, currency: String?
+        _ open: Open, on target: String, period: String?, price: Int64?, currency: String?
     ) -> SQL {
         let isOnAnotherSubscription: SQL = """
-            (d.target_transaction_id, d.price_milliunits, d.currency) IS DISTINCT FROM (\(target)::text,
+            (d.target_transaction_id, d.target_period, d.price_milliunits, d.currency) IS DISTINCT FROM (
+                \(target)::text, coalesce(\(period)::text, d.target_period),
                 coalesce(\(price)::bigint, d.price_milliunits), coalesce(\(currency)::text, d.currency))
             """
         return """
@@ -147,7 +148,8 @@ package enum DependentQueries {
             repricer.dependent_cancellations d WHERE \(fragment: isRequested(open)) AND \(fragment: isOnAnotherSubscription)
             """))
             UPDATE repricer.dependent_cancellations d
-            SET target_transaction_id = \(target)::text, price_milliunits = coalesce(\(price)::bigint, d.price_milliunits),
+            SET target_transaction_id = \(target)::text, target_period = coalesce(\(period)::text, d.target_period),
+                price_milliunits = coalesce(\(price)::bigint, d.price_milliunits),
                 currency = coalesce(\(currency)::text, d.currency), recorded_at = \(fragment: VersionQueries.now)
             WHERE \(fragment: isRequested(open)) AND \(fragment: isOnAnotherSubscription)
             """

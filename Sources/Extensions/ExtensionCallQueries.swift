@@ -35,13 +35,13 @@ package enum ExtensionCallQueries {
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
             .renewalExtension, endpoint: endpoint, now: now,
-            state: """
-                SELECT EXISTS (
-                    SELECT 1 FROM repricer.attributed_extensions a
-                    WHERE a.original_transaction_id = r.subject AND a.bucket = r.bucket
-                        AND a.extension_id = ANY (r.carries)
-                        AND a.outcome <> 'failed') AS is_over, false AS is_held
-                """,
+            state: { bucket in
+                """
+                SELECT count(*) > 0 AS is_over, false AS is_held FROM repricer.attributed_extensions a
+                WHERE a.original_transaction_id = r.subject AND a.bucket = \(fragment: bucket)
+                    AND a.extension_id = ANY (r.carries) AND a.outcome <> 'failed'
+                """
+            },
             othersWait: SubjectWork.waits)
     }
 

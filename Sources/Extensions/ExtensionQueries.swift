@@ -133,6 +133,18 @@ package enum ExtensionQueries {
             """
         ).oneOrNil().map(Mass.init)
     }
+
+    /// Whether the identifier is that of one subscription's extension.
+    package static func isSingle(
+        _ extensionID: String, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try !connection.query(
+            """
+            -- name: findSingleExtension
+            SELECT 1 FROM repricer.extension_requests WHERE extension_id = \(uuid: extensionID)::uuid LIMIT 1
+            """
+        ).isEmpty
+    }
 }
 
 /// The facts by which eligibility is judged.

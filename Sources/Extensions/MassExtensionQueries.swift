@@ -9,10 +9,12 @@ package enum MassExtensionQueries {
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
             .massExtension, endpoint: endpoint, now: now,
-            state: """
+            state: { _ in
+                """
                 SELECT bool_or(m.state NOT IN ('sending', 'unknown', 'running')) AS is_over, false AS is_held
                 FROM repricer.mass_extensions m WHERE m.extension_id = ANY (r.carries)
-                """)
+                """
+            })
     }
 
     /// How many due mass extensions are read: of some products another call may be in flight.

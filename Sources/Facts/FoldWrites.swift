@@ -346,6 +346,7 @@ package struct FoldWrites: Sendable {
             -- What is asked for anew is checked anew. A call that was made stays named.
             target_transaction_id = CASE WHEN EXCLUDED.state <> 'requested'
                 THEN known.target_transaction_id END,
+            target_period = CASE WHEN EXCLUDED.state <> 'requested' THEN known.target_period END,
             cancel_reference_id = CASE WHEN EXCLUDED.state <> 'requested'
                 THEN known.cancel_reference_id END,
             is_cross_subscription = EXCLUDED.is_cross_subscription, next_check_at = NULL, checks = 0,

@@ -29,10 +29,7 @@ package enum OutboxQueries {
                     'dependent_transaction_id', CASE WHEN m.is_cross_subscription
                         THEN m.target_transaction_id ELSE m.original_transaction_id END,
                     'cause', m.cause, 'state', m.state, 'lost_per_period_milliunits', m.price_milliunits,
-                    'currency', m.currency, 'period', CASE WHEN m.is_cross_subscription THEN (
-                        SELECT s.period FROM repricer.subscriptions s
-                        WHERE s.original_transaction_id = m.target_transaction_id
-                            AND s.bucket = repricer.bucket_of(m.target_transaction_id))
+                    'currency', m.currency, 'period', CASE WHEN m.is_cross_subscription THEN m.target_period
                         ELSE (SELECT c.period FROM repricer.price_changes c
                             WHERE c.original_transaction_id = m.original_transaction_id
                                 AND c.change_id = m.change_id AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))) END,

@@ -56,22 +56,24 @@ package enum StoreCallQueries {
         Question(
             """
             -- name: waitingCalls
-            WITH first AS MATERIALIZED (
+            WITH \(fragment: SubjectWork.awaited), \(fragment: silence(gate))\(fragment: gate.cancels ? ", \(fragment: SubjectWork.cancelled)" : ""),
+            first AS MATERIALIZED (
                 SELECT lease_until FROM repricer.store_calls
                 WHERE kind = \(gate.kind.rawValue) AND settled_at IS NULL
                     AND lease_until >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
                 ORDER BY lease_until LIMIT 1
-            )
-            SELECT first.lease_until, due.bucket, due.is_check
-            FROM first LEFT JOIN LATERAL (
+            ), due AS MATERIALIZED (
                 SELECT d.bucket, d.is_check, min(d.lease_until) AS waits_since
                 FROM (
-                    \(fragment: due(gate, realNow: realNow))
-                        AND r.lease_until >= (SELECT lease_until FROM first)
+                    \(fragment: due(
+                        gate, bucket: "r.bucket", realNow: realNow,
+                        among: "r.lease_until >= (SELECT lease_until FROM first)"))
                 ) d
                 WHERE d.is_check OR NOT d.waits
                 GROUP BY d.bucket, d.is_check
-            ) due ON true
+            )
+            SELECT first.lease_until, due.bucket, due.is_check
+            FROM first LEFT JOIN due ON true
             ORDER BY due.waits_since, due.bucket
             """
         ) { rows in
@@ -95,35 +97,108 @@ package enum StoreCallQueries {
     /// How many attempts in vain other work of the subject waits for.
     private static let attemptsMax = 8
 
-    /// Open calls whose holder is gone, or whose next step is due, with what may be done about them.
+    /// Whether the endpoint of the calls is silent for so long that they are checked: the CTE `silence`. No bucket
+    /// holds that.
+    private static func silence(_ gate: CallGate) -> SQL {
+        """
+        silence AS MATERIALIZED (
+            SELECT EXISTS (
+                SELECT 1 FROM repricer.rate_limits l
+                WHERE l.endpoint = \(gate.endpoint)
+                    AND l.blocked_until > \(timestamp: gate.now + silenceMax)::timestamptz) AS is_silent)
+        """
+    }
+
+    /// Open calls whose holder is gone, or whose next step is due, with what may be done about them. `bucket` is that of
+    /// the call `r`. It needs the CTEs `silence` and `awaited`.
     ///
     /// A call that is over, or was opened again, is only checked. A call that is held back waits, because the same id
     /// is the safest thing to send. Where other work of its subject waits for it, it is checked until it was seen
     /// applied or cannot be applied any more. The same holds for a call whose endpoint is silent, or that was sent in
     /// vain again and again. A check waits for nobody.
-    private static func due(_ gate: CallGate, realNow: Int64) -> SQL {
+    private static func due(
+        _ gate: CallGate, bucket: SQL, realNow: Int64, among condition: SQL
+    ) -> SQL {
         """
-        SELECT r.subject, r.call_id, r.bucket, r.lease_until,
-            r.next_step = 'check' OR r.is_reopened OR g.is_over OR g.is_awaited AS is_check,
-            r.next_step = 'send' AND NOT r.is_reopened AND g.is_held AS waits,
-            g.is_over OR g.is_awaited OR r.is_reopened AS is_over
-        FROM repricer.store_calls r
-        CROSS JOIN LATERAL (\(fragment: gate.state)) k
-        CROSS JOIN LATERAL (
-            SELECT coalesce(k.is_over, false) AS is_over,
+        SELECT o.subject, o.call_id, o.bucket, o.lease_until,
+            o.next_step = 'check' OR o.is_reopened OR o.is_over OR o.is_awaited AS is_check,
+            o.next_step = 'send' AND NOT o.is_reopened AND o.is_held AS waits,
+            o.is_over OR o.is_awaited OR o.is_reopened AS is_over
+        FROM (
+            SELECT r.subject, r.call_id, r.bucket, r.lease_until, r.next_step, r.is_reopened,
+                coalesce(k.is_over, false) AS is_over,
                 coalesce(k.is_held, false) OR \(fragment: ServiceControlQueries.isHeld) AS is_held,
                 NOT \(fragment: ServiceControlQueries.isHeld)
                     AND (coalesce(k.is_held, false) OR r.attempts >= \(attemptsMax)
-                        OR EXISTS (
-                            SELECT 1 FROM repricer.rate_limits l
-                            WHERE l.endpoint = \(gate.endpoint)
-                                AND l.blocked_until > \(timestamp: gate.now + silenceMax)::timestamptz))
-                    AND (\(fragment: gate.othersWait)) AS is_awaited
-        ) g
-        WHERE r.kind = \(gate.kind.rawValue) AND r.settled_at IS NULL
-            AND r.lease_until <= \(timestamp: realNow)
-            AND (r.next_attempt_at IS NULL OR r.next_attempt_at <= \(timestamp: realNow))
+                        OR (SELECT is_silent FROM silence))
+                    AND (\(fragment: gate.othersWait(bucket))) AS is_awaited
+            FROM repricer.store_calls r
+            CROSS JOIN LATERAL (\(fragment: gate.state(bucket))) k
+            WHERE r.kind = \(gate.kind.rawValue) AND r.settled_at IS NULL
+                AND r.lease_until <= \(timestamp: realNow)
+                AND (r.next_attempt_at IS NULL OR r.next_attempt_at <= \(timestamp: realNow))
+                AND \(fragment: condition)
+        ) o
         """
+    }
+
+    /// What a step of a call hangs on that its bucket does not know. A statement that locks rows of one bucket cannot ask
+    /// for it, so it is asked before.
+    package struct Elsewhere: Sendable, Equatable {
+        package var isSilent = false
+        /// Subjects of the bucket for whose call dependents on other subscriptions wait.
+        package var awaited: [String] = []
+        /// Of each dependent that a call of the bucket cancels: the call, and whether the batch of the parent is paused.
+        package var cancelled: [Cancelled] = []
+
+        package struct Cancelled: Sendable, Equatable {
+            package var callID: String
+            package var isPaused: Bool
+        }
+
+        /// The CTEs `silence`, `awaited` and `cancelled` of these values.
+        fileprivate var given: SQL {
+            """
+            awaited AS (
+                SELECT subject FROM unnest(\(awaited)::text[]) AS subject
+            ), silence AS (
+                SELECT \(isSilent)::boolean AS is_silent
+            ), cancelled AS (
+                SELECT call_id, paused <> 0 AS is_paused FROM unnest(\(uuids: cancelled.map(\.callID))::uuid[],
+                    \(cancelled.map { Int64($0.isPaused ? 1 : 0) })::bigint[]) AS t (call_id, paused)
+            )
+            """
+        }
+    }
+
+    package static func elsewhere(
+        _ gate: CallGate, bucket: Int, on connection: isolated PostgresConnection
+    ) throws -> Elsewhere {
+        let rows = try connection.query(
+            """
+            -- name: awaitedElsewhere
+            WITH \(fragment: SubjectWork.awaited), \(fragment: silence(gate))
+            SELECT s.is_silent, a.subject FROM silence s
+            LEFT JOIN awaited a ON repricer.bucket_of(a.subject) = \(bucket)::smallint
+            """)
+        var elsewhere = Elsewhere()
+        for row in rows {
+            elsewhere.isSilent = try row.bool("is_silent")
+            if let subject = try row.textOrNil("subject") { elsewhere.awaited.append(subject) }
+        }
+        guard gate.cancels else { return elsewhere }
+        elsewhere.cancelled = try connection.query(
+            """
+            -- name: cancelledElsewhere
+            WITH \(fragment: SubjectWork.cancelled)
+            SELECT c.call_id, c.is_paused FROM cancelled c
+            WHERE repricer.bucket_of(c.subject) = \(bucket)::smallint
+            """
+        ).map { row in
+            Elsewhere.Cancelled(
+                callID: try row.text("call_id"), isPaused: try row.bool("is_paused"))
+        }
+        return elsewhere
     }
 
     /// Takes over due calls of one bucket: to check their subjects, or to send them once more.
@@ -132,13 +207,19 @@ package enum StoreCallQueries {
         flightTime: Int64, realNow: Int64, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [StoreCall] {
         let isCheck = step == .check
+        let elsewhere = try elsewhere(gate, bucket: bucket, on: connection)
+        let due = due(
+            gate, bucket: "\(bucket)::smallint", realNow: realNow,
+            among: "r.bucket = \(bucket)::smallint")
+        // The part that locks names no table that every node has: Citus would not take the lock on one of them alone.
         return try connection.query(
             """
             -- name: takeOverCalls
-            WITH due AS (
-                SELECT d.* FROM (
-                    \(fragment: due(gate, realNow: realNow)) AND r.bucket = \(bucket)::smallint
-                ) d
+            WITH \(fragment: elsewhere.given), due AS MATERIALIZED (
+                \(fragment: due)
+            ), taken AS MATERIALIZED (
+                SELECT d.subject, d.call_id, d.is_check, d.is_over
+                FROM due d
                 JOIN repricer.store_calls r
                     ON r.subject = d.subject AND r.call_id = d.call_id AND r.bucket = \(bucket)::smallint
                 WHERE d.is_check = \(isCheck) AND (d.is_check OR NOT d.waits)
@@ -148,14 +229,14 @@ package enum StoreCallQueries {
             UPDATE repricer.store_calls r
             SET lease_owner = \(uuid: owner), lease_until = \(timestamp: leaseUntil),
                 fence = r.fence + 1, state = 'unknown', next_attempt_at = NULL,
-                next_step = CASE WHEN due.is_check THEN 'check' ELSE 'send' END,
-                in_flight_until = CASE WHEN due.is_check THEN r.in_flight_until
+                next_step = CASE WHEN taken.is_check THEN 'check' ELSE 'send' END,
+                in_flight_until = CASE WHEN taken.is_check THEN r.in_flight_until
                     ELSE greatest(r.in_flight_until, \(timestamp: leaseUntil + flightTime)) END,
-                attempts = r.attempts + CASE WHEN due.is_check THEN 0 ELSE 1 END,
-                checks = r.checks + CASE WHEN due.is_check THEN 1 ELSE 0 END
-            FROM due
-            WHERE r.subject = due.subject AND r.call_id = due.call_id AND r.bucket = \(bucket)::smallint
-            RETURNING r.*, due.is_over, r.in_flight_until > \(timestamp: realNow) AS is_in_flight
+                attempts = r.attempts + CASE WHEN taken.is_check THEN 0 ELSE 1 END,
+                checks = r.checks + CASE WHEN taken.is_check THEN 1 ELSE 0 END
+            FROM taken
+            WHERE r.subject = taken.subject AND r.call_id = taken.call_id AND r.bucket = \(bucket)::smallint
+            RETURNING r.*, taken.is_over, r.in_flight_until > \(timestamp: realNow) AS is_in_flight
             """
         ).map { try call($0) }
     }
@@ -180,14 +261,21 @@ package enum StoreCallQueries {
         _ gate: CallGate, bucket: Int, owner: String, leaseUntil: Int64, realNow: Int64, limit: Int,
         besides seen: [String], on connection: isolated PostgresConnection
     ) throws -> [StoreCall] {
-        try connection.query(
+        let elsewhere = try elsewhere(gate, bucket: bucket, on: connection)
+        return try connection.query(
             """
             -- name: takeOverUnknownCalls
-            WITH open AS (
+            WITH \(fragment: elsewhere.given), known AS MATERIALIZED (
                 SELECT r.subject, r.call_id, coalesce(k.is_over, false) OR r.is_reopened AS is_over
-                FROM repricer.store_calls r CROSS JOIN LATERAL (\(fragment: gate.state)) k
+                FROM repricer.store_calls r
+                CROSS JOIN LATERAL (\(fragment: gate.state("\(bucket)::smallint"))) k
                 WHERE r.kind = \(gate.kind.rawValue) AND r.bucket = \(bucket)::smallint
                     AND r.call_id <> ALL (\(uuids: seen)::uuid[]) AND \(fragment: isFree(realNow: realNow))
+            ), open AS MATERIALIZED (
+                SELECT n.* FROM known n
+                JOIN repricer.store_calls r
+                    ON r.subject = n.subject AND r.call_id = n.call_id AND r.bucket = \(bucket)::smallint
+                WHERE \(fragment: isFree(realNow: realNow))
                 ORDER BY r.subject LIMIT \(limit) FOR UPDATE OF r SKIP LOCKED
             )
             UPDATE repricer.store_calls r
@@ -295,19 +383,23 @@ package struct CallGate: Sendable {
     package var endpoint: String
     /// The business clock, in UTC milliseconds.
     package var now: Int64
-    /// One row about the call `r`: `is_over` (it is never sent again, but may be checked; null counts as false) and
-    /// `is_held` (it is not sent now).
-    package var state: SQL
-    /// The condition that other work of the subject of `r` waits for its outcome.
-    package var othersWait: SQL
+    /// One row about the call `r` of this bucket: `is_over` (it is never sent again, but may be checked; null counts as
+    /// false) and `is_held` (it is not sent now). Each table that it reads is read in that bucket.
+    package var state: @Sendable (_ bucket: SQL) -> SQL
+    /// Whether `state` asks the CTE `cancelled`.
+    package var cancels: Bool
+    /// The condition that other work of the subject of `r` waits for its outcome. It may ask the CTE `awaited`.
+    package var othersWait: @Sendable (_ bucket: SQL) -> SQL
 
     package init(
-        _ kind: StoreCall.Kind, endpoint: String, now: Int64, state: SQL,
-        othersWait: SQL = "false"
+        _ kind: StoreCall.Kind, endpoint: String, now: Int64, cancels: Bool = false,
+        state: @escaping @Sendable (SQL) -> SQL,
+        othersWait: @escaping @Sendable (SQL) -> SQL = { _ in "false" }
     ) {
         self.kind = kind
         self.endpoint = endpoint
         self.now = now
+        self.cancels = cancels
         self.state = state
         self.othersWait = othersWait
     }

@@ -82,23 +82,63 @@ package enum DueQueries {
         package var isRestored = false
     }
 
-    /// Wakes parked changes whose instant has come, the earliest first, and returns how many. Changes with an instant
-    /// before `floor` are known to be awake.
-    package static func waking(from floor: Int64?, now: Int64, limit: Int) -> Question<Int> {
+    /// A change that waits for its instant.
+    package struct Parked: Hashable, Sendable {
+        package var bucket: Int
+        package var originalTransactionID: String
+        package var changeID: String
+    }
+
+    /// Parked changes whose instant has come, the earliest first. Those with an instant before `floor` are known to be
+    /// awake. It locks nothing: who wakes them asks again.
+    package static func parked(from floor: Int64?, now: Int64, limit: Int) -> Question<[Parked]> {
         Question(
             """
-            -- name: wakeParkedChanges
-            UPDATE repricer.price_changes c SET is_ready = true
-            FROM (
-                SELECT original_transaction_id, bucket, change_id FROM repricer.price_changes
-                WHERE stage = 'queued' AND NOT is_ready AND NOT is_held AND send_after <= \(timestamp: now)
-                    AND send_after >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
-                ORDER BY send_after LIMIT \(limit) FOR UPDATE SKIP LOCKED
-            ) due
-            WHERE c.original_transaction_id = due.original_transaction_id
-                AND c.change_id = due.change_id AND c.bucket = due.bucket
+            -- name: parkedChanges
+            SELECT bucket, original_transaction_id, change_id FROM repricer.price_changes
+            WHERE stage = 'queued' AND NOT is_ready AND NOT is_held AND send_after <= \(timestamp: now)
+                AND send_after >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
+            ORDER BY send_after LIMIT \(limit)
             """
-        ) { $0.affected }
+        ) { rows in
+            try rows.map { row in
+                Parked(
+                    bucket: try row.int("bucket"),
+                    originalTransactionID: try row.text("original_transaction_id"),
+                    changeID: try row.text("change_id"))
+            }
+        }
+    }
+
+    /// Wakes these changes, a statement for each bucket, and returns how many. It passes over those that somebody else
+    /// holds or has woken.
+    package static func waking(_ parked: [Parked], now: Int64) -> Question<Int> {
+        let buckets = Dictionary(grouping: parked, by: \.bucket).sorted { $0.key < $1.key }
+        return Question(buckets.map { wake($1, bucket: $0, now: now) }) { answers in
+            answers.reduce(0) { $0 + $1.affected }
+        }
+    }
+
+    private static func wake(_ parked: [Parked], bucket: Int, now: Int64) -> SQL {
+        """
+        -- name: wakeParkedChanges
+        WITH due AS MATERIALIZED (
+            SELECT c.original_transaction_id, c.change_id
+            FROM unnest(\(parked.map(\.originalTransactionID))::text[], \(uuids: parked.map(\.changeID))::uuid[])
+                AS t (id, change_id)
+            CROSS JOIN LATERAL (
+                SELECT c.original_transaction_id, c.change_id FROM repricer.price_changes c
+                WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
+                    AND c.bucket = \(bucket)::smallint AND c.stage = 'queued' AND NOT c.is_ready AND NOT c.is_held
+                    AND c.send_after <= \(timestamp: now)
+                FOR UPDATE SKIP LOCKED
+            ) c
+        )
+        UPDATE repricer.price_changes c SET is_ready = true
+        FROM due
+        WHERE c.original_transaction_id = due.original_transaction_id
+            AND c.change_id = due.change_id AND c.bucket = \(bucket)::smallint
+        """
     }
 
     /// The condition that the queue `q` of the batch `b` may be served.
@@ -107,20 +147,22 @@ package enum DueQueries {
         """
 
     /// The queues with ready changes. Each costs one step of the index, however long it is.
-    private static let ready: SQL = """
+    private static func ready(_ places: SQL) -> SQL {
+        """
         ready AS (
             (SELECT bucket, batch_id, wave FROM repricer.price_changes
-            WHERE stage = 'queued' AND is_ready AND NOT is_held
+            WHERE \(fragment: places) AND stage = 'queued' AND is_ready AND NOT is_held
             ORDER BY bucket, batch_id, wave LIMIT 1)
             UNION ALL
             SELECT n.* FROM ready q, LATERAL (
                 SELECT bucket, batch_id, wave FROM repricer.price_changes
-                WHERE stage = 'queued' AND is_ready AND NOT is_held
+                WHERE \(fragment: places) AND stage = 'queued' AND is_ready AND NOT is_held
                     AND (bucket, batch_id, wave) > (q.bucket, q.batch_id, q.wave)
                 ORDER BY bucket, batch_id, wave LIMIT 1
             ) n
         )
         """
+    }
 
     private static func queue(_ row: Row) throws -> Queue {
         Queue(
@@ -133,10 +175,42 @@ package enum DueQueries {
         Question(
             """
             -- name: earliestDueOfAll
-            WITH RECURSIVE \(fragment: ready)
+            WITH RECURSIVE \(fragment: ready("true"))
             \(fragment: earliest(
                 of: "(SELECT *, NULL::timestamptz AS floor FROM ready) q", realNow: realNow, isProbing: isProbing))
             """, read)
+    }
+
+    /// The buckets with ready changes. Each costs one step of the index.
+    package static var busyBuckets: Question<[Int]> {
+        Question(
+            """
+            -- name: busyBuckets
+            SELECT t.bucket FROM repricer.bucket_turns t
+            WHERE EXISTS (
+                SELECT FROM repricer.price_changes c
+                WHERE c.bucket = t.bucket AND c.stage = 'queued' AND c.is_ready AND NOT c.is_held)
+            ORDER BY t.bucket
+            """
+        ) { rows in try rows.map { try $0.int("bucket") } }
+    }
+
+    /// All queues of these buckets, as `earliest` finds them, by a statement for each bucket: in a spread database none
+    /// searches them all.
+    package static func earliest(
+        inEach buckets: [Int], realNow: Int64, isProbing: Bool = false
+    ) -> Question<[Due]> {
+        Question(
+            buckets.map { bucket in
+                """
+                -- name: earliestDueOfBucket
+                WITH RECURSIVE \(fragment: ready("bucket = \(bucket)::smallint"))
+                \(fragment: earliest(
+                    of: "(SELECT *, NULL::timestamptz AS floor FROM ready) q", realNow: realNow,
+                    isProbing: isProbing, places: "c.bucket = \(bucket)::smallint"))
+                """
+            }
+        ) { try $0.flatMap(read).sorted { $0.sendBy < $1.sendBy } }
     }
 
     /// Those of these queues with changes that may be claimed, the earliest deadline first. Each costs one step of
@@ -156,7 +230,9 @@ package enum DueQueries {
     /// With `isProbing` one call probes for all; in a halted batch one always does. As long as there is a
     /// subscription that did not probe yet, the probe is of such a one. Subscriptions that were refused are few, so
     /// passing over them costs little.
-    private static func earliest(of queues: SQL, realNow: Int64, isProbing: Bool) -> SQL {
+    private static func earliest(
+        of queues: SQL, realNow: Int64, isProbing: Bool, places: SQL = "true"
+    ) -> SQL {
         """
         SELECT q.bucket, q.batch_id, q.wave, first.send_by, first.next_attempt_at,
             CASE WHEN p.is_probe THEN first.place END AS place,
@@ -173,19 +249,20 @@ package enum DueQueries {
             (SELECT w.send_by, 'renewed' AS place, w.next_attempt_at FROM (
                 -- They are among the most urgent changes, because those met the halt first.
                 SELECT c.send_by, c.next_attempt_at, c.stale_tokens FROM repricer.price_changes c
-                WHERE p.is_probe AND p.is_of_tokens AND \(fragment: isClaimable(realNow: realNow))
+                WHERE p.is_probe AND p.is_of_tokens AND \(fragment: places)
+                    AND \(fragment: isClaimable(realNow: realNow))
                 ORDER BY c.send_by LIMIT 200
             ) w
             WHERE w.stale_tokens = 1 AND w.next_attempt_at IS NOT NULL ORDER BY w.next_attempt_at LIMIT 1)
             UNION ALL
             (SELECT c.send_by, 'fresh', c.next_attempt_at FROM repricer.price_changes c
-            WHERE \(fragment: isClaimable(realNow: realNow))
+            WHERE \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
                 AND c.send_by >= coalesce(q.floor, '-infinity')
                 AND (c.next_attempt_at IS NULL OR NOT p.is_probe)
             ORDER BY c.send_by LIMIT 1)
             UNION ALL
             (SELECT c.send_by, 'waited', c.next_attempt_at FROM repricer.price_changes c
-            WHERE p.is_probe AND \(fragment: isClaimable(realNow: realNow))
+            WHERE p.is_probe AND \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
                 AND c.send_by >= coalesce(q.floor, '-infinity') AND c.next_attempt_at IS NOT NULL
             ORDER BY c.next_attempt_at LIMIT 1)
             LIMIT 1

@@ -33,6 +33,8 @@ final class DueWork: Sendable {
         var isPaused = false
         /// Whether one call probed for all when it last searched.
         var isProbing = false
+        /// Read once: a database is spread while nothing runs.
+        var layout: DatabaseLayout?
     }
 
     private let memory = Mutex(Memory())
@@ -68,27 +70,34 @@ final class DueWork: Sendable {
         let now = engine.clock.nowMilliseconds()
         let realNow = engine.realClock.nowMilliseconds()
         let started = ContinuousClock.now
+        let layout = try layout(on: connection)
         let known = memory.withLock { $0 }
         var everything = isThorough || known.everythingAt.map { $0 <= started } ?? true
         let floors = everything ? nil : known
-        var (awoken, controls, open, due, _) = try connection.ask(
-            DueQueries.waking(from: floors?.wakeFloor, now: now, limit: wakes),
+        // While everything is paused, nobody searches for changes.
+        let isSearched = layout == .whole && !known.isPaused
+        var (parked, controls, open, due, _) = try connection.ask(
+            DueQueries.parked(from: floors?.wakeFloor, now: now, limit: wakes),
             ServiceControlQueries.everything, engine.waiting(kind, from: floors?.leaseFloor),
-            // While everything is paused, nobody searches for changes.
-            known.isPaused
-                ? .answered([]) : earliest(from: floors, realNow: realNow, isProbing: isProbing),
+            isSearched
+                ? earliest(from: floors, realNow: realNow, isProbing: isProbing) : .answered([]),
             engine.sharedClock?.following ?? .answered(()))
         let isPaused = controls.isHeld
-        if awoken > 0, !everything {
-            // What was woken may lie below every floor.
+        if !parked.isEmpty {
+            // What is woken may lie below every floor.
             everything = true
-            (open, due) = try connection.ask(
-                engine.waiting(kind),
-                isPaused
+            (_, open, due) = try connection.ask(
+                DueQueries.waking(parked, now: now), engine.waiting(kind),
+                isPaused || layout == .spread
                     ? .answered([]) : earliest(from: nil, realNow: realNow, isProbing: isProbing))
-        } else if known.isPaused, !isPaused {
+        } else if known.isPaused, !isPaused, layout == .whole {
             due = try connection.ask(
                 earliest(from: floors, realNow: realNow, isProbing: isProbing))
+        }
+        if layout == .spread, !isPaused {
+            let busy = try connection.ask(DueQueries.busyBuckets)
+            due = try connection.ask(
+                DueQueries.earliest(inEach: busy, realNow: realNow, isProbing: isProbing))
         }
         if isPaused { due = [] }
         let took = ContinuousClock.now - started
@@ -97,7 +106,7 @@ final class DueWork: Sendable {
             if !isPaused {
                 memory.floors = Dictionary(due.map { ($0.queue, $0.floor) }) { first, _ in first }
             }
-            if awoken < wakes { memory.wakeFloor = now - Self.writingTime }
+            if parked.count < wakes { memory.wakeFloor = now - Self.writingTime }
             let written = realNow - Self.writingTime
             memory.leaseFloor = min(open.firstLease ?? written, written)
             guard everything else { return }
@@ -106,6 +115,13 @@ final class DueWork: Sendable {
                 ? nil : ContinuousClock.now + min(took * Self.share, Self.pauseMax)
         }
         return Found(controls: controls, open: open, due: due)
+    }
+
+    private func layout(on connection: isolated DatabaseConnection) throws -> DatabaseLayout {
+        if let layout = memory.withLock({ $0.layout }) { return layout }
+        let layout = try DatabaseLayout.read(on: connection)
+        memory.withLock { $0.layout = layout }
+        return layout
     }
 
     private func earliest(

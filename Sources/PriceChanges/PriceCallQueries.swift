@@ -13,7 +13,8 @@ package enum PriceCallQueries {
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
             .priceChange, endpoint: endpoint, now: now,
-            state: """
+            state: { bucket in
+                """
                 SELECT coalesce(bool_or(p.is_over) OR bool_or(p.is_held) AND NOT bool_and(p.is_held), true)
                         AS is_over,
                     bool_or(p.is_held) AS is_held
@@ -22,9 +23,10 @@ package enum PriceCallQueries {
                         b.is_paused AND b.probe_at IS NULL OR \(fragment: StorefrontHalt.holds("p")) AS is_held
                     FROM repricer.price_changes p JOIN repricer.batches b ON b.batch_id = p.batch_id
                     WHERE p.original_transaction_id = r.subject AND p.request_reference_id = r.call_id
-                        AND p.bucket = r.bucket AND p.state IN ('sending', 'unknown')
+                        AND p.bucket = \(fragment: bucket) AND p.state IN ('sending', 'unknown')
                 ) p
-                """,
+                """
+            },
             othersWait: SubjectWork.waits)
     }
 

@@ -21,18 +21,20 @@ package enum GaugeQueries {
     package static func openChanges(
         on connection: isolated PostgresConnection
     ) throws -> [Queue] {
-        try queues(
+        let batches = try connection.query(
+            """
+            -- name: gaugedBatches
+            SELECT batch_id FROM repricer.batches
+            """
+        ).map { try $0.text("batch_id") }
+        return try queues(
             connection.query(
                 """
                 -- name: gaugeOpenChanges
-                SELECT c.state, sum(c.members)::bigint AS members, min(c.oldest) AS oldest FROM repricer.batches b
-                CROSS JOIN LATERAL (
-                    SELECT state, count(*) AS members, min(state_since) AS oldest FROM repricer.price_changes
-                    WHERE batch_id = b.batch_id AND stage IN (
-                        'awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
-                    GROUP BY state
-                ) c
-                GROUP BY c.state
+                SELECT state, count(*) AS members, min(state_since) AS oldest FROM repricer.price_changes
+                WHERE batch_id = ANY (\(uuids: batches)::uuid[]) AND stage IN (
+                    'awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+                GROUP BY state
                 """), ["state"])
     }
 

@@ -33,8 +33,8 @@ package enum Keeping {
             name: "dependent_cancellations",
             key: ["original_transaction_id", "change_id", "dependent_sku"],
             facts: """
-                parent_sku, cause, is_cross_subscription, target_transaction_id, cancel_reference_id, state,
-                price_milliunits, currency, requested_at, requested_by_evidence, settled_at, settled_by_evidence, detail
+                parent_sku, cause, is_cross_subscription, target_transaction_id, target_period, cancel_reference_id,
+                state, price_milliunits, currency, requested_at, requested_by_evidence, settled_at, settled_by_evidence, detail
                 """),
         Table(
             name: "batches", key: ["batch_id"],

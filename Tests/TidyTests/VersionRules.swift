@@ -29,9 +29,9 @@ enum VersionRules {
             columns: ["statement", "type"], keepers: ["subscription_event_versions"]),
         "dependent_cancellations": Table(
             columns: [
-                "parent_sku", "cause", "target_transaction_id", "cancel_reference_id", "state",
-                "price_milliunits",
-                "currency", "detail", "settled_at",
+                "parent_sku", "cause", "target_transaction_id", "target_period",
+                "cancel_reference_id", "state", "price_milliunits", "currency", "detail",
+                "settled_at",
             ],
             keepers: [
                 "VersionQueries.ofDependents", "former(of: call)", "former(open)",

@@ -26,14 +26,13 @@ package enum GuardQueries {
     package static func guarded(
         countedBefore: Int64, on connection: isolated PostgresConnection
     ) throws -> [Guarded] {
+        let waits = try waits(on: connection)
         let rows = try connection.query(
             """
             -- name: guardedBatches
             SELECT b.batch_id, b.name, b.guards_count_from, b.is_judged, g.*
             FROM (
-                SELECT *, NOT is_paused AND EXISTS (
-                    SELECT FROM repricer.price_changes c
-                    WHERE c.batch_id = o.batch_id AND c.stage = 'queued' AND c.state = 'queued') AS is_judged
+                SELECT *, NOT is_paused AND \(fragment: waits) AS is_judged
                 FROM repricer.batches o WHERE guards <> '[]' AND state = 'approved'
             ) b
             CROSS JOIN LATERAL jsonb_to_recordset(b.guards) AS g (guard text, over integer, least integer)
@@ -55,6 +54,28 @@ package enum GuardQueries {
             batches[batches.count - 1].rails.append(try rail(row))
         }
         return batches
+    }
+
+    /// The condition that the batch `o` has changes waiting to be sent. Where the changes are in one place, one step of
+    /// the index says it of each batch. Where they are spread, they can't be asked for each row of a table that every
+    /// node has, so the batches with such changes are read before.
+    private static func waits(on connection: isolated PostgresConnection) throws -> SQL {
+        guard try DatabaseLayout.read(on: connection) == .spread else {
+            return """
+                EXISTS (
+                    SELECT FROM repricer.price_changes c
+                    WHERE c.batch_id = o.batch_id AND c.stage = 'queued' AND c.state = 'queued')
+                """
+        }
+        let waiting = try connection.query(
+            """
+            -- name: waitingBatches
+            SELECT DISTINCT c.batch_id FROM repricer.price_changes c
+            JOIN repricer.batches b ON b.batch_id = c.batch_id
+            WHERE b.guards <> '[]' AND b.state = 'approved' AND c.stage = 'queued' AND c.state = 'queued'
+            """
+        ).map { try $0.text("batch_id") }
+        return "o.batch_id = ANY (\(uuids: waiting)::uuid[])"
     }
 
     /// The batch, where it is under way, has a guard of errors, and so few answers that to count them costs next to nothing:

@@ -63,20 +63,33 @@ package enum TroubleQueries {
     package static func open(
         now: Int64, on connection: isolated PostgresConnection
     ) throws -> [(batchID: String, name: String, trouble: Trouble)] {
-        try connection.query(
+        let batches = try connection.query(
+            """
+            -- name: troubledBatches
+            SELECT batch_id, name FROM repricer.batches WHERE state IN ('awaiting_approval', 'approved')
+            ORDER BY submitted_at, batch_id
+            """
+        ).map { (id: try $0.text("batch_id"), name: try $0.text("name")) }
+        let open = try connection.query(
+            """
+            -- name: openBatches
+            SELECT DISTINCT batch_id FROM repricer.price_changes
+            WHERE batch_id = ANY (\(uuids: batches.map(\.id))::uuid[]) AND stage IN ('awaiting_approval', 'queued',
+                'unknown', 'scheduled', 'pending_consent', 'accepted')
+            """
+        ).map { try $0.text("batch_id") }
+        guard !open.isEmpty else { return [] }
+        let troubles = try connection.query(
             """
             -- name: batchTroubles
-            SELECT b.batch_id, b.name, t.* FROM repricer.batches b
-            CROSS JOIN LATERAL (
-                SELECT \(fragment: counts(now: now)) FROM repricer.price_changes c WHERE c.batch_id = b.batch_id
-            ) t
-            WHERE b.state IN ('awaiting_approval', 'approved') AND EXISTS (
-                SELECT FROM repricer.price_changes c
-                WHERE c.batch_id = b.batch_id AND c.stage IN ('awaiting_approval', 'queued', 'unknown',
-                    'scheduled', 'pending_consent', 'accepted'))
-            ORDER BY b.submitted_at, b.batch_id
+            SELECT c.batch_id, \(fragment: counts(now: now)) FROM repricer.price_changes c
+            WHERE c.batch_id = ANY (\(uuids: open)::uuid[]) GROUP BY c.batch_id
             """
-        ).map { (try $0.text("batch_id"), try $0.text("name"), try trouble($0)) }
+        ).map { (try $0.text("batch_id"), try trouble($0)) }
+        let found = Dictionary(troubles) { first, _ in first }
+        return batches.compactMap { batch in
+            found[batch.id].map { (batchID: batch.id, name: batch.name, trouble: $0) }
+        }
     }
 
     /// A change that moved to a later renewal. Instants are UTC milliseconds.

@@ -132,16 +132,32 @@ package enum ShowQueries {
         let rows = try connection.query(
             """
             -- name: showSharedMoney
+            -- What a change names stands in other buckets, so each table is read by itself.
+            WITH parents AS MATERIALIZED (
+                SELECT c.original_transaction_id, c.bucket, c.change_id, c.dependent_skus, c.currency, c.storefront, c.period,
+                    c.forecast_consent
+                FROM repricer.price_changes c
+                WHERE c.batch_id = \(uuid: batchID) AND c.dependent_skus <> '{}' AND NOT c.is_held_out
+                    AND c.at_risk_milliunits IS NOT NULL AND c.forecast_consent IN ('required', 'not_known')
+            ), claims AS MATERIALIZED (
+                SELECT d.original_transaction_id, d.bucket, d.sku, d.change_id FROM repricer.dependent_claims d
+                JOIN parents c ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
+            ), named AS MATERIALIZED (
+                SELECT c.original_transaction_id, c.bucket, name AS sku, c.change_id
+                FROM parents c CROSS JOIN LATERAL unnest(c.dependent_skus) AS name
+                UNION
+                SELECT d.original_transaction_id, d.bucket, d.sku, d.change_id FROM claims d
+            ), others AS MATERIALIZED (
+                SELECT d.change_id AS named_by, o.currency, o.storefront, o.period, o.forecast_consent,
+                    o.current_price_milliunits
+                FROM named d JOIN repricer.price_changes o ON o.original_transaction_id = d.original_transaction_id
+                    AND o.bucket = d.bucket AND o.sku = d.sku AND o.change_id <> d.change_id
+                WHERE o.batch_id = \(uuid: batchID) AND NOT o.is_held_out AND o.at_risk_milliunits IS NOT NULL
+                    AND o.forecast_consent IN ('required', 'not_known')
+            )
             SELECT k.currency, k.storefront, k.period, s.consent AS forecast_consent,
                 sum(o.current_price_milliunits)::text AS shared
-            FROM repricer.price_changes c
-            CROSS JOIN LATERAL (
-                SELECT c.original_transaction_id, c.bucket, name AS sku FROM unnest(c.dependent_skus) AS name
-                UNION
-                SELECT d.original_transaction_id, d.bucket, d.sku FROM repricer.dependent_claims d
-                WHERE d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id) d
-            JOIN repricer.price_changes o ON o.original_transaction_id = d.original_transaction_id
-                AND o.bucket = d.bucket AND o.batch_id = c.batch_id AND o.sku = d.sku AND o.change_id <> c.change_id
+            FROM parents c JOIN others o ON o.named_by = c.change_id
             -- Where its own loss is less certain, its own row's sum loses it, and otherwise the one that the other counts in.
             CROSS JOIN LATERAL (
                 SELECT o.forecast_consent = 'not_known' AND c.forecast_consent = 'required' AS is_own) w
@@ -151,9 +167,6 @@ package enum ShowQueries {
             CROSS JOIN LATERAL (
                 SELECT o.currency, o.storefront, o.period WHERE s.is_there
                 UNION ALL SELECT c.currency, c.storefront, c.period WHERE NOT s.is_there) k
-            WHERE c.batch_id = \(uuid: batchID) AND c.dependent_skus <> '{}' AND NOT c.is_held_out AND NOT o.is_held_out
-                AND c.at_risk_milliunits IS NOT NULL AND o.at_risk_milliunits IS NOT NULL
-                AND c.forecast_consent IN ('required', 'not_known') AND o.forecast_consent IN ('required', 'not_known')
             GROUP BY 1, 2, 3, 4
             """)
         for row in rows {

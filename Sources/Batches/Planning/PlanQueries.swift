@@ -83,25 +83,42 @@ extension PlanQueries {
         let rows = try connection.query(
             """
             -- name: dependentClaims
-            SELECT d.original_transaction_id || '/' || d.sku AS name, d.claimed_by, c.sku
+            SELECT d.original_transaction_id || '/' || d.sku AS name, d.claimed_by, d.change_id
             FROM repricer.dependent_claims d
-            -- It reads by claim and not by change, for the reason given at planOpenChanges.
-            CROSS JOIN LATERAL (
-                SELECT coalesce(current_sku, sku) AS sku FROM repricer.price_changes
-                WHERE original_transaction_id = d.claimed_by AND change_id = d.change_id
-                    AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
-                        'pending_consent', 'accepted')
-                OFFSET 0) c
             WHERE d.original_transaction_id = ANY (\(ids)::text[])
             ORDER BY name, d.claimed_by, d.change_id
             """)
+        // The claims are in the buckets of the items, and the changes that make them in others.
+        let open = try openSKUs(
+            of: rows.map { (id: try $0.text("claimed_by"), changeID: try $0.text("change_id")) },
+            on: connection)
         var claims: [String: [DependentClaim]] = [:]
         for row in rows {
+            guard let sku = open[try row.text("change_id")] else { continue }
             claims[try row.text("name"), default: []].append(
-                DependentClaim(
-                    originalTransactionID: try row.text("claimed_by"), sku: try row.text("sku")))
+                DependentClaim(originalTransactionID: try row.text("claimed_by"), sku: sku))
         }
         return claims
+    }
+
+    /// The SKUs of those of these changes that are open, by the ids of the changes.
+    private static func openSKUs(
+        of changes: [(id: String, changeID: String)], on connection: isolated PostgresConnection
+    ) throws -> [String: String] {
+        guard !changes.isEmpty else { return [:] }
+        let rows = try connection.query(
+            """
+            -- name: claimingChanges
+            SELECT change_id, coalesce(current_sku, sku) AS sku FROM repricer.price_changes
+            WHERE original_transaction_id = ANY (\(changes.map(\.id))::text[])
+                AND change_id = ANY (\(uuids: changes.map(\.changeID))::uuid[])
+                -- By state and not by stage, for the reason given at planOpenChanges.
+                AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
+                    'pending_consent', 'accepted')
+            """)
+        return Dictionary(
+            try rows.map { (try $0.text("change_id"), try $0.text("sku")) },
+            uniquingKeysWith: { first, _ in first })
     }
 }
 

@@ -138,13 +138,13 @@ extension Commands {
     ) async throws -> ExtensionQueries.Mass? {
         guard ExtensionArguments.isUUID(text) else { return nil }
         let id = text.lowercased()
-        let (mass, lines) = try await pool.withTransaction { connection in
-            let mass = try ExtensionQueries.mass(id, on: connection)
-            return (mass, mass == nil ? try ExtensionQueries.lines(of: id, on: connection) : [])
+        let (mass, isSingle) = try await pool.withTransaction { connection in
+            (
+                try ExtensionQueries.mass(id, on: connection),
+                try ExtensionQueries.isSingle(id, on: connection)
+            )
         }
-        guard mass == nil, lines.contains(where: { $0.originalTransactionID != nil }) else {
-            return mass
-        }
+        guard mass == nil, isSingle else { return mass }
         throw CommandFailure(
             .conflict,
             "\(id) extends one subscription, which needs no approval and can't be taken back; "

@@ -10,7 +10,8 @@ import Testing
     /// What runs for each call, each notification, each check. A name that no story sends any more fails the test.
     private static let hot: Set<String> = [
         // A claim, and the intents of its calls.
-        "lockDueSubscriptions", "claimableChanges", "importedIncreases", "insertCalls",
+        "wakeParkedChanges", "earliestDueOfBucket", "lockDueSubscriptions", "claimableChanges",
+        "importedIncreases", "insertCalls",
         "claimChanges",
         "recordClaims",
         // Leases, and calls that go on.
@@ -45,6 +46,8 @@ import Testing
                 .documentedRefusalOfOneCustomer_whileOthersSucceed_endsTheRow()
         },
         { try await renewingLeases() },
+        { try await SpreadSearchTests().queues_foundBucketByBucket_areThoseOfOneSearch() },
+        { try await SpreadSearchTests().parkedChanges_areWokenOnce() },
         { try await DeliveryTests().delivery_fourLanes_sendEachChangeOnceAndWithinTheRate() },
         { try await LateEffectTests().call_whoseProofALateStatementTakesAway_isCheckedAgain() },
         { try await StatusCheckTests().unknownOutcome_whenReconciled_isCheckedAndNeverSent() },
@@ -113,8 +116,7 @@ import Testing
                 .filter { $0.value.count > 1 }.map { "\(plan.name): \($0.key)" }
         }
         #expect(Self.hot.subtracting(plans.map(\.name)).sorted() == [])
-        // Whether a dependent of another subscription waits for a call that is held back is asked of both subscriptions.
-        #expect(Set(wide).sorted() == ["takeOverCalls: dependent_cancellations"])
+        #expect(Set(wide).sorted() == [])
     }
 
     private static func table(ofPartition name: String) -> String {

@@ -1,0 +1,34 @@
+import Postgres
+
+/// Where the tables of subscriptions are.
+package enum DatabaseLayout: Sendable, Equatable {
+    /// In one PostgreSQL. A statement may search all buckets in whatever way is the fastest.
+    case whole
+    /// Spread over the nodes of a Citus cluster by `bucket`. A statement that searches all buckets takes no lock and no
+    /// recursion, and joins within a bucket.
+    case spread
+
+    /// What tests have read instead, so that they ask the statements of a spread database on a plain one.
+    @TaskLocal package static var assumed: DatabaseLayout?
+
+    package static func read(on connection: isolated DatabaseConnection) throws -> DatabaseLayout {
+        if let assumed { return assumed }
+        // Only where the extension is installed is there a table to ask.
+        let hasCitus = try connection.query(
+            """
+            -- name: hasCitus
+            SELECT to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL AS has_citus
+            """
+        ).one().bool("has_citus")
+        guard hasCitus else { return .whole }
+        let isSpread = try connection.query(
+            """
+            -- name: isSpread
+            SELECT EXISTS (
+                SELECT FROM pg_catalog.pg_dist_partition
+                WHERE logicalrelid = 'repricer.price_changes'::regclass) AS is_spread
+            """
+        ).one().bool("is_spread")
+        return isSpread ? .spread : .whole
+    }
+}
