@@ -1260,6 +1260,8 @@ CREATE FUNCTION repricer.undo_batch(
     RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
+    -- Citus asks each node for session_user, where another user works for the one who decides.
+    v_by text := session_user;
     v_batch batches;
     v_rows bigint;
     v_digest text;
@@ -1271,18 +1273,18 @@ BEGIN
         RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
     END IF;
     INSERT INTO batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count, submitted_at,
-            grouping, undoes_batch_id, guards)
+            grouping, undoes_batch_id, guards, submitted_by)
         -- The guard that a submitted batch has by default.
         VALUES (p_undo_id, p_name, 'submitting', '', '', p_at, 0, p_at, v_batch.grouping, p_batch_id,
-            '[{"guard":"errors","over":500,"least":50}]');
+            '[{"guard":"errors","over":500,"least":50}]', v_by);
     INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku, direction, currency,
             storefront, period, current_price_milliunits, new_price_milliunits, forecast_consent,
             forecast_renewal_at, forecast_effective_at, send_by, due_effective_at, state_since,
-            undoes_change_id)
+            undoes_change_id, submitted_by)
         SELECT c.original_transaction_id, c.bucket, gen_random_uuid(), p_undo_id, c.line, u.sku,
             CASE c.direction WHEN 'increase' THEN 'decrease' ELSE 'increase' END, c.currency, c.storefront,
             c.period, c.new_price_milliunits, c.current_price_milliunits, 'none', c.due_effective_at,
-            c.due_effective_at, u.told_at, c.due_effective_at, p_at, c.change_id
+            c.due_effective_at, u.told_at, c.due_effective_at, p_at, c.change_id, v_by
         FROM undo_candidates(p_batch_id, p_subscription, p_sku, p_at) u
         JOIN price_changes c ON c.original_transaction_id = u.original_transaction_id
             AND c.change_id = u.change_id
@@ -1330,13 +1332,17 @@ DECLARE
     v_moved bigint;
     v_rows bigint := 0;
     v_bucket smallint;
+    v_found text[];
 BEGIN
-    -- Bucket by bucket, because a statement that locks names one.
-    FOR v_bucket IN
-        SELECT DISTINCT c.bucket FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
+    -- Bucket by bucket, because a statement that locks names one. What is found here is asked again under the lock, and by
+    -- its key, so that the ended changes of a batch are gone through once.
+    FOR v_bucket, v_found IN
+        SELECT c.bucket, array_agg(DISTINCT c.original_transaction_id)
+        FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
         WHERE c.stage = 'rejected' AND b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
+            AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
             AND c.ended_at >= p_halt.ended_from - interval '1 minute'
-        ORDER BY c.bucket
+        GROUP BY c.bucket ORDER BY c.bucket
     LOOP
         SELECT array_agg(met.original_transaction_id), array_agg(met.change_id) INTO v_ids, v_changes FROM (
             SELECT c.original_transaction_id, c.change_id
@@ -1344,6 +1350,7 @@ BEGIN
             JOIN price_changes c ON c.batch_id = b.batch_id AND c.stage = 'rejected' AND c.bucket = v_bucket
             JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = v_bucket
             WHERE b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
+                AND c.original_transaction_id = ANY (v_found)
                 AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
                 AND (c.ended_at >= p_halt.ended_from OR c.ended_at >= p_halt.ended_from - interval '1 minute'
                     AND starts_with(c.reason, p_halt.code || ' '))

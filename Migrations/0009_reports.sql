@@ -1930,6 +1930,11 @@ WITH subjects AS (
                         SELECT FROM repricer.charges o
                         WHERE o.original_transaction_id = n.original_transaction_id AND o.transaction_id = n.transaction_id
                             AND o.sku = h.sku)
+                    -- An item that is charged again was not the one that was exchanged.
+                    AND NOT EXISTS (
+                        SELECT FROM repricer.charges g
+                        WHERE g.original_transaction_id = n.original_transaction_id AND g.sku = h.sku
+                            AND g.purchased_at > n.purchased_at AND g.purchased_at <= s.at)
                     AND EXISTS (
                         SELECT FROM repricer.told_statements e
                         WHERE e.original_transaction_id = h.original_transaction_id AND e.subtype = 'UPGRADE'

@@ -159,14 +159,25 @@ extension Migration {
     }
 }
 
+extension Migration {
+    /// What an `alone` step builds.
+    struct Index: Hashable, Sendable {
+        var name: String
+        var table: String
+        var isUnique: Bool
+    }
+}
+
 extension Migration.Step {
     /// The index that an `alone` step builds, and its table; nil where it builds none, or hides its name.
-    var index: (name: String, table: String)? {
+    var index: Migration.Index? {
         let code = text.split(separator: "\n").filter { !$0.hasPrefix("--") }.joined(separator: " ")
         let pattern =
-            /CREATE\s+(?:UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+(?:IF\s+NOT\s+EXISTS\s+)?([a-z_][a-z0-9_]*)\s+ON\s+([a-z_][a-z0-9_.]*)/
+            /CREATE\s+(UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+(?:IF\s+NOT\s+EXISTS\s+)?([a-z_][a-z0-9_]*)\s+ON\s+([a-z_][a-z0-9_.]*)/
             .ignoresCase()
-        return code.firstMatch(of: pattern).map { (String($0.1), String($0.2)) }
+        return code.firstMatch(of: pattern).map {
+            Migration.Index(name: String($0.2), table: String($0.3), isUnique: $0.1 != nil)
+        }
     }
 
     /// Whether it is one statement. Our files end statements with a semicolon at the end of a line, so that is what

@@ -140,9 +140,9 @@ struct MigrationRun: Sendable {
 
     /// Whether the index is there and valid: a build that was interrupted before it was recorded had come to its end.
     private func isBuilt(
-        _ index: (name: String, table: String), _ connection: PostgresConnection
+        _ index: Migration.Index, _ connection: PostgresConnection
     ) async throws -> Bool {
-        try await connection.query(SchemaQueries.validIndex(index.name, on: index.table)).one()
+        try await connection.query(SchemaQueries.validIndex(index)).one()
             .bool("is_built")
     }
 

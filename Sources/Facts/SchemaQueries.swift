@@ -190,12 +190,13 @@ enum SchemaQueries {
         WHERE n.nspname IN ('repricer', 'report') AND p.datname = current_database() AND p.pid <> pg_backend_pid()
         """
 
-    static func validIndex(_ name: String, on table: String) -> SQL {
+    static func validIndex(_ index: Migration.Index) -> SQL {
         """
         -- name: validIndex
         SELECT EXISTS (
             SELECT FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-            WHERE i.indrelid = to_regclass(\(table)) AND c.relname = \(name) AND i.indisvalid) AS is_built
+            WHERE i.indrelid = to_regclass(\(index.table)) AND c.relname = \(index.name) AND i.indisvalid
+                AND i.indisunique = \(index.isUnique)) AS is_built
         """
     }
 

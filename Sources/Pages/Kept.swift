@@ -38,7 +38,7 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
     func value(_ key: Key) async throws -> Value {
         guard let entry = entries[key] else { return try await begin(key).value }
         let age = ContinuousClock.now - entry.at
-        guard age > max(fresh, entry.took * Self.rest) else { return entry.value }
+        guard age > min(isOld, max(fresh, entry.took * Self.rest)) else { return entry.value }
         await wait(key, age > isOld ? Self.patienceWithOld : Self.patience)
         // A count that fails leaves the older one, and the next reader tries again.
         return entries[key]?.value ?? entry.value

@@ -30,7 +30,12 @@ extension PostgresConnection {
         do throws(PipelineFailure) {
             return try exchange(opening + steps + [end], handle)
         } catch {
-            if isInTransaction { try command("ROLLBACK") }
+            // What the caller learns is what went wrong, and not that nobody is left to be told of it.
+            do throws(PostgresError) {
+                if isInTransaction { try command("ROLLBACK") }
+            } catch {
+                close()
+            }
             throw error.error
         }
     }

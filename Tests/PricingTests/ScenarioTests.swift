@@ -125,6 +125,20 @@ import Testing
         for other in others { #expect(cohort.items(of: other).isEmpty, "\(other)") }
     }
 
+    /// Each seat gains, and each is lost.
+    @Test func effect_ofSeveralSeats_isThatOfAll() {
+        let one = SubscriptionFacts.make(price: 4000)
+        let ten = SubscriptionFacts.make(price: 4000) { $0.quantity = 10 }
+
+        let alone = forecast(.price(10_000), [one]).forecast.effects["USD"]
+        let all = forecast(.price(10_000), [ten]).forecast.effects["USD"]
+
+        #expect(alone != nil)
+        #expect(all?.gain == alone.map { $0.gain.times(10) })
+        #expect(all?.loss == alone.map { $0.loss.times(10) })
+        #expect(all?.breakEvenBasisPoints == alone?.breakEvenBasisPoints)
+    }
+
     @Test func forecast_countsMoneyOf12MonthsAtADeclineRate() {
         // Charged at the new price from 1 December to 1 October, eleven times: 6.00 and 1.00 more, or 4.00 and 3.99 less
         // and no 6.00.

@@ -169,10 +169,13 @@ package struct AppStoreClient: Sendable {
         switch response.status {
         case 429:
             return .throttled(
-                until: RetryAfter.instant(response.headers["Retry-After"], now: now), raw: raw)
+                until: RetryAfter.instant(
+                    response.headers["Retry-After"], now: now, date: response.headers["Date"]),
+                raw: raw)
         case 408, 500...599:
             raw.retryAfter = response.headers["Retry-After"].map { value in
-                let until = RetryAfter.instant(value, now: now)
+                let until = RetryAfter.instant(
+                    value, now: now, date: response.headers["Date"])
                 return clock.realDuration(of: .milliseconds(until.milliseconds - now))
             }
             return .unknownOutcome(reason: "the App Store answered \(code)", raw: raw)

@@ -8,23 +8,35 @@ enum RetryAfter {
     /// The wait where nothing usable was said.
     static let waitDefault: Int64 = 60 * 1000
 
-    /// The instant, never before `now` and never later than `waitMax` after it.
-    static func instant(_ value: String?, now: Int64) -> Instant {
+    /// How far our clock may be from the App Store's, in milliseconds. One that is further off has its tokens refused;
+    /// a rehearsal's clock is not that of the answer at all.
+    private static let skewMax: Int64 = 10 * 60 * 1000
+
+    /// The instant by our clock, never before `now` and never later than `waitMax` after it.
+    ///
+    /// What is named as an instant is one of the answer's clock. Its header `date` tells how far ours is from that.
+    static func instant(_ value: String?, now: Int64, date: String? = nil) -> Instant {
         let start = Instant(milliseconds: now)
-        let named = value.flatMap { milliseconds($0, now: now) }.map(Instant.init(milliseconds:))
+        let skew = date.flatMap(httpDate).map { now &- $0 }
+            .flatMap { $0.magnitude <= UInt64(skewMax) ? $0 : nil }
+        let named = value.flatMap { milliseconds($0, now: now, skew: skew ?? 0) }
+            .map(Instant.init(milliseconds:))
         return min(
             max(named ?? start.advanced(by: waitDefault), start), start.advanced(by: waitMax))
     }
 
-    private static func milliseconds(_ value: String, now: Int64) -> Int64? {
+    private static func milliseconds(_ value: String, now: Int64, skew: Int64) -> Int64? {
         let text = value.filter { $0 != " " && $0 != "\t" }
         guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else {
-            return httpDate(value)
+            return httpDate(value).map { $0 + skew }
         }
         guard let number = Int64(text) else { return .max }
-        if number >= 1_000_000_000_000 { return number }
+        if number >= 1_000_000_000_000 {
+            let (ours, isTooMuch) = number.addingReportingOverflow(skew)
+            return isTooMuch ? .max : ours
+        }
         // Thirty years of waiting must mean a point in time.
-        if number >= 1_000_000_000 { return number * 1000 }
+        if number >= 1_000_000_000 { return number * 1000 + skew }
         return Instant(milliseconds: now).advanced(by: number * 1000).milliseconds
     }
 

@@ -90,8 +90,7 @@ extension PlanQueries {
             """)
         // The claims are in the buckets of the items, and the changes that make them in others.
         let open = try openSKUs(
-            of: rows.map { (id: try $0.text("claimed_by"), changeID: try $0.text("change_id")) },
-            on: connection)
+            ofSubscriptions: Set(rows.map { try $0.text("claimed_by") }).sorted(), on: connection)
         var claims: [String: [DependentClaim]] = [:]
         for row in rows {
             guard let sku = open[try row.text("change_id")] else { continue }
@@ -101,17 +100,16 @@ extension PlanQueries {
         return claims
     }
 
-    /// The SKUs of those of these changes that are open, by the ids of the changes.
+    /// The SKUs of the open changes of these subscriptions, by the ids of the changes.
     private static func openSKUs(
-        of changes: [(id: String, changeID: String)], on connection: isolated PostgresConnection
+        ofSubscriptions ids: [String], on connection: isolated PostgresConnection
     ) throws -> [String: String] {
-        guard !changes.isEmpty else { return [:] }
+        guard !ids.isEmpty else { return [:] }
         let rows = try connection.query(
             """
             -- name: claimingChanges
             SELECT change_id, coalesce(current_sku, sku) AS sku FROM repricer.price_changes
-            WHERE original_transaction_id = ANY (\(changes.map(\.id))::text[])
-                AND change_id = ANY (\(uuids: changes.map(\.changeID))::uuid[])
+            WHERE original_transaction_id = ANY (\(ids)::text[])
                 -- By state and not by stage, for the reason given at planOpenChanges.
                 AND state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'scheduled',
                     'pending_consent', 'accepted')

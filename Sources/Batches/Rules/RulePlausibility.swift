@@ -25,9 +25,10 @@ struct RulePlausibility {
                     remedy: "remove the row")
             ]
         }
-        // Over decades a rate moves tenfold, and an older one may be imported.
-        guard let known = stored.exchangeRateRows.first(where: { $0.currency == rate.currency }),
-            rate.validFrom?.milliseconds ?? .max >= known.validFrom?.milliseconds ?? .min,
+        // Over decades a rate moves tenfold, and an older one may be imported. What the file withdraws counts no more.
+        let before = timelines[RuleRow.exchangeRate(rate).key]?
+            .last { ($0.validFrom?.milliseconds ?? .min) <= rate.validFrom?.milliseconds ?? .max }
+        guard case .exchangeRate(let known)? = before,
             Self.isMoreThanTenfold(rate.perEuro.billionths, known.perEuro.billionths)
                 || Self.isMoreThanTenfold(known.perEuro.billionths, rate.perEuro.billionths)
         else { return [] }

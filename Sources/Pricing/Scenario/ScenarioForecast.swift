@@ -116,7 +116,8 @@ package struct ScenarioForecast: Sendable, Equatable {
             let effectiveAt = row.effectiveAt
         else { return }
         let count = renewals.map { charges(from: effectiveAt, $0) } ?? 0
-        let gain = (MoneySum(new) - MoneySum(current)).times(Int64(count))
+        // What is at risk is that of all seats, so what is gained beside it is, too.
+        let gain = (MoneySum(new) - MoneySum(current)).times(Int64(count)).times(row.seats)
         effects[code, default: .none].gain += gain
         switch row.consent {
         case .notRequired?, Consent.none?, nil: return

@@ -4,8 +4,7 @@ extension CommandFailure {
     /// How libpq begins to say that pg_hba.conf or a password keeps somebody out.
     private static let loginFaults = [
         "Peer authentication failed", "Ident authentication failed",
-        "password authentication failed",
-        "no pg_hba.conf entry", "no password supplied",
+        "password authentication failed", "no password supplied",
     ]
 
     /// What a database error means to the person at the terminal.

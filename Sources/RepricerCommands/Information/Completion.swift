@@ -97,7 +97,7 @@ struct CompletionScript {
         whence compdef >/dev/null || compinit
         bashcompinit
         \(bash)
-        [[ -z ${compstate[context]-} ]] || _bash_complete -F _repricer
+        [[ -z ${compstate[context]-} ]] || _bash_complete -o default -F _repricer
 
         """
     }

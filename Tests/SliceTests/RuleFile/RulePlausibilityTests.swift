@@ -83,6 +83,25 @@ struct RulePlausibilityTests {
         #expect(change.warnings.map { "\($0.line) \($0.code.rawValue)" } == warnings)
     }
 
+    /// What the file withdraws is no rate to compare with.
+    @Test func rateThatCorrectsAWithdrawnOne_isPlausible() throws {
+        var stored = RuleSet.shipped
+        let from = Instant(milliseconds: 1_790_000_000_000)
+        stored.exchangeRates = [
+            .init(
+                currency: "JPY", perEuro: try Rate(decimal: "1.6"), validFrom: from, source: "desk")
+        ]
+        let text =
+            "rule,currency,per_euro,valid_from,withdrawn\nexchange_rate,JPY,,\(from.text),true\n"
+            + "exchange_rate,JPY,160,,\n"
+        let file = try RuleFile(source: MemoryByteSource(Array(text.utf8)), file: "rules.csv")
+
+        let change = RuleImport(file, stored: stored, from: Self.now)
+
+        #expect(change.faults.isEmpty, "\(change.faults)")
+        #expect(change.warnings.isEmpty, "\(change.warnings)")
+    }
+
     @Test(arguments: [
         ("threshold,JPN,JPY,nonannual,800.50,,\n", ["2 amount_decimals"]),
         ("threshold,JPN,JPY,nonannual,800.00,,\n", []),
