@@ -275,7 +275,7 @@ package enum StoreCallQueries {
                 SELECT n.* FROM known n
                 JOIN repricer.store_calls r
                     ON r.subject = n.subject AND r.call_id = n.call_id AND r.bucket = \(bucket)::smallint
-                WHERE \(fragment: isFree(realNow: realNow))
+                WHERE r.kind = \(gate.kind.rawValue) AND \(fragment: isFree(realNow: realNow))
                 ORDER BY r.subject LIMIT \(limit) FOR UPDATE OF r SKIP LOCKED
             )
             UPDATE repricer.store_calls r
