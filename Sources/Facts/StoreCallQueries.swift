@@ -275,7 +275,8 @@ package enum StoreCallQueries {
                 SELECT n.* FROM known n
                 JOIN repricer.store_calls r
                     ON r.subject = n.subject AND r.call_id = n.call_id AND r.bucket = \(bucket)::smallint
-                WHERE r.kind = \(gate.kind.rawValue) AND \(fragment: isFree(realNow: realNow))
+                -- Written so that only the key finds the call, and no index of open calls is read from end to end.
+                WHERE (\(fragment: isFree(realNow: realNow))) IS TRUE
                 ORDER BY r.subject LIMIT \(limit) FOR UPDATE OF r SKIP LOCKED
             )
             UPDATE repricer.store_calls r

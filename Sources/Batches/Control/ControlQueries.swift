@@ -82,12 +82,13 @@ package enum ControlQueries {
             SELECT CASE WHEN \(uuid: batchID)::uuid IS NULL
                 THEN (SELECT is_paused FROM repricer.service_controls)
                 ELSE EXISTS (
-                    SELECT FROM repricer.batches b WHERE b.batch_id = \(uuid: batchID)::uuid AND (
+                    SELECT 1 FROM repricer.batches b WHERE b.batch_id = \(uuid: batchID)::uuid AND (
                         b.is_paused OR b.is_parking OR b.halted_storefronts <> '{}'
-                        OR b.state NOT IN ('awaiting_approval', 'approved')
-                        OR EXISTS (SELECT FROM repricer.price_changes c
-                            WHERE c.batch_id = b.batch_id AND c.stage = 'queued'
-                                AND (c.is_held OR c.parked_reason IS NOT NULL))))
+                        OR b.state NOT IN ('awaiting_approval', 'approved')))
+                    OR EXISTS (
+                        SELECT 1 FROM repricer.price_changes c
+                        WHERE c.batch_id = \(uuid: batchID)::uuid AND c.stage = 'queued'
+                            AND (c.is_held OR c.parked_reason IS NOT NULL))
                 END AS is_held_back
             """
         ).one().bool("is_held_back")

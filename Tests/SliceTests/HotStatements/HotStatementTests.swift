@@ -145,19 +145,21 @@ import Testing
         let faults = plans.flatMap { plan in
             plan.scans.filter { scan in
                 !small.contains(scan.relation)
-                    && (!scan.hasKey || queues[scan.index ?? ""].map { !$0.contains(plan.name) } ?? false)
+                    && (!scan.hasKey
+                        || queues[scan.index ?? ""].map { !$0.contains(plan.name) } ?? false)
             }.map { "\(plan.name): \($0.relation) by \($0.index ?? $0.kind)" }
         }
         return Set(faults).sorted()
     }
 
-    /// Indexes of a bucket's queue, each with the statements that ask for it: one that locks, and on a cluster the search
-    /// before it. Others look up their subscriptions: they would read a queue from end to end.
+    /// Indexes of a bucket's queue, each with the statements that ask for it. Others look up their subscriptions: they
+    /// would read a queue from end to end.
     private static let queues: [String: Set<String>] = [
         "price_changes_due": ["lockDueSubscriptions", "earliestDueOfBucket"],
         "inbox_waiting": ["waitingSubscriptions"],
         "dependent_cancellations_open": ["takeDueDependents"],
-        "status_checks_due": ["claimChecks"], "extension_requests_due": ["lockDueExtensions"],
+        "status_checks_due": ["claimChecks"],
+        "extension_requests_due": ["lockDueExtensions"],
         "moved_renewals_waiting": ["takeMovedRenewals"],
     ]
 
