@@ -85,7 +85,8 @@ package enum AuditQueries {
             WITH histories AS (
                 SELECT 'history:' || h.number AS object, h.imported_by, h.imported_at, count(i.number) AS rows
                 FROM repricer.history_imports h LEFT JOIN repricer.imported_increases i USING (number)
-                GROUP BY h.number
+                -- Citus does not know that the number says the rest.
+                GROUP BY h.number, h.imported_by, h.imported_at
             ), recorded AS (
                 SELECT object, actor, occurred_at, (details ->> 'increases')::bigint AS rows
                 FROM repricer.audit_trail WHERE action = 'import_history'
