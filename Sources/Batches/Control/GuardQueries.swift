@@ -86,9 +86,11 @@ package enum GuardQueries {
         try connection.query(
             """
             -- name: guardedErrors
-            SELECT b.name, b.guards_count_from, g.* FROM repricer.batches b
-            CROSS JOIN LATERAL jsonb_to_recordset(b.guards) AS g (guard text, over integer, least integer)
-            WHERE b.batch_id = \(uuid: batchID) AND b.state = 'approved' AND NOT b.is_paused AND g.guard = 'errors'
+            SELECT b.name, b.guards_count_from, g.value ->> 'guard' AS guard, (g.value ->> 'over')::integer AS over,
+                (g.value ->> 'least')::integer AS least
+            FROM repricer.batches b CROSS JOIN LATERAL jsonb_array_elements(b.guards) AS g (value)
+            WHERE b.batch_id = \(uuid: batchID) AND b.state = 'approved' AND NOT b.is_paused
+                AND g.value ->> 'guard' = 'errors'
                 AND \(answersMax) >= (
                     SELECT count(*) FROM (
                         SELECT FROM repricer.price_changes
