@@ -156,6 +156,17 @@ struct MigrationStepTests {
         #expect(try await migrate(Self.filling) == 0)
     }
 
+    /// Runs the file until its second step, and returns a connection to what is there then.
+    private func stoppedBeforeItsIndex(_ file: String) async throws -> PostgresConnection {
+        let asked = Atomic(0)
+        await #expect(throws: MigrationError.self) {
+            try await migrate(file) {
+                $0.isStopped = { asked.add(1, ordering: .relaxed).newValue > 1 }
+            }
+        }
+        return try await TestDatabase.connect()
+    }
+
     @Test func indexStep_thatWasInterrupted_isBuiltAnew() async throws {
         let file = """
             -- breaking: no
@@ -163,13 +174,7 @@ struct MigrationStepTests {
             -- step: an index (alone)
             CREATE INDEX CONCURRENTLY more_n ON repricer.more (n);
             """
-        let asked = Atomic(0)
-        await #expect(throws: MigrationError.self) {
-            try await migrate(file) {
-                $0.isStopped = { asked.add(1, ordering: .relaxed).newValue > 1 }
-            }
-        }
-        let connection = try await TestDatabase.connect()
+        let connection = try await stoppedBeforeItsIndex(file)
         try await connection.script(
             """
             CREATE INDEX more_n ON repricer.more (n);
@@ -198,13 +203,7 @@ struct MigrationStepTests {
             -- step: an index (alone)
             create unique index concurrently \(name) ON repricer.more (n);
             """
-        let asked = Atomic(0)
-        await #expect(throws: MigrationError.self) {
-            try await migrate(file) {
-                $0.isStopped = { asked.add(1, ordering: .relaxed).newValue > 1 }
-            }
-        }
-        let connection = try await TestDatabase.connect()
+        let connection = try await stoppedBeforeItsIndex(file)
         try await connection.script(
             """
             CREATE UNIQUE INDEX more_n ON repricer.more (n);
