@@ -181,6 +181,31 @@ import Testing
         await pool.close()
     }
 
+    /// The silence is as long as it was asked for by the clock that permits go by, whatever clock the process has that met
+    /// it: only how long is told.
+    @Test func block_withoutARehearsalsClock_goesByTheDatabases() async throws {
+        let pool = try await Self.pool(size: 1)
+        let prices = CallRate(endpoint: "change_price", perSecond: 50)
+        let lease = { @Sendable in
+            try await pool.withTransaction {
+                try RateQueries.lease(prices, wanted: 1, nowMicros: nil, on: $0)
+            }
+        }
+        _ = try await lease()
+        let before = try await pool.withTransaction { try RateQueries.clockMicros(on: $0) }
+        _ = try await pool.withConnection {
+            try await $0.pipeline([
+                RateQueries.block(endpoint: "change_price", milliseconds: 60_000, now: nil)
+            ])
+        }
+        let after = try await pool.withTransaction { try RateQueries.clockMicros(on: $0) }
+
+        let until = try #require(try await lease().blockedUntil)
+
+        #expect((before / 1000 + 59_999...after / 1000 + 60_001).contains(until))
+        await pool.close()
+    }
+
     @Test func block_silencesOneEndpointUntilItsInstant() async throws {
         let pool = try await Self.pool(size: 1)
         let prices = CallRate(endpoint: "change_price", perSecond: 50)
