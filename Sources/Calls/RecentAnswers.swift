@@ -177,13 +177,6 @@ final class RecentAnswers: Sendable {
         }
     }
 
-    func forgetEnded(_ kind: StoreCall.Kind, _ scopes: [CallScope], realNow: Int64) {
-        state.withLock { $0.forgetEnded(kind, scopes, realNow: realNow) }
-    }
-
-    /// Notes that a status was answered: our key is good, whatever calls were refused with.
-    func noteGoodKey(_ kind: StoreCall.Kind) { state.withLock { $0.noteGoodKey(kind) } }
-
     /// Whether an answered status tells anything new.
     func doubtsKey(_ kind: StoreCall.Kind) -> Bool {
         state.withLock { $0.streaks[Key(kind: kind, scope: CallScope())]?.isAboutKey ?? false }

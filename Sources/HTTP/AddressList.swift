@@ -1,7 +1,7 @@
 import Glibc
 
 /// The addresses of a host, in the order in which to try them.
-struct AddressList {
+package struct AddressList {
     struct Address {
         let family: Int32
         let bytes: [UInt8]
@@ -64,7 +64,7 @@ struct AddressList {
     }
 
     /// Whether the host can only be this machine.
-    static func isLoopback(_ host: String) -> Bool {
+    package static func isLoopback(_ host: String) -> Bool {
         host.lowercased() == "localhost" || host == "::1"
             || (isNumeric(host) && host.hasPrefix("127."))
     }

@@ -17,12 +17,7 @@ package struct TrustedRoots: Sendable {
 
     /// Whether a certificate with this SHA-256 of its DER, 64 hexadecimal digits, is among them.
     package func holds(sha256 fingerprint: String) -> Bool {
-        fingerprints.contains { digest in
-            digest.map { byte in
-                let digits = String(byte, radix: 16)
-                return digits.count == 1 ? "0" + digits : digits
-            }.joined() == fingerprint
-        }
+        fingerprints.contains { SHA256Hash.hexadecimal($0) == fingerprint }
     }
 
     private init(checking certificates: [Certificate], from source: String) throws(JOSEError) {

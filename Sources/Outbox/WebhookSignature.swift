@@ -1,4 +1,5 @@
 import Pricing
+import ServiceKit
 
 /// How a receiver recognises that a webhook is ours and new: `t=SECONDS,v1=HEX`, where HEX is HMAC-SHA256 with the
 /// shared secret over `SECONDS.BODY`.
@@ -10,9 +11,7 @@ package enum WebhookSignature {
     ) -> String {
         let seconds = String(milliseconds / 1000)
         let mac = authenticationCode(Array("\(seconds).".utf8) + body, secret: secret)
-        return "t=\(seconds),v1="
-            + mac.map { $0 < 16 ? "0" + String($0, radix: 16) : String($0, radix: 16) }
-            .joined()
+        return "t=\(seconds),v1=\(Hex.text(of: mac))"
     }
 
     /// The HMAC of RFC 2104 over SHA-256.

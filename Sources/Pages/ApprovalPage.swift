@@ -2,6 +2,7 @@ import Batches
 import Facts
 import Pricing
 import Reports
+import ServiceKit
 
 /// What was submitted, and what is left to decide: of one snapshot.
 struct ApprovalFacts: Sendable {
@@ -61,7 +62,7 @@ extension ApprovalFacts {
 
 extension Site {
     func approvalPage(_ text: String, currency: String) async throws -> Page {
-        guard isUUID(text) else { throw PageFault.noBatch(text) }
+        guard text.isUUID else { throw PageFault.noBatch(text) }
         let now = clock.nowMilliseconds()
         let id = text.lowercased()
         var facts = try await ApprovalFacts.read(id, now: now, in: currency, pool)

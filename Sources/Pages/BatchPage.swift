@@ -2,11 +2,12 @@ import Batches
 import Facts
 import Pricing
 import Reports
+import ServiceKit
 
 extension Site {
     func batchPage(_ text: String) async throws -> Page {
         let now = clock.nowMilliseconds()
-        guard isUUID(text) else { throw PageFault.noBatch(text) }
+        guard text.isUUID else { throw PageFault.noBatch(text) }
         let facts = try await batches.value(text.lowercased())
         let everything = try await pool.read { try ServiceControlQueries.everything(on: $0) }
         let page = BatchView(facts: facts, now: now)
@@ -16,16 +17,6 @@ extension Site {
             body: notices.html + page.glance + page.tables, asOf: facts.countedAt,
             isLive: page.isOpen)
     }
-}
-
-func isUUID(_ text: String) -> Bool {
-    let groups = text.split(separator: "-", omittingEmptySubsequences: false)
-    return groups.map(\.utf8.count) == [8, 4, 4, 4, 12]
-        && groups.allSatisfy { group in
-            group.utf8.allSatisfy {
-                (0x30...0x39).contains($0) || (0x41...0x46).contains($0 & 0xDF)
-            }
-        }
 }
 
 /// The page of one batch: the story first, then the tables.

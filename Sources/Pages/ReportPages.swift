@@ -3,6 +3,7 @@ import Facts
 import HTTP
 import Pricing
 import Reports
+import ServiceKit
 
 /// What an address may ask of a report.
 struct Filter: Sendable, Equatable {
@@ -31,7 +32,7 @@ struct Filter: Sendable, Equatable {
         }
         let given = query.compactMapValues { $0.last.flatMap { $0.isEmpty ? nil : $0 } }
         if let batch = given["batch"] {
-            guard isUUID(batch) else { throw PageFault.noBatch(batch) }
+            guard batch.isUUID else { throw PageFault.noBatch(batch) }
             batchID = batch.lowercased()
         }
         if let text = given["as_of"] {

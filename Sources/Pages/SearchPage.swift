@@ -1,6 +1,7 @@
 import Facts
 import HTTP
 import Reports
+import ServiceKit
 
 func encoded(_ text: String) -> String { PercentCoding.encode(text) }
 
@@ -40,7 +41,7 @@ extension Site {
         if isSubscription { return .redirect(subscriptionAddress(text)) }
         // A customer's token is no item.
         let items =
-            customers.isEmpty && !isUUID(text) ? try await ofItem(text) : .some([])
+            customers.isEmpty && !text.isUUID ? try await ofItem(text) : .some([])
         let list = HTMLTable(
             "Batches", [.text("Batch"), .text("Id")],
             batches.map { [.link(batchAddress($0.id), $0.name), "<code>\($0.id)</code>"] })

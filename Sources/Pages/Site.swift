@@ -325,7 +325,7 @@ func subscriptionLink(_ id: String) -> HTML {
 /// What stands at the top of a page: what somebody has to know or do.
 struct Notice {
     enum Kind: String {
-        case alarm, warn, calm, good
+        case alarm, warn, calm
     }
 
     var kind: Kind

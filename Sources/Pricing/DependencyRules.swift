@@ -146,14 +146,6 @@ struct DependencyRules {
 }
 
 extension JudgeContext {
-    /// The places of a row's dependents that are on other subscriptions.
-    func places(of row: BatchRow) -> [DependentReference] {
-        row.dependentSKUs.flatMap { name in
-            DependentReference(name).originalTransactionID == nil
-                ? places[name] ?? [] : [DependentReference(name)]
-        }
-    }
-
     /// Who else names the item of a row's subscription, or of the place that the name stands for, in words and in
     /// order: other subscriptions, and other items of its own, which may write that place otherwise. A change that is
     /// about to be sent has no line, because its own subscription was examined when it was planned.

@@ -57,13 +57,15 @@ package struct CatchUp: Service {
         // calls did.
         let askedAt = dependencies.clock.nowMilliseconds()
         let start = Instant(milliseconds: since)
-        dependencies.log.notice(
-            "calls wait until the notification history is read", ["since": start.text])
-        // nil means that another replica is reading it.
         let through = through(controls, now: askedAt, realNow: realNow)
+        // Nothing comes back while another replica reads it, which then says so, too.
         guard
             let (summary, failure) = try await reconciler.readHistory(
-                since: start, through: through)
+                since: start, through: through,
+                began: {
+                    dependencies.log.notice(
+                        "calls wait until the notification history is read", ["since": start.text])
+                })
         else {
             return true
         }

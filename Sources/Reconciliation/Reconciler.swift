@@ -94,11 +94,14 @@ package struct Reconciler: Sendable {
     }
 
     /// Reads and folds only the history; otherwise it is like `runOnce`.
+    ///
+    /// - Parameter began: It is called where this process is the one that reads it.
     package func readHistory(
-        since: Instant?, through: Instant? = nil,
+        since: Instant?, through: Instant? = nil, began: @escaping @Sendable () -> Void = {},
         progress: @escaping @Sendable (HistorySummary) -> Void = { _ in }
     ) async throws -> (summary: Summary, failure: (any Error)?)? {
         try await once { lease in
+            began()
             var summary = Summary()
             do {
                 try await readHistory(

@@ -123,7 +123,6 @@ private let style = """
     background:var(--warn);padding:.55rem .85rem;overflow-wrap:anywhere}
     .notices li.alarm{border-left-color:var(--loss);background:var(--alarm)}
     .notices li.calm{border-left-color:var(--bar);background:var(--calm)}
-    .notices li.good{border-left-color:var(--gain);background:var(--good)}
     .notices strong{margin-right:.35rem}
     code{font:.93em ui-monospace,"DejaVu Sans Mono",monospace;background:var(--calm);
     padding:.08em .35em;border-radius:4px;overflow-wrap:anywhere}

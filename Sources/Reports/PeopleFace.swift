@@ -124,9 +124,6 @@ extension Int64 {
         return isOver ? (signum() * factor.signum() < 0 ? .min : .max) : product
     }
 
-    /// The number with the other sign. The least number has no opposite, and becomes the greatest.
-    package var negatedClamped: Int64 { multipliedClamped(by: -1) }
-
     package func addedClamped(_ other: Int64) -> Int64 {
         let (sum, isOver) = addingReportingOverflow(other)
         return isOver ? (other < 0 ? .min : .max) : sum

@@ -16,7 +16,7 @@ package struct ReportStore: Sendable {
     /// one that was not withdrawn.
     package func batchID(_ text: String, of name: ReportName) async throws -> String {
         guard name.hasBatches else { throw ReportError.hasNoBatches(name) }
-        guard !isUUID(text) else { return text.lowercased() }
+        guard !text.isUUID else { return text.lowercased() }
         let named: [(id: String, isLive: Bool)]
         do {
             named = try await pool.withTransaction { connection in
@@ -77,7 +77,7 @@ package struct ReportStore: Sendable {
     ) async throws {
         if let batchID = query.batchID {
             guard query.name.hasBatches else { throw ReportError.hasNoBatches(query.name) }
-            guard isUUID(batchID) else { throw ReportError.unknownBatch(batchID) }
+            guard batchID.isUUID else { throw ReportError.unknownBatch(batchID) }
         }
         do {
             if let asOf = query.asOf {
@@ -317,10 +317,4 @@ private func reportError(_ error: PostgresError, of name: ReportName) -> ReportE
     let why = (error.message ?? error.summary).split(whereSeparator: \.isNewline)
         .map { $0.drop { $0.isWhitespace } }.joined(separator: "; ")
     return .unavailable(why)
-}
-
-private func isUUID(_ text: String) -> Bool {
-    let groups = text.split(separator: "-", omittingEmptySubsequences: false)
-    return groups.map(\.utf8.count) == [8, 4, 4, 4, 12]
-        && groups.allSatisfy { $0.utf8.allSatisfy { Character(Unicode.Scalar($0)).isHexDigit } }
 }

@@ -1,6 +1,12 @@
 /// Hexadecimal digits. They are inlinable, because other modules read column by column with them.
 package enum Hex {
-    package static let digits = Array("0123456789abcdef".utf8)
+    private static let digits = Array("0123456789abcdef".utf8)
+
+    /// Two lower-case digits a byte.
+    package static func text(of bytes: [UInt8]) -> String {
+        String(
+            decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+    }
 
     /// The value of a digit in either case.
     @inlinable

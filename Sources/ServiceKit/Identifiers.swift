@@ -27,6 +27,20 @@ package struct UUIDv7 {
     }
 }
 
+extension String {
+    /// Whether it is a UUID as RFC 9562 writes it, in either case: 36 characters, four hyphens, no braces.
+    package var isUUID: Bool {
+        let bytes = utf8
+        return bytes.count == 36
+            && zip(bytes, 0...).allSatisfy { byte, place in
+                switch place {
+                case 8, 13, 18, 23: byte == UInt8(ascii: "-")
+                default: Hex.value(of: byte) != nil
+                }
+            }
+    }
+}
+
 /// A small generator with a seed (SplitMix64): the same seed gives the same run, so no secrets.
 package struct SeededRandom: RandomNumberGenerator, Sendable {
     private var state: UInt64

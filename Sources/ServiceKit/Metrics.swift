@@ -165,13 +165,6 @@ package final class Metrics: Sendable {
         state.withLock { $0.put(.gauge(value), name, key) }
     }
 
-    /// Removes the samples of a gauge, because what they said is no longer known.
-    package func clear(_ name: String) {
-        state.withLock { state in
-            state.seriesCount -= state.families.removeValue(forKey: name)?.count ?? 0
-        }
-    }
-
     /// Sets all samples of a gauge, and removes those that are not among them.
     package func set(_ name: String, toAll samples: [(labels: [String: String], value: Double)]) {
         state.withLock { state in

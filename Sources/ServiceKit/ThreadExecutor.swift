@@ -3,12 +3,10 @@
 /// It is for code that blocks (libpq, OpenSSL, sockets): Swift's shared pool has one thread a core, and a blocked one
 /// stalls the whole process. It can be an actor's executor or a task's preference.
 package final class ThreadExecutor: SerialExecutor, TaskExecutor, JobRunner {
-    package let name: String
     private let queue: JobQueue
 
     /// The thread starts with the first job and ends at `shutdown()`, or with the last reference.
     package init(name: String) {
-        self.name = name
         queue = JobQueue(name: name)
     }
 

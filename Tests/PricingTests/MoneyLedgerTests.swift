@@ -240,12 +240,12 @@ private typealias Story = LifecycleStory
     }
 
     @Test func shares_roundHalfAwayFromZero_andNeverLeaveTheWhole() {
-        #expect(Int64(15990).share(1, of: 2) == 7995)
-        #expect(Int64(5).share(1, of: 2) == 3)
-        #expect(Int64(-5).share(1, of: 2) == -3)
-        #expect(Int64.max.share(Int64.max, of: Int64.max) == .max)
-        #expect(Int64(5).share(2, of: 1) == nil)
-        #expect(Int64(5).share(-1, of: 2) == nil)
-        #expect(Int64(5).share(0, of: 0) == nil)
+        #expect(Int64(15990).part(1, of: 2) == 7995)
+        #expect(Int64(5).part(1, of: 2) == 3)
+        #expect(Int64(-5).part(1, of: 2) == -3)
+        #expect(Int64.max.part(Int64.max, of: Int64.max) == .max)
+        #expect(Int64(5).part(2, of: 1) == nil)
+        #expect(Int64(5).part(-1, of: 2) == nil)
+        #expect(Int64(5).part(0, of: 0) == nil)
     }
 }

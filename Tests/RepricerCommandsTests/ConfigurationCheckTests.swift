@@ -131,6 +131,29 @@ import Testing
         #expect(closed.code == .failed)
         #expect(closed.messages.contains("GRANT repricer_finance"))
     }
+
+    /// What a schema of another release says of app and users may mean something else.
+    @Test func configCheck_besideASchemaForNewerPrograms_saysNothingOfWhatIsInIt() async throws {
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            INSERT INTO repricer.schema_migrations (version, name, checksum, is_breaking, applied_at, finished_at)
+            VALUES (99, 'breaks', '', true, now(), now())
+            """)
+        await owner.close()
+        let ana = [
+            "REPRICER_DATABASE_URL": try await TestDatabase.login(
+                "ana", memberOf: ["repricer_pricing"])
+        ]
+
+        let check = await run("config", "check", "--for", "pricing", environment: ana)
+
+        #expect(check.code == .failed, "\(check.messages)")
+        for name in ["app of the database", "finance users"] {
+            let line = check.output.split(separator: "\n").first { $0.hasPrefix(name) } ?? ""
+            #expect(line.contains("not tried"), "\(check.output)")
+        }
+    }
 }
 
 /// Files of settings that hold the database's password.

@@ -1,4 +1,5 @@
 internal import JSON
+import ServiceKit
 
 /// Why a request would be refused. It is found before it is sent. The limits are those of Apple's pages and its own
 /// libraries.
@@ -55,7 +56,7 @@ package struct CommerceRequestInfo: Hashable, Sendable {
     package init(
         requestReferenceID: String, consistencyToken: String? = nil
     ) throws(RequestFault) {
-        guard FieldCheck.isUUID(requestReferenceID) else {
+        guard requestReferenceID.isUUID else {
             throw .notUUID(field: "requestReferenceId")
         }
         self.requestReferenceId = requestReferenceID
@@ -75,22 +76,6 @@ enum FieldCheck {
     static let skuMax = 128
     /// The longest product id. App Store Connect's own limit is lower.
     static let productIDMax = 255
-
-    static func isUUID(_ text: String) -> Bool {
-        let bytes = Array(text.utf8)
-        guard bytes.count == 36 else { return false }
-        return bytes.enumerated().allSatisfy { place, byte in
-            switch place {
-            case 8, 13, 18, 23: byte == 0x2D
-            default: isHexadecimal(byte)
-            }
-        }
-    }
-
-    private static func isHexadecimal(_ byte: UInt8) -> Bool {
-        (0x30...0x39).contains(byte) || (0x41...0x46).contains(byte)
-            || (0x61...0x66).contains(byte)
-    }
 
     /// nil where the id may be put into a path.
     static func fault(ofTransaction id: String) -> RequestFault? {

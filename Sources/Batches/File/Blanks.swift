@@ -12,13 +12,18 @@ extension ArraySlice<UInt8> {
     }
 }
 
+extension [UInt8] {
+    /// The bytes as text, without the blanks at its ends.
+    var textWithoutBlanks: String { String(decoding: self[...].withoutBlanks, as: UTF8.self) }
+}
+
 extension String {
     /// The text without the blanks at its ends.
     var withoutBlanks: String {
         guard let first = utf8.first, let last = utf8.last, isBlank(first) || isBlank(last) else {
             return self
         }
-        return trimmed(self)
+        return Array(utf8).textWithoutBlanks
     }
 }
 

@@ -42,7 +42,7 @@ package struct IdentifierFile {
 
     private mutating func isHeader(_ line: PhysicalLine) -> Bool {
         guard !line.isTooLong, case .cells(let cells) = CSVRecord(line.bytes) else { return false }
-        let names = cells.map { Self.trimmed($0) }
+        let names = cells.map { $0.textWithoutBlanks }
         guard let found = names.firstIndex(of: Self.column) else { return false }
         place = found
         columns = names.count
@@ -56,20 +56,13 @@ package struct IdentifierFile {
                 remedy: "write one id a line")
         }
         guard let place else {
-            return try BatchRowBuilder.checkedTransactionID(Self.trimmed(line.bytes))
+            return try BatchRowBuilder.checkedTransactionID(line.bytes.textWithoutBlanks)
         }
         guard case .cells(let cells) = CSVRecord(line.bytes), cells.count == columns else {
             throw RowFault(
                 .malformedRow, "the row does not have the \(columns) cells of the header",
                 remedy: "mend the row; a cell may not go on in the next line")
         }
-        return try BatchRowBuilder.checkedTransactionID(Self.trimmed(cells[place]))
-    }
-
-    private static func trimmed(_ bytes: [UInt8]) -> String {
-        var slice = bytes[...]
-        while let first = slice.first, first == 0x20 || first == 0x09 { slice.removeFirst() }
-        while let last = slice.last, last == 0x20 || last == 0x09 { slice.removeLast() }
-        return String(decoding: slice, as: UTF8.self)
+        return try BatchRowBuilder.checkedTransactionID(cells[place].textWithoutBlanks)
     }
 }

@@ -33,7 +33,7 @@ struct HeaderRow {
     ) throws(BatchFileError) {
         let record = CSVRecord(line.bytes, separator: separator)
         let cells: [[UInt8]]? = if case .cells(let cells) = record { cells } else { nil }
-        names = (cells ?? []).map { trimmed(String(decoding: $0, as: UTF8.self)) }
+        names = (cells ?? []).map { $0.textWithoutBlanks }
         (self.file, self.line) = (file, line.number)
         guard !line.isTooLong, cells != nil else {
             throw fault(.badHeader, "the header row is no CSV", "begin with the column names")

@@ -76,16 +76,7 @@ struct TableLines {
             guard texts.count == cells.count, !line.bytes.contains(0) else {
                 return failure("the row is not plain UTF-8 text", "save the file as UTF-8")
             }
-            return .success(texts.map(trimmed))
+            return .success(texts.map(\.withoutBlanks))
         }
     }
-}
-
-/// The text without the blanks around it.
-func trimmed(_ text: String) -> String {
-    let isBlank: (Character) -> Bool = { $0 == " " || $0 == "\t" }
-    guard let first = text.firstIndex(where: { !isBlank($0) }),
-        let last = text.lastIndex(where: { !isBlank($0) })
-    else { return "" }
-    return String(text[first...last])
 }

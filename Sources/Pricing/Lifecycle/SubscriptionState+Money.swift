@@ -45,14 +45,14 @@ extension SubscriptionState {
                     money.note(
                         entry(
                             .reversal, at: event.key.signedAt, reversed,
-                            back.taxExclusive?.negatedSaturated.share(reversed, of: given)))
+                            back.taxExclusive?.negatedSaturated.part(reversed, of: given)))
                 }
                 continue
             }
             func refund(at: Instant, number: Int, _ back: Int64) -> MoneyEntry {
                 entry(
                     .refund, at: at, number: number, back.negatedSaturated,
-                    whole.flatMap { (-$0).share(back, of: amount) })
+                    whole.flatMap { (-$0).part(back, of: amount) })
             }
             for listed in charge.item.listedRefunds {
                 money.note(refund(at: listed.at, number: listed.number, listed.amount))
@@ -183,7 +183,7 @@ extension TransactionStatement {
         var given: Int64 = 0
         for price in prices {
             charged += price
-            guard price >= 0, let until = taxExclusive.share(charged, of: total) else { return nil }
+            guard price >= 0, let until = taxExclusive.part(charged, of: total) else { return nil }
             shares.append(until - given)
             given = until
         }

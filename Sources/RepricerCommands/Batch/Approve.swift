@@ -2,6 +2,7 @@ import Batches
 import Extensions
 import Postgres
 import Reports
+import ServiceKit
 
 extension Commands {
     static let approve = Command(
@@ -136,7 +137,7 @@ extension Commands {
     static func massExtension(
         _ text: String, pool: PostgresPool
     ) async throws -> ExtensionQueries.Mass? {
-        guard ExtensionArguments.isUUID(text) else { return nil }
+        guard text.isUUID else { return nil }
         let id = text.lowercased()
         let (mass, isSingle) = try await pool.withTransaction { connection in
             (

@@ -229,11 +229,6 @@ func sentence(_ text: String) -> String {
     return broken(text, columns: columns) + "\n"
 }
 
-/// The text on lines of at most so many columns.
-func broken(_ text: String, columns: Int) -> String {
-    brokenText(text, width: max(1, columns - 2)).joined(separator: "\n  ")
-}
-
 /// A sum, or that it is too large to be one.
 func shownSum(_ sum: MoneySum, currency: String) -> String {
     sum.milliunits.map { money($0, currency: currency) } ?? "too large"

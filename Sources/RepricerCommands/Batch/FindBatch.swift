@@ -1,5 +1,6 @@
 import Batches
 import Postgres
+import ServiceKit
 
 extension Commands {
     static let batch = Positional("BATCH", BatchFinder.meaning, noun: .batches)
@@ -35,7 +36,7 @@ enum BatchFinder {
             let lists = "`repricer status` lists them"
             throw CommandFailure(
                 .inputRejected,
-                ExtensionArguments.isUUID(text)
+                text.isUUID
                     ? "no batch \(quoted(text)): \(lists), and `repricer extend status` the extensions"
                     : "no batch \(quoted(text)); \(lists)")
         }

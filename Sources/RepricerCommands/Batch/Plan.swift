@@ -109,11 +109,6 @@ extension Invocation {
     func known(_ option: ValueOption) throws -> Instant? {
         try arguments.instant(option).map(Instant.init(milliseconds:))
     }
-
-    func now(_ configuration: Configuration) async throws -> Instant {
-        let clock = try await configuration.makeClock(dependencies: dependencies)
-        return Instant(milliseconds: clock.nowMilliseconds())
-    }
 }
 
 extension ParsedArguments {

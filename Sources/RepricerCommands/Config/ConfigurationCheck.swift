@@ -16,7 +16,7 @@ struct ConfigurationCheck: Sendable {
         let problems: [ConfigurationProblem]
         /// Whether something outside did not answer, rather than being set up wrongly.
         var isAway = false
-        /// False where a setting is missing that it needs, so that nothing is known.
+        /// False where a setting is missing that it needs, or the schema does not fit, so that nothing is known.
         var wasTried = true
     }
 
@@ -138,15 +138,8 @@ struct ConfigurationCheck: Sendable {
                 Result(
                     name: "schema", found: SchemaCheck.words(schema),
                     problems: problem.map { [$0] } ?? []),
-                Result(
-                    name: "app of the database",
-                    found: bound.map {
-                        "\($0.bundleID) in \($0.environment)"
-                            + (configuration.app == nil
-                                ? "; the settings don't name app and environment" : "")
-                    } ?? "none yet; the first program that writes binds it",
-                    problems: AppCheck.problem(configuration, bound).map { [$0] } ?? []),
-                Self.finance(finance),
+                problem == nil ? app(bound) : skipped("app of the database"),
+                problem == nil ? Self.finance(finance) : skipped("finance users"),
             ]
         } catch {
             let failure =
@@ -162,6 +155,17 @@ struct ConfigurationCheck: Sendable {
                     ], isAway: failure.code == .unavailable)
             ]
         }
+    }
+
+    private func app(_ bound: AppBinding?) -> Result {
+        Result(
+            name: "app of the database",
+            found: bound.map {
+                "\($0.bundleID) in \($0.environment)"
+                    + (configuration.app == nil
+                        ? "; the settings don't name app and environment" : "")
+            } ?? "none yet; the first program that writes binds it",
+            problems: AppCheck.problem(configuration, bound).map { [$0] } ?? [])
     }
 
     /// `serve` would end at once with such a user.

@@ -1,3 +1,5 @@
+import HTTP
+
 /// `https://host[:port]`, taken apart as far as the settings must know it.
 struct BaseURL: Equatable {
     let isTLS: Bool
@@ -19,13 +21,7 @@ struct BaseURL: Equatable {
     }
 
     /// Whether the host can only be this machine.
-    var isLoopback: Bool { Self.isLoopback(host) }
-
-    static func isLoopback(_ host: String) -> Bool {
-        if host == "localhost" || host == "::1" { return true }
-        let parts = host.split(separator: ".", omittingEmptySubsequences: false)
-        return parts.count == 4 && parts.first == "127" && parts.allSatisfy { UInt8($0) != nil }
-    }
+    var isLoopback: Bool { AddressList.isLoopback(host) }
 
     /// `HOST:PORT` or `[IPV6]:PORT`; port 0 is allowed.
     static func address(_ text: String) -> Configuration.Address? {

@@ -29,7 +29,7 @@ package struct Configuration: Sendable {
         package let port: Int
 
         /// Whether only this machine reaches it.
-        var isLoopback: Bool { BaseURL.isLoopback(host) }
+        var isLoopback: Bool { AddressList.isLoopback(host) }
 
         /// As it is written: `HOST:PORT`.
         var text: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }

@@ -50,7 +50,7 @@ enum ExtensionArguments {
     /// The given identifier, or a new one.
     static func requestID(_ arguments: ParsedArguments) throws -> String {
         if let text = arguments[Commands.requestID] {
-            guard isUUID(text) else {
+            guard text.isUUID else {
                 throw CommandFailure(
                     .inputRejected,
                     "bad_request_id: \(quoted(text)) is no UUID; leave --request-id out for a new one"
@@ -68,16 +68,12 @@ enum ExtensionArguments {
 
     /// The UUID in lower case.
     static func uuid(_ text: String) throws -> String {
-        guard isUUID(text) else {
+        guard text.isUUID else {
             throw CommandFailure(
                 .inputRejected,
                 "\(quoted(text)) is no extension's id; `repricer extend status` lists them")
         }
         return text.lowercased()
-    }
-
-    static func isUUID(_ text: String) -> Bool {
-        text.wholeMatch(of: /[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}/) != nil
     }
 
     static func storefronts(_ text: String?) throws -> [String]? {

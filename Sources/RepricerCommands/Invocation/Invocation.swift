@@ -1,3 +1,4 @@
+import Pricing
 import ServiceKit
 
 /// One run of one command: its arguments, the dependencies, and the settings once somebody asks for them.
@@ -9,6 +10,12 @@ package struct Invocation: Sendable {
         arguments[GlobalOptions.json] || arguments[GlobalOptions.format] == "json"
     }
     var isQuiet: Bool { arguments[GlobalOptions.quiet] }
+
+    /// The present by the clock of the settings: the machine's, or the rehearsal's.
+    func now(_ configuration: Configuration) async throws -> Instant {
+        let clock = try await configuration.makeClock(dependencies: dependencies)
+        return Instant(milliseconds: clock.nowMilliseconds())
+    }
 
     /// Prints data.
     func print(_ text: String) throws(OutputError) {

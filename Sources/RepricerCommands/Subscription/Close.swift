@@ -1,5 +1,6 @@
 import Batches
 import Pricing
+import ServiceKit
 
 extension Commands {
     private static let change = Positional(
@@ -17,7 +18,7 @@ extension Commands {
             """
     ) { invocation in
         let id = try invocation.arguments.required(change)
-        guard ExtensionArguments.isUUID(id) else {
+        guard id.isUUID else {
             throw UsageError(
                 "\(harmless(id)) is no change id; `report price_change --format csv` prints them")
         }

@@ -65,7 +65,9 @@ import Testing
                 Self.refusal(.reject), of: "\(number)", .priceChange, [Self.scope()], realNow: 0)
         }
 
-        recent.forgetEnded(.priceChange, [Self.scope()], realNow: realNow)
+        recent.state.withLock {
+            $0.forgetEnded(.priceChange, [Self.scope()], realNow: realNow)
+        }
         let verdict = recent.judge(
             Self.refusal(.reject), of: "next", .priceChange, [Self.scope()], realNow: realNow)
 
@@ -79,7 +81,9 @@ import Testing
                 Self.refusal(.reject), of: "\(number)", .priceChange, [Self.scope()], realNow: 0)
         }
 
-        recent.forgetEnded(.priceChange, [Self.scope(isHalted: true)], realNow: 600_000)
+        recent.state.withLock {
+            $0.forgetEnded(.priceChange, [Self.scope(isHalted: true)], realNow: 600_000)
+        }
         let verdict = recent.judge(
             Self.refusal(.reject), of: "next", .priceChange, [Self.scope()], realNow: 600_000)
 
@@ -111,7 +115,7 @@ import Testing
             _ = recent.judge(Self.refusal(.reject), of: "\(number)", .cancel, [], realNow: 0)
         }
 
-        recent.noteGoodKey(.cancel)
+        recent.state.withLock { $0.noteGoodKey(.cancel) }
         let verdict = recent.judge(Self.refusal(.reject), of: "next", .cancel, [], realNow: 0)
 
         #expect(verdict == .systemic(.kind))
