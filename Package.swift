@@ -22,10 +22,13 @@ func program(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .executableTarget(name: name, dependencies: dependencies, swiftSettings: strict)
 }
 
+/// Tests are not optimised, which would take minutes: their time is that of what they test.
+let plain = strict + [.unsafeFlags(["-Onone"], .when(configuration: .release))]
+
 func tests(_ module: String, _ dependencies: [Target.Dependency] = []) -> Target {
     .testTarget(
         name: "\(module)Tests", dependencies: [.target(name: module)] + dependencies,
-        swiftSettings: strict)
+        swiftSettings: plain)
 }
 
 /// The commit of the sources, for whoever builds a release (`Deploy/package`): only one C file is compiled anew for it.
@@ -140,7 +143,7 @@ let package = Package(
                 "PriceChanges", "Dependents", "Extensions", "Reconciliation", "Reports", "Pricing",
                 "AppStore",
                 "JOSE", "HTTP", "ServiceKit", "SandboxStore", "Simulation",
-            ], swiftSettings: strict),
+            ], swiftSettings: plain),
         tests("Reports", ["TestSupport", "Postgres", "Facts", "Pricing", "ServiceKit"]),
         tests(
             "Pages",
@@ -161,7 +164,7 @@ let package = Package(
             ]),
         tests("SandboxStore", ["TestSupport", "JOSE", "HTTP", "ServiceKit"]),
         .testTarget(
-            name: "TidyTests", dependencies: ["TestSupport", "Pricing"], swiftSettings: strict),
+            name: "TidyTests", dependencies: ["TestSupport", "Pricing"], swiftSettings: plain),
     ]
 )
 

@@ -9,9 +9,10 @@ extension CallEngine {
     ) async {
         let out = CallsOut()
         await withTaskCancellationHandler {
-            await Rounds(log: log, failure: failure, idleWait: idleWait, count: count).run {
+            await Rounds(log: log, failure: failure, failureWait: idleWait, count: count).run {
                 if let failure = out.takeFailure() { throw failure }
-                return try await out.quietFor > .zero ? 0 : step(out)
+                guard out.quietFor == .zero else { return idleWait }
+                return try await step(out) == 0 ? idleWait : .zero
             }
         } onCancel: {
             out.stop()

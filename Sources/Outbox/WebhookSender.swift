@@ -84,13 +84,13 @@ package struct WebhookSender: Service {
         var prunedAt: ContinuousClock.Instant?
         await Rounds(
             log: log, failure: "delivering webhooks failed; trying again",
-            idleWait: limits.idleWait
+            failureWait: limits.idleWait
         ).run {
             if prunedAt.map({ ContinuousClock.now - $0 > limits.pruneEvery }) ?? true {
                 try await prune()
                 prunedAt = ContinuousClock.now
             }
-            return try await round()
+            return try await round() == 0 ? limits.idleWait : .zero
         }
     }
 

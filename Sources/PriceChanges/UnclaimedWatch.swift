@@ -55,19 +55,13 @@ final class UnclaimedWatch: Sendable {
     /// Asks again and again who holds rows. It runs beside the rounds of delivery, because a round may wait for the very
     /// session that is to be named.
     func run() async {
-        let outage = Outage(
+        await Rounds(
             log: log, level: .warning,
-            failure: "sessions that hold rows are not asked for; trying again")
-        while !Task.isCancelled {
-            do {
-                try await Alarm.shared.wait(for: Self.checkEvery)
-                try await check()
-                outage.end()
-            } catch is CancellationError {
-                return
-            } catch {
-                outage.note(error)
-            }
+            failure: "sessions that hold rows are not asked for; trying again", failureWait: .zero
+        ).run {
+            try await Alarm.shared.wait(for: Self.checkEvery)
+            try await check()
+            return .zero
         }
     }
 

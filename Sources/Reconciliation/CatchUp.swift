@@ -25,18 +25,11 @@ package struct CatchUp: Service {
     private var dependencies: Reconciler.Dependencies { reconciler.dependencies }
 
     package func run() async throws {
-        let outage = Outage(log: dependencies.log, failure: "catching up failed")
-        while !Task.isCancelled {
-            do {
-                let isDone = try await step()
-                outage.end()
-                try await dependencies.wait(isDone ? Self.askEvery : Self.failureWait)
-            } catch is CancellationError {
-                return
-            } catch {
-                outage.note(error)
-                try await dependencies.wait(Self.failureWait)
-            }
+        await Rounds(
+            log: dependencies.log, failure: "catching up failed", failureWait: Self.failureWait,
+            wait: dependencies.wait
+        ).run {
+            try await step() ? Self.askEvery : Self.failureWait
         }
     }
 

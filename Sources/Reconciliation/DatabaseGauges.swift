@@ -14,7 +14,7 @@ package struct DatabaseGauges: Service {
     private let realClock: any WallClock
     private let metrics: Metrics
     private let limits: Limits
-    private let outage: Outage
+    private let rounds: Rounds
     private let memory = Memory()
 
     package struct Limits: Sendable {
@@ -53,9 +53,11 @@ package struct DatabaseGauges: Service {
         self.realClock = realClock
         self.metrics = metrics
         self.limits = limits
-        outage = Outage(
-            log: log, level: .warning, failure: "figures of the database are not read; trying again"
-        )
+        rounds = Rounds(
+            log: log, level: .warning,
+            failure: "figures of the database are not read; trying again",
+            failureWait: limits.every,
+            count: { metrics.increment("repricer_figures_failures_total") })
         Self.declare(metrics)
         for (endpoint, rate) in limits.callsPerThousandSeconds {
             metrics.set(
@@ -70,17 +72,9 @@ package struct DatabaseGauges: Service {
     }
 
     package func run() async throws {
-        while !Task.isCancelled {
-            do {
-                try await refresh()
-                outage.end()
-            } catch is CancellationError {
-                return
-            } catch {
-                metrics.increment("repricer_figures_failures_total")
-                outage.note(error)
-            }
-            try await Task.sleep(for: limits.every)
+        await rounds.run {
+            try await refresh()
+            return limits.every
         }
     }
 

@@ -26,22 +26,14 @@ package struct ReconcileService: Service {
         let dependencies = reconciler.dependencies
         let pause = min(
             max(dependencies.clock.realDuration(of: every) / 10, pauseMin), Self.pauseMax)
-        let outage = Outage(log: dependencies.log, failure: "reconciling failed")
-        while !Task.isCancelled {
-            do {
-                // The first run waits too, so that a service that is started again and again asks for nothing.
-                try await dependencies.wait(pause)
-                let turn = try await runIfDue()
-                outage.end()
-                if case .failed = turn {
-                    try await dependencies.wait(Self.failureWait)
-                }
-            } catch is CancellationError {
-                return
-            } catch {
-                outage.note(error)
-                try await dependencies.wait(Self.failureWait)
-            }
+        await Rounds(
+            log: dependencies.log, failure: "reconciling failed", failureWait: Self.failureWait,
+            wait: dependencies.wait
+        ).run {
+            // The first run waits too, so that a service that is started again and again asks for nothing.
+            try await dependencies.wait(pause)
+            if case .failed = try await runIfDue() { return Self.failureWait }
+            return .zero
         }
     }
 

@@ -6,17 +6,19 @@ package struct StalenessGauges: Service {
     package let name = "staleness"
     private let pool: DatabasePool
     private let clock: any WallClock
+    private let log: Log
     private let metrics: Metrics
     private let silentAfter: Duration
     private let every: Duration
 
     /// - Parameter every: The real time between two readings.
     package init(
-        pool: DatabasePool, clock: any WallClock, metrics: Metrics, silentAfter: Duration,
+        pool: DatabasePool, clock: any WallClock, log: Log, metrics: Metrics, silentAfter: Duration,
         every: Duration = .seconds(15)
     ) {
         self.pool = pool
         self.clock = clock
+        self.log = log
         self.metrics = metrics
         self.silentAfter = silentAfter
         self.every = every
@@ -37,15 +39,12 @@ package struct StalenessGauges: Service {
     }
 
     package func run() async throws {
-        while !Task.isCancelled {
-            do {
-                try await refresh()
-            } catch is CancellationError {
-                return
-            } catch {
-                // The database is away. The old figures stay, and /readyz reports it.
-            }
-            try await Task.sleep(for: every)
+        await Rounds(
+            log: log, level: .warning, failure: "ages of what was heard are not read; trying again",
+            failureWait: every, count: { metrics.increment("repricer_figures_failures_total") }
+        ).run {
+            try await refresh()
+            return every
         }
     }
 

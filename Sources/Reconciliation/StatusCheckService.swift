@@ -25,19 +25,13 @@ package struct StatusCheckService: Service {
 
     package func run() async throws {
         let dependencies = reconciler.dependencies
-        let outage = Outage(
-            log: dependencies.log, level: .warning, failure: "statuses not read")
-        while !Task.isCancelled {
-            do {
-                try await dependencies.wait(every)
-                try await step()
-                outage.end()
-            } catch is CancellationError {
-                return
-            } catch {
-                outage.note(error)
-                try await dependencies.wait(Self.failureWait)
-            }
+        await Rounds(
+            log: dependencies.log, level: .warning, failure: "statuses not read",
+            failureWait: Self.failureWait, wait: dependencies.wait
+        ).run {
+            try await dependencies.wait(every)
+            try await step()
+            return .zero
         }
     }
 

@@ -21,23 +21,17 @@ package struct FigureKeeper: Service {
     }
 
     package func run() async throws {
-        let outage = Outage(
-            log: log, level: .warning, failure: "figures are not summarised; trying again")
-        while !Task.isCancelled {
+        await Rounds(
+            log: log, level: .warning, failure: "figures are not summarised; trying again",
+            failureWait: Self.pause
+        ).run {
             do {
-                while try await keepOnce() > 0, !Task.isCancelled {
-                    // Calls and folds go first.
-                    try await Task.sleep(for: .milliseconds(20))
-                }
-                outage.end()
-            } catch is CancellationError {
-                return
+                // Calls and folds go first.
+                return try await keepOnce() > 0 ? .milliseconds(20) : Self.pause
             } catch let error as PostgresError where error.sqlState == .serializationFailure {
                 // Another replica was at the same marks.
-            } catch {
-                outage.note(error)
+                return Self.pause
             }
-            try await Task.sleep(for: Self.pause)
         }
     }
 

@@ -1,36 +1,44 @@
-/// Does one round after another until it is cancelled. A round that found nothing to do, or failed, is followed by a
-/// wait.
+/// Does one round after another until it is cancelled. A round that failed is followed by a wait, and tried again.
 package struct Rounds: Sendable {
+    package typealias Wait = @Sendable (Duration) async throws -> Void
+
     package var log: Log
+    package var level: Log.Level
     /// The line of the log for a failure, which says that it is tried again. There is one until it works again.
     package var failure: String
-    package var idleWait: Duration
+    package var failureWait: Duration
+    package var wait: Wait
     /// Counts a failed round.
     package var count: @Sendable () -> Void
 
     package init(
-        log: Log, failure: String, idleWait: Duration, count: @escaping @Sendable () -> Void = {}
+        log: Log, level: Log.Level = .error, failure: String, failureWait: Duration,
+        wait: @escaping Wait = { try await Task.sleep(for: $0) },
+        count: @escaping @Sendable () -> Void = {}
     ) {
         self.log = log
+        self.level = level
         self.failure = failure
-        self.idleWait = idleWait
+        self.failureWait = failureWait
+        self.wait = wait
         self.count = count
     }
 
-    package func run(_ round: () async throws -> Int) async {
-        let outage = Outage(log: log, failure: failure)
+    /// - Parameter round: It returns how long to wait before the next one, in the time of `wait`.
+    package func run(_ round: () async throws -> Duration) async {
+        let outage = Outage(log: log, level: level, failure: failure)
         while !Task.isCancelled {
             do {
-                let done = try await round()
+                let pause = try await round()
                 outage.end()
-                if done == 0 { try await Task.sleep(for: idleWait) }
+                if pause > .zero { try await wait(pause) }
             } catch is CancellationError {
                 return
             } catch {
                 outage.note(error)
                 count()
-                // A cancelled sleep ends the loop above.
-                try? await Task.sleep(for: idleWait)
+                // A cancelled wait ends the loop above.
+                try? await wait(failureWait)
             }
         }
     }

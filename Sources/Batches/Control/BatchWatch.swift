@@ -85,10 +85,11 @@ package struct BatchWatch: Service {
 
     package func run() async throws {
         await Rounds(
-            log: log, failure: "looking after batches failed; trying again", idleWait: limits.every
+            log: log, failure: "looking after batches failed; trying again",
+            failureWait: limits.every
         ).run {
             try await round()
-            return 0
+            return limits.every
         }
     }
 

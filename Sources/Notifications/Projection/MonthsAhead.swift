@@ -21,18 +21,13 @@ package struct MonthsAhead: Service {
     package func run() async throws {
         // The pause is a day of the business clock, but no shorter than a busy database bears.
         let pause = max(.milliseconds(200), clock.realDuration(of: .seconds(86_400)))
-        let outage = Outage(
-            log: log, level: .warning, failure: "the months to come are not prepared; trying again")
-        while !Task.isCancelled {
-            do {
-                try await prepareOnce()
-                outage.end()
-            } catch is CancellationError {
-                return
-            } catch {
-                outage.note(error)
-            }
-            try await Task.sleep(for: min(pause, .seconds(3600)))
+        let every = min(pause, .seconds(3600))
+        await Rounds(
+            log: log, level: .warning, failure: "the months to come are not prepared; trying again",
+            failureWait: every
+        ).run {
+            try await prepareOnce()
+            return every
         }
     }
 

@@ -37,19 +37,11 @@ package struct Projector: Service {
     }
 
     package func run() async throws {
-        let outage = Outage(log: log, failure: "folding failed; trying again")
-        while !Task.isCancelled {
-            do {
-                let folded = try await foldOnce()
-                outage.end()
-                if folded == 0 { try await Task.sleep(for: limits.idleWait) }
-            } catch is CancellationError {
-                return
-            } catch {
-                outage.note(error)
-                metrics.increment("repricer_fold_failures_total")
-                try await Task.sleep(for: limits.failureWait)
-            }
+        await Rounds(
+            log: log, failure: "folding failed; trying again", failureWait: limits.failureWait,
+            count: { metrics.increment("repricer_fold_failures_total") }
+        ).run {
+            try await foldOnce() == 0 ? limits.idleWait : .zero
         }
     }
 
