@@ -223,6 +223,8 @@ CREATE TABLE repricer.price_changes (
     at_risk_milliunits bigint,
     at_risk_elsewhere jsonb,
     is_stale boolean NOT NULL DEFAULT false,
+    -- Of one seat are the prices, and of all of them what is at risk.
+    forecast_seats bigint NOT NULL DEFAULT 1,
     -- The live plan, which moves when a renewal is missed.
     send_after timestamptz,
     send_by timestamptz NOT NULL,
@@ -272,7 +274,8 @@ CREATE TABLE repricer.price_changes (
     -- A thousand billion of any currency at most, as signed prices: no sum of a report leaves 64 bits for one odd row.
     CONSTRAINT price_changes_price CHECK (new_price_milliunits > 0 AND new_price_milliunits <= 1000000000000000
         AND current_price_milliunits BETWEEN 0 AND 1000000000000000
-        AND at_risk_milliunits BETWEEN 0 AND 100000000000000000),
+        AND at_risk_milliunits BETWEEN 0 AND 100000000000000000
+        AND forecast_seats BETWEEN 1 AND 1000000),
     CONSTRAINT price_changes_direction CHECK (
         (direction = 'increase' AND new_price_milliunits > current_price_milliunits)
         OR (direction = 'decrease' AND new_price_milliunits < current_price_milliunits)),
@@ -370,6 +373,8 @@ COMMENT ON COLUMN repricer.price_changes.at_risk_elsewhere IS
     'Dependents in another currency or period, each: currency, storefront, period, milliunits. Null: none.';
 COMMENT ON COLUMN repricer.price_changes.is_stale IS
     'Whether it was planned on facts older than a known renewal.';
+COMMENT ON COLUMN repricer.price_changes.forecast_seats IS
+    'How many seats the period that ran at submission was charged for. A price is that of one.';
 COMMENT ON COLUMN repricer.price_changes.planned_effective_at IS
     'The renewal that was due at the call, where an offer or an extension has moved due_effective_at since.';
 COMMENT ON COLUMN repricer.price_changes.moved_before_call IS

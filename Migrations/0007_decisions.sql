@@ -284,7 +284,7 @@ $$;
 -- Stores changes of a batch and the parts that their SKUs play, from columns. Lists of SKUs, of reasons and of rules are
 -- the text of an array. Many rows have most in common, so the columns from p_skus to p_threshold_sources and from
 -- p_not_known to p_shared_rules may hold each combination once: p_kinds then says which a row takes, by its place
--- from 1 on. Without it they are as long as the others. The last five may be left out.
+-- from 1 on. Without it they are as long as the others. The last seven may be left out.
 CREATE FUNCTION repricer.store_changes(
     p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[],
     p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[],
@@ -292,7 +292,8 @@ CREATE FUNCTION repricer.store_changes(
     p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamptz[],
     p_notices timestamptz[], p_effective timestamptz[], p_send_after timestamptz[], p_send_by timestamptz[],
     p_not_known text[] DEFAULT NULL, p_at_risk bigint[] DEFAULT NULL, p_at_risk_elsewhere jsonb[] DEFAULT NULL,
-    p_kinds bigint[] DEFAULT NULL, p_shared_rules text[] DEFAULT NULL, p_stale boolean[] DEFAULT NULL)
+    p_kinds bigint[] DEFAULT NULL, p_shared_rules text[] DEFAULT NULL, p_stale boolean[] DEFAULT NULL,
+    p_seats bigint[] DEFAULT NULL)
     RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp
     -- The planner takes arrays for short and would compare each row with each kind. What it must do so nevertheless
@@ -313,13 +314,13 @@ BEGIN
             new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
             forecast_reasons, forecast_threshold_source, forecast_rules, forecast_answers_id,
             forecast_renewal_at, forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
-            forecast_not_known, at_risk_milliunits, at_risk_elsewhere, is_stale)
+            forecast_not_known, at_risk_milliunits, at_risk_elsewhere, is_stale, forecast_seats)
         SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, v_by, r.line, r.wave,
             is_held_out(v_batch.content_sha256, r.id, v_batch.holdout_basis_points), k.sku, k.dependent_skus,
             k.direction, k.currency, k.storefront, k.period, k.current_price, k.new_price, k.expected_price,
             k.effective_on_or_after, k.consent, k.reasons, k.threshold_source, r.rules, k.answers_id, r.renewal,
             r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at,
-            k.not_known, k.at_risk, k.at_risk_elsewhere, k.is_stale
+            k.not_known, k.at_risk, k.at_risk_elsewhere, k.is_stale, k.seats
         FROM unnest(p_ids, p_change_ids, p_lines, p_waves, p_rules, p_renewals, p_notices, p_effective,
                 p_send_after, p_send_by, p_kinds) WITH ORDINALITY
             AS r (id, change_id, line, wave, rules, renewal, notice, effective, send_after, send_by, kind, place)
@@ -327,14 +328,15 @@ BEGIN
             SELECT k.place, k.sku, k.dependent_skus::text[], k.direction, k.currency, k.storefront, k.period,
                 k.current_price, k.new_price, k.expected_price, k.effective_on_or_after::date, k.consent,
                 k.reasons::text[], k.threshold_source, coalesce(k.not_known::text[], '{}') AS not_known, k.at_risk,
-                k.at_risk_elsewhere, answers_id(k.answers) AS answers_id, coalesce(k.stale, false) AS is_stale
+                k.at_risk_elsewhere, answers_id(k.answers) AS answers_id, coalesce(k.stale, false) AS is_stale,
+                coalesce(k.seats, 1) AS seats
             FROM unnest(p_skus, p_dependent_skus, p_directions, p_currencies, p_storefronts, p_periods,
                     p_current_prices, p_new_prices, p_expected_prices, p_effective_on_or_after, p_consents,
                     p_reasons, p_threshold_sources, p_not_known, p_at_risk, p_at_risk_elsewhere,
-                    p_shared_rules, p_stale) WITH ORDINALITY
+                    p_shared_rules, p_stale, p_seats) WITH ORDINALITY
                 AS k (sku, dependent_skus, direction, currency, storefront, period, current_price, new_price,
                     expected_price, effective_on_or_after, consent, reasons, threshold_source, not_known, at_risk,
-                    at_risk_elsewhere, answers, stale, place)
+                    at_risk_elsewhere, answers, stale, seats, place)
             -- Read once a kind, and not once a row.
             OFFSET 0) k ON k.place = coalesce(r.kind, r.place);
     IF EXISTS (SELECT FROM unnest(p_dependent_skus) AS names WHERE names::text[] <> '{}') THEN
@@ -609,7 +611,7 @@ CREATE FUNCTION repricer.batch_measure(
 BEGIN
 WITH changes AS (
     SELECT c.currency, c.period, c.undoes_change_id, c.current_price_milliunits, c.new_price_milliunits,
-        s.currency AS known_currency, s.period AS known_period,
+        s.currency AS known_currency, s.period AS known_period, greatest(s.quantity, 1) AS seats,
         -- A path and not a search among the elements: Citus spreads no LIMIT of a function.
         jsonb_path_query_first(s.items, '$[*] ? (@.sku == $sku)', jsonb_build_object('sku', c.sku)) AS item
     FROM price_changes c
@@ -621,7 +623,7 @@ WITH changes AS (
         CASE WHEN c.undoes_change_id IS NOT NULL THEN c.current_price_milliunits
             ELSE coalesce((c.item ->> 'currentPrice')::bigint, (c.item ->> 'renewalPrice')::bigint,
                 c.current_price_milliunits) END::numeric AS old,
-        c.new_price_milliunits::numeric AS new,
+        c.new_price_milliunits::numeric AS new, c.seats,
         CASE coalesce(c.known_period, c.period)
             WHEN 'P1W' THEN 52.0 / 12 WHEN 'P1M' THEN 1 WHEN 'P2M' THEN 1 / 2.0 WHEN 'P3M' THEN 1 / 3.0
             WHEN 'P6M' THEN 1 / 6.0 WHEN 'P1Y' THEN 1 / 12.0
@@ -634,8 +636,8 @@ WITH changes AS (
         coalesce(max(CASE WHEN old > 0 THEN round((new - old) * 10000 / old, 6) ELSE 'Infinity' END)
             FILTER (WHERE new > old), 0) AS rise,
         coalesce(max(round((old - new) * 10000 / old, 6)) FILTER (WHERE new < old), 0) AS fall,
-        ceil(greatest(sum((new - old) * a_month) FILTER (WHERE new > old),
-            sum((old - new) * a_month) FILTER (WHERE new < old), 0)) AS monthly
+        ceil(greatest(sum((new - old) * seats * a_month) FILTER (WHERE new > old),
+            sum((old - new) * seats * a_month) FILTER (WHERE new < old), 0)) AS monthly
     FROM facts GROUP BY currency
 )
 SELECT coalesce(sum(m.rows), 0)::bigint, coalesce(max(greatest(m.rise, m.fall)), 0),
@@ -1280,11 +1282,11 @@ BEGIN
     INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku, direction, currency,
             storefront, period, current_price_milliunits, new_price_milliunits, forecast_consent,
             forecast_renewal_at, forecast_effective_at, send_by, due_effective_at, state_since,
-            undoes_change_id, submitted_by)
+            undoes_change_id, submitted_by, forecast_seats)
         SELECT c.original_transaction_id, c.bucket, gen_random_uuid(), p_undo_id, c.line, u.sku,
             CASE c.direction WHEN 'increase' THEN 'decrease' ELSE 'increase' END, c.currency, c.storefront,
             c.period, c.new_price_milliunits, c.current_price_milliunits, 'none', c.due_effective_at,
-            c.due_effective_at, u.told_at, c.due_effective_at, p_at, c.change_id, v_by
+            c.due_effective_at, u.told_at, c.due_effective_at, p_at, c.change_id, v_by, c.forecast_seats
         FROM undo_candidates(p_batch_id, p_subscription, p_sku, p_at) u
         JOIN price_changes c ON c.original_transaction_id = u.original_transaction_id
             AND c.change_id = u.change_id

@@ -2354,21 +2354,22 @@ WITH open AS (
         r.is_own
     FROM repricer.price_changes c
     CROSS JOIN LATERAL (
-        SELECT c.currency, c.storefront, c.period, coalesce(c.at_risk_milliunits, c.current_price_milliunits) AS milliunits,
+        SELECT c.currency, c.storefront, c.period, coalesce(c.at_risk_milliunits, c.current_price_milliunits::numeric * c.forecast_seats) AS milliunits,
             true AS is_own
         UNION ALL
         SELECT e ->> 'currency', e ->> 'storefront', e ->> 'period', (e ->> 'milliunits')::bigint, false
         FROM jsonb_array_elements(c.at_risk_elsewhere) AS e
         UNION ALL
         -- A dependent that has a change of its own in the batch counts with that one, on whatever subscription it is.
-        SELECT k.currency, k.storefront, k.period, -o.current_price_milliunits, false
+        SELECT k.currency, k.storefront, k.period, -o.milliunits, false
         FROM (
             SELECT c.original_transaction_id, c.bucket, name AS sku FROM unnest(c.dependent_skus) AS name
             UNION
             SELECT d.original_transaction_id, d.bucket, d.sku FROM repricer.dependent_claims d
             WHERE d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id) d
         CROSS JOIN LATERAL (
-            SELECT o.currency, o.storefront, o.period, o.current_price_milliunits FROM repricer.price_changes o
+            SELECT o.currency, o.storefront, o.period, o.current_price_milliunits::numeric * o.forecast_seats AS milliunits
+            FROM repricer.price_changes o
             WHERE o.original_transaction_id = d.original_transaction_id AND o.bucket = d.bucket
                 AND o.batch_id = c.batch_id AND o.sku = d.sku AND o.change_id <> c.change_id
                 AND o.at_risk_milliunits IS NOT NULL AND o.undoes_change_id IS NULL

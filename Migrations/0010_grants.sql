@@ -73,7 +73,7 @@ GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.rate_clock(), repri
     repricer.store_changes(uuid, text[], uuid[], bigint[], bigint[], text[], text[], text[], text[], text[], text[],
         bigint[], bigint[], bigint[], text[], text[], text[], text[], jsonb[], timestamptz[], timestamptz[],
         timestamptz[], timestamptz[], timestamptz[], text[], bigint[], jsonb[], bigint[], text[],
-        boolean[]),
+        boolean[], bigint[]),
     repricer.forecast_rules(repricer.price_changes),
     repricer.store_rejects(uuid, bigint[], text[], text[], text[], text[]),
     repricer.finish_submission(uuid, text, bigint, bigint),

@@ -139,6 +139,7 @@ CREATE TABLE repricer.price_changes (
     at_risk_milliunits bigint,
     at_risk_elsewhere jsonb,
     is_stale boolean DEFAULT false NOT NULL,
+    forecast_seats bigint DEFAULT 1 NOT NULL,
     send_after timestamp with time zone,
     send_by timestamp with time zone NOT NULL,
     due_effective_at timestamp with time zone NOT NULL,
@@ -188,7 +189,7 @@ END),
     CONSTRAINT price_changes_moved_by CHECK (((moved_before_call = ANY (ARRAY['billing_failure'::text, 'late_call'::text, 'extension'::text, 'other'::text])) AND (moved_since_call = ANY (ARRAY['billing_failure'::text, 'late_call'::text, 'extension'::text, 'other'::text])))),
     CONSTRAINT price_changes_not_india CHECK (((direction = 'decrease'::text) OR (storefront <> 'IND'::text) OR (undoes_change_id IS NOT NULL))),
     CONSTRAINT price_changes_not_its_own_dependent CHECK ((sku <> ALL (dependent_skus))),
-    CONSTRAINT price_changes_price CHECK (((new_price_milliunits > 0) AND (new_price_milliunits <= '1000000000000000'::bigint) AND ((current_price_milliunits >= 0) AND (current_price_milliunits <= '1000000000000000'::bigint)) AND ((at_risk_milliunits >= 0) AND (at_risk_milliunits <= '100000000000000000'::bigint)))),
+    CONSTRAINT price_changes_price CHECK (((new_price_milliunits > 0) AND (new_price_milliunits <= '1000000000000000'::bigint) AND ((current_price_milliunits >= 0) AND (current_price_milliunits <= '1000000000000000'::bigint)) AND ((at_risk_milliunits >= 0) AND (at_risk_milliunits <= '100000000000000000'::bigint)) AND ((forecast_seats >= 1) AND (forecast_seats <= 1000000)))),
     CONSTRAINT price_changes_sent_with_an_id CHECK (((state <> ALL (ARRAY['sending'::text, 'unknown'::text])) OR (request_reference_id IS NOT NULL))),
     CONSTRAINT price_changes_sku_size CHECK (((length(sku) >= 1) AND (length(sku) <= 128))),
     CONSTRAINT price_changes_state CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text, 'effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))
@@ -216,6 +217,8 @@ COMMENT ON COLUMN repricer.price_changes.at_risk_milliunits IS 'What a period lo
 COMMENT ON COLUMN repricer.price_changes.at_risk_elsewhere IS 'Dependents in another currency or period, each: currency, storefront, period, milliunits. Null: none.';
 
 COMMENT ON COLUMN repricer.price_changes.is_stale IS 'Whether it was planned on facts older than a known renewal.';
+
+COMMENT ON COLUMN repricer.price_changes.forecast_seats IS 'How many seats the period that ran at submission was charged for. A price is that of one.';
 
 COMMENT ON COLUMN repricer.price_changes.planned_effective_at IS 'The renewal that was due at the call, where an offer or an extension has moved due_effective_at since.';
 
@@ -3586,7 +3589,7 @@ CREATE VIEW report.revenue_at_risk AS
              CROSS JOIN LATERAL ( SELECT c.currency,
                     c.storefront,
                     c.period,
-                    COALESCE(c.at_risk_milliunits, c.current_price_milliunits) AS milliunits,
+                    COALESCE((c.at_risk_milliunits)::numeric, ((c.current_price_milliunits)::numeric * (c.forecast_seats)::numeric)) AS milliunits,
                     true AS is_own
                 UNION ALL
                  SELECT (e.value ->> 'currency'::text),
@@ -3599,7 +3602,7 @@ CREATE VIEW report.revenue_at_risk AS
                  SELECT k.currency,
                     k.storefront,
                     k.period,
-                    (- o_1.current_price_milliunits),
+                    (- o_1.milliunits),
                     false
                    FROM ((( SELECT c.original_transaction_id,
                             c.bucket,
@@ -3614,7 +3617,7 @@ CREATE VIEW report.revenue_at_risk AS
                      CROSS JOIN LATERAL ( SELECT o_2.currency,
                             o_2.storefront,
                             o_2.period,
-                            o_2.current_price_milliunits
+                            ((o_2.current_price_milliunits)::numeric * (o_2.forecast_seats)::numeric) AS milliunits
                            FROM repricer.price_changes o_2
                           WHERE ((o_2.original_transaction_id = d.original_transaction_id) AND (o_2.bucket = d.bucket) AND (o_2.batch_id = c.batch_id) AND (o_2.sku = d.sku) AND (o_2.change_id <> c.change_id) AND (o_2.at_risk_milliunits IS NOT NULL) AND (o_2.undoes_change_id IS NULL) AND (o_2.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND ((o_2.state = 'pending_consent'::text) OR (o_2.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))
                          OFFSET 0) o_1)
@@ -3698,7 +3701,7 @@ BEGIN
              CROSS JOIN LATERAL ( SELECT c.currency,
                     c.storefront,
                     c.period,
-                    COALESCE(c.at_risk_milliunits, c.current_price_milliunits) AS milliunits,
+                    COALESCE((c.at_risk_milliunits)::numeric, ((c.current_price_milliunits)::numeric * (c.forecast_seats)::numeric)) AS milliunits,
                     true AS is_own
                 UNION ALL
                  SELECT (e.value ->> 'currency'::text),
@@ -3711,7 +3714,7 @@ BEGIN
                  SELECT k.currency,
                     k.storefront,
                     k.period,
-                    (- o_1.current_price_milliunits),
+                    (- o_1.milliunits),
                     false
                    FROM ((( SELECT c.original_transaction_id,
                             c.bucket,
@@ -3726,7 +3729,7 @@ BEGIN
                      CROSS JOIN LATERAL ( SELECT o_2.currency,
                             o_2.storefront,
                             o_2.period,
-                            o_2.current_price_milliunits
+                            ((o_2.current_price_milliunits)::numeric * (o_2.forecast_seats)::numeric) AS milliunits
                            FROM repricer.price_changes_at(p_at) o_2
                           WHERE ((o_2.original_transaction_id = d.original_transaction_id) AND (o_2.bucket = d.bucket) AND (o_2.batch_id = c.batch_id) AND (o_2.sku = d.sku) AND (o_2.change_id <> c.change_id) AND (o_2.at_risk_milliunits IS NOT NULL) AND (o_2.undoes_change_id IS NULL) AND (o_2.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND ((o_2.state = 'pending_consent'::text) OR (o_2.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))
                          OFFSET 0) o_1)
@@ -4883,7 +4886,7 @@ CREATE FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT bas
 BEGIN
 WITH changes AS (
     SELECT c.currency, c.period, c.undoes_change_id, c.current_price_milliunits, c.new_price_milliunits,
-        s.currency AS known_currency, s.period AS known_period,
+        s.currency AS known_currency, s.period AS known_period, greatest(s.quantity, 1) AS seats,
         -- A path and not a search among the elements: Citus spreads no LIMIT of a function.
         jsonb_path_query_first(s.items, '$[*] ? (@.sku == $sku)', jsonb_build_object('sku', c.sku)) AS item
     FROM price_changes c
@@ -4895,7 +4898,7 @@ WITH changes AS (
         CASE WHEN c.undoes_change_id IS NOT NULL THEN c.current_price_milliunits
             ELSE coalesce((c.item ->> 'currentPrice')::bigint, (c.item ->> 'renewalPrice')::bigint,
                 c.current_price_milliunits) END::numeric AS old,
-        c.new_price_milliunits::numeric AS new,
+        c.new_price_milliunits::numeric AS new, c.seats,
         CASE coalesce(c.known_period, c.period)
             WHEN 'P1W' THEN 52.0 / 12 WHEN 'P1M' THEN 1 WHEN 'P2M' THEN 1 / 2.0 WHEN 'P3M' THEN 1 / 3.0
             WHEN 'P6M' THEN 1 / 6.0 WHEN 'P1Y' THEN 1 / 12.0
@@ -4908,8 +4911,8 @@ WITH changes AS (
         coalesce(max(CASE WHEN old > 0 THEN round((new - old) * 10000 / old, 6) ELSE 'Infinity' END)
             FILTER (WHERE new > old), 0) AS rise,
         coalesce(max(round((old - new) * 10000 / old, 6)) FILTER (WHERE new < old), 0) AS fall,
-        ceil(greatest(sum((new - old) * a_month) FILTER (WHERE new > old),
-            sum((old - new) * a_month) FILTER (WHERE new < old), 0)) AS monthly
+        ceil(greatest(sum((new - old) * seats * a_month) FILTER (WHERE new > old),
+            sum((old - new) * seats * a_month) FILTER (WHERE new < old), 0)) AS monthly
     FROM facts GROUP BY currency
 )
 SELECT coalesce(sum(m.rows), 0)::bigint, coalesce(max(greatest(m.rise, m.fall)), 0),
@@ -7366,6 +7369,7 @@ SELECT c.original_transaction_id,
     c.at_risk_milliunits,
     c.at_risk_elsewhere,
     c.is_stale,
+    c.forecast_seats,
     CASE WHEN v.state IS NULL THEN c.send_after ELSE v.send_after END,
     CASE WHEN v.state IS NULL THEN c.send_by ELSE v.send_by END,
     CASE WHEN v.state IS NULL THEN c.due_effective_at ELSE v.due_effective_at END,
@@ -8224,7 +8228,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[] DEFAULT NULL::text[], p_at_risk bigint[] DEFAULT NULL::bigint[], p_at_risk_elsewhere jsonb[] DEFAULT NULL::jsonb[], p_kinds bigint[] DEFAULT NULL::bigint[], p_shared_rules text[] DEFAULT NULL::text[], p_stale boolean[] DEFAULT NULL::boolean[]) RETURNS void
+CREATE FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[] DEFAULT NULL::text[], p_at_risk bigint[] DEFAULT NULL::bigint[], p_at_risk_elsewhere jsonb[] DEFAULT NULL::jsonb[], p_kinds bigint[] DEFAULT NULL::bigint[], p_shared_rules text[] DEFAULT NULL::text[], p_stale boolean[] DEFAULT NULL::boolean[], p_seats bigint[] DEFAULT NULL::bigint[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET enable_nestloop TO 'off'
@@ -8245,13 +8249,13 @@ BEGIN
             new_price_milliunits, expected_price_milliunits, effective_on_or_after, forecast_consent,
             forecast_reasons, forecast_threshold_source, forecast_rules, forecast_answers_id,
             forecast_renewal_at, forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
-            forecast_not_known, at_risk_milliunits, at_risk_elsewhere, is_stale)
+            forecast_not_known, at_risk_milliunits, at_risk_elsewhere, is_stale, forecast_seats)
         SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, v_by, r.line, r.wave,
             is_held_out(v_batch.content_sha256, r.id, v_batch.holdout_basis_points), k.sku, k.dependent_skus,
             k.direction, k.currency, k.storefront, k.period, k.current_price, k.new_price, k.expected_price,
             k.effective_on_or_after, k.consent, k.reasons, k.threshold_source, r.rules, k.answers_id, r.renewal,
             r.notice, r.effective, r.send_after, r.send_by, r.effective, v_at,
-            k.not_known, k.at_risk, k.at_risk_elsewhere, k.is_stale
+            k.not_known, k.at_risk, k.at_risk_elsewhere, k.is_stale, k.seats
         FROM unnest(p_ids, p_change_ids, p_lines, p_waves, p_rules, p_renewals, p_notices, p_effective,
                 p_send_after, p_send_by, p_kinds) WITH ORDINALITY
             AS r (id, change_id, line, wave, rules, renewal, notice, effective, send_after, send_by, kind, place)
@@ -8259,14 +8263,15 @@ BEGIN
             SELECT k.place, k.sku, k.dependent_skus::text[], k.direction, k.currency, k.storefront, k.period,
                 k.current_price, k.new_price, k.expected_price, k.effective_on_or_after::date, k.consent,
                 k.reasons::text[], k.threshold_source, coalesce(k.not_known::text[], '{}') AS not_known, k.at_risk,
-                k.at_risk_elsewhere, answers_id(k.answers) AS answers_id, coalesce(k.stale, false) AS is_stale
+                k.at_risk_elsewhere, answers_id(k.answers) AS answers_id, coalesce(k.stale, false) AS is_stale,
+                coalesce(k.seats, 1) AS seats
             FROM unnest(p_skus, p_dependent_skus, p_directions, p_currencies, p_storefronts, p_periods,
                     p_current_prices, p_new_prices, p_expected_prices, p_effective_on_or_after, p_consents,
                     p_reasons, p_threshold_sources, p_not_known, p_at_risk, p_at_risk_elsewhere,
-                    p_shared_rules, p_stale) WITH ORDINALITY
+                    p_shared_rules, p_stale, p_seats) WITH ORDINALITY
                 AS k (sku, dependent_skus, direction, currency, storefront, period, current_price, new_price,
                     expected_price, effective_on_or_after, consent, reasons, threshold_source, not_known, at_risk,
-                    at_risk_elsewhere, answers, stale, place)
+                    at_risk_elsewhere, answers, stale, seats, place)
             -- Read once a kind, and not once a row.
             OFFSET 0) k ON k.place = coalesce(r.kind, r.place);
     IF EXISTS (SELECT FROM unnest(p_dependent_skus) AS names WHERE names::text[] <> '{}') THEN
@@ -8483,11 +8488,11 @@ BEGIN
     INSERT INTO price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku, direction, currency,
             storefront, period, current_price_milliunits, new_price_milliunits, forecast_consent,
             forecast_renewal_at, forecast_effective_at, send_by, due_effective_at, state_since,
-            undoes_change_id, submitted_by)
+            undoes_change_id, submitted_by, forecast_seats)
         SELECT c.original_transaction_id, c.bucket, gen_random_uuid(), p_undo_id, c.line, u.sku,
             CASE c.direction WHEN 'increase' THEN 'decrease' ELSE 'increase' END, c.currency, c.storefront,
             c.period, c.new_price_milliunits, c.current_price_milliunits, 'none', c.due_effective_at,
-            c.due_effective_at, u.told_at, c.due_effective_at, p_at, c.change_id, v_by
+            c.due_effective_at, u.told_at, c.due_effective_at, p_at, c.change_id, v_by, c.forecast_seats
         FROM undo_candidates(p_batch_id, p_subscription, p_sku, p_at) u
         JOIN price_changes c ON c.original_transaction_id = u.original_transaction_id
             AND c.change_id = u.change_id
@@ -8577,6 +8582,7 @@ SELECT c.original_transaction_id,
     c.at_risk_milliunits,
     c.at_risk_elsewhere,
     c.is_stale,
+    c.forecast_seats,
     CASE WHEN v.state IS NULL THEN c.send_after ELSE v.send_after END,
     CASE WHEN v.state IS NULL THEN c.send_by ELSE v.send_by END,
     CASE WHEN v.state IS NULL THEN c.due_effective_at ELSE v.due_effective_at END,
@@ -12309,8 +12315,8 @@ REVOKE ALL ON FUNCTION repricer.settle_audit() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.settle_audit() TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.settle_audit() TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[], p_shared_rules text[], p_stale boolean[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[], p_shared_rules text[], p_stale boolean[]) TO repricer_pricing;
+REVOKE ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[], p_shared_rules text[], p_stale boolean[], p_seats bigint[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[], p_shared_rules text[], p_stale boolean[], p_seats bigint[]) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.store_rejects(p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.store_rejects(p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) TO repricer_pricing;

@@ -12,8 +12,8 @@ HARMLESS = {
     "RenewalSearch.swift: for _ in 0...(200 - turns.count) {": "a bound that no search comes near",
     "RuleCourse.swift: return start >= from && !later.contains { start < $0.from || $0.from <= end }":
         "says less often that nothing changes; then the rules are looked up again",
-    "RenewalSearch.swift: for at in turns where call <= at && at <= last {": "at the call itself nothing has turned",
-    "RenewalSearch.swift: turns.contains(where: { call <= $0 && $0 <= last })": "at the call itself nothing has turned",
+    "RenewalSearch.swift: let inTime = turns.filter { call <= $0 && $0 <= last }":
+        "at the call itself nothing has turned",
     "RenewalSearch.swift: call = max(now, renewals.renewal(target - 2).advanced(by: -lead))":
         "begins to search a renewal earlier",
     "RenewalCalendar.swift: var index = max(1, estimate(bounded) - 1)": "what lies after the known renewal is a later one",
@@ -57,8 +57,6 @@ HARMLESS = {
         "both ways find the same lines",
     "RowGroup.swift: rows.count <= 7":
         "both ways find the same lines",
-    "RowGroup.swift: guard rows.count >= 1 || !waiting.isEmpty, !areAllOfOneRenewal else {":
-        "the long way gives a single row the same plan",
     'RowGroup.swift: return facts.period == Period.month.text && facts.storefront.map { $0 != "KOR" } != true':
         "in South Korea, too, all that can go see the same conversions, and so one renewal; without a storefront none can go",
     'RowGroup.swift: return facts.period == Period.month.text && facts.storefront.map { $0 == "KOR" } == true':
@@ -107,4 +105,62 @@ HARMLESS = {
         "only turns after a call are asked for, and no call is before now",
     "RenewalCalendar.swift: return distance > 0 && distance % months == 0 && reached == known ? start : nil":
         "where the start is in the month of the renewal, both have the same day",
+    "RowGroup.swift: guard rows.count >= 1 || !waiting.isEmpty, !areAllOfOneRenewal || hasDependentsAsRows else {":
+        "the long way gives a single row the same plan",
+    "RowGroup.swift: case .sandbox: return false":
+        "in the Sandbox all increases take effect at one renewal, and the long way finds the same",
+    "RowGroup.swift: fileprivate var isIncreaseThatIsRefused: Bool { fault != nil || direction == .increase }":
+        "a row that can go says the same when it is planned again",
+    "AtRisk.swift: guard dependencies != nil else { return true }":
+        "without dependents the long way gives the same plans",
+    "AtRisk.swift: guard let item = items.last(where: { $0.sku == sku }), let price = item.chargedPrice,":
+        "a subscription has an item once",
+    "RowCase.swift: item = group.facts.items.last { $0.sku == row.sku }":
+        "a subscription has an item once",
+    "WaitingIncreases.swift: let item = facts.items.last { $0.sku == change.sku }":
+        "a subscription has an item once",
+    "RowCase.swift: return row.newPrice >= current ? .increase : .decrease":
+        "equal prices have no direction",
+    "RowCase.swift: if let open = context.openChanges.last(where: { $0.sku == row.sku && !$0.state.isFinal }) {":
+        "an item has one open change",
+    "RowCase.swift: let decimals = Currency.apple.last { $0.code == code }?.decimals ?? 2":
+        "a currency is listed once",
+    "Renewals.swift: guard instant >= knownAt else { return 0 }":
+        "at the known renewal itself the division gives 0, too",
+    "RenewalSearch.swift: if target >= first {":
+        "the renewal before the next one lies behind, and no call does",
+    "RenewalSearch.swift: for turn in turns.reversed() where turn > call || turn < end {":
+        "after a renewal no call reaches it; before a call the last turn is judged as the call is",
+    "JudgeForSending.swift: if let fault = faults.min(by: { $0.code.rank <= $1.code.rank }) { return .ineligible(fault) }":
+        "a plan without expected prices never drifts, so the codes differ",
+    "JudgeForSending.swift: guard let plan = judge(rows: [row], facts: facts, context: others).last else {":
+        "one row in gives one row out",
+    "JudgeForSending.swift: package var rank: Int { RowCode.allCases.firstIndex(of: self) ?? 1 }":
+        "every code is in the list",
+    "RuleCourse.swift: later = starts.filter { $0 >= now }.map { ($0, rules.inForce(at: $0)) }":
+        "what comes into force now is in force",
+    "ThresholdEstimator.swift: base = thresholds.last {":
+        "one row of the USA is in force",
+    "ThresholdEstimator.swift: static let parts: Int128 = 1000000001":
+        "a coarser or finer grain than a billionth of a milliunit",
+    "ThresholdEstimator.swift: static let parts: Int128 = 999999999":
+        "a coarser or finer grain than a billionth of a milliunit",
+    "ThresholdEstimator.swift: return whole * parts + (rest * parts - divisor / 2) / divisor":
+        "a billionth of a milliunit less",
+    "ThresholdEstimator.swift: return whole * parts + (rest * parts + divisor * 2) / divisor":
+        "two billionths of a milliunit more",
+    "ThresholdEstimator.swift: return whole * parts + (rest * parts + divisor / 3) / divisor":
+        "a billionth of a milliunit less",
+    "ThresholdEstimator.swift: return whole * parts + (rest * parts + divisor / 1) / divisor":
+        "a billionth of a milliunit more",
+    "ThresholdEstimator.swift: guard divisor > 1 else { return nil }":
+        "an amount of a billionth of a milliunit",
+    "RulesInForce.swift: error = threshold.estimate?.error ?? 1":
+        "every estimate has its figures",
+    "RulesInForce.swift: rows = threshold.estimate?.rows ?? 1":
+        "every estimate has its figures",
+    "Scenario/LargestWithoutConsent.swift: period: kind == .annual ? .year : .week, currentPrice: current,":
+        "the threshold asks for the kind of period alone",
+    "Scenario/LargestWithoutConsent.swift: newPrice: current + steps * currency.smallestStep, now: .distantFuture)":
+        "the threshold asks for no instant",
 }

@@ -99,13 +99,13 @@ extension RowGroup {
         let rowOf = Dictionary(lost.map { (plans[$0].sku, $0) }) { first, _ in first }
         for index in lost {
             for sku in dependentsHere(plans[index].dependentSKUs) {
-                guard let own = rowOf[sku], own != index, let charge = facts.charge(of: sku) else {
-                    continue
+                if let own = rowOf[sku], own != index, let charge = facts.charge(of: sku) {
+                    let isSurer =
+                        plans[index].consent == .required && plans[own].consent == .notKnown
+                    let counted = isSurer ? own : index
+                    plans[counted].sharedAtRisk = plans[counted].sharedAtRisk.addingSaturated(
+                        charge.amount)
                 }
-                let isSurer = plans[index].consent == .required && plans[own].consent == .notKnown
-                let counted = isSurer ? own : index
-                plans[counted].sharedAtRisk = plans[counted].sharedAtRisk.addingSaturated(
-                    charge.amount)
             }
         }
     }
@@ -117,6 +117,6 @@ extension PlanRow {
 
     /// What counts in a sum of what is at risk, in milliunits a period.
     package func countedAtRisk(_ current: Int64) -> MoneySum {
-        MoneySum(atRisk ?? current) - MoneySum(sharedAtRisk)
+        (atRisk.map { MoneySum($0) } ?? MoneySum(current).times(seats)) - MoneySum(sharedAtRisk)
     }
 }

@@ -6,7 +6,7 @@ package struct PlanHash: Sendable {
     private var hasher = SHA256()
 
     package init(rules: RulesInForce, environment: StoreEnvironment) {
-        add(Array("repricer plan 4 \(environment.rawValue)\n".utf8))
+        add(Array("repricer plan 5 \(environment.rawValue)\n".utf8))
         for line in rules.canonicalLines { add(Array("\(line)\n".utf8)) }
     }
 
@@ -72,6 +72,7 @@ extension PlanRow {
         add(effectiveAt?.milliseconds)
         for dependent in dependentSKUs { add(dependent) }
         add(atRisk)
+        add(seats)
         add(expectedPrice)
         add(effectiveOnOrAfter.map { Int64($0.daysSinceEpoch) })
         bytes.append(UInt8(ascii: "\n"))

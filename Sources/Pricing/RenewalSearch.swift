@@ -46,11 +46,10 @@ struct RenewalSearch {
 
     /// Where the verdict first turns for calls up to the last one.
     private func turn(for renewal: Instant, from call: Instant, to last: Instant) -> ConsentTurn? {
-        guard let increase, let end = turns.last, call < end,
-            turns.contains(where: { call < $0 && $0 <= last })
-        else { return nil }
+        let inTime = turns.filter { call < $0 && $0 <= last }
+        guard let increase, !inTime.isEmpty else { return nil }
         let answers = increase.answers(at: call, for: renewal)
-        for at in turns where call < at && at <= last {
+        for at in inTime {
             let then = increase.answers(at: at, for: renewal)
             guard then.consent != answers.consent else { continue }
             let turned = ConsentReason.allCases.filter { then[$0] != answers[$0] }

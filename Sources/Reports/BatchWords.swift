@@ -21,7 +21,7 @@ extension BatchWarning {
         case .farAhead: "effective in more than two years"
         case .idsEndInZero: "every id ends in 0, did a spreadsheet round them"
         case .stale: "facts older than a known renewal, sync them"
-        case .severalSeats: "several seats, prices are of one"
+        case .severalSeats: "several seats, which all count in the sums"
         case .turns: "consent turns before the last day to send"
         case .late: "late at the allowed rate"
         case .makesOthersAsk: "makes open changes of other batches need consent"

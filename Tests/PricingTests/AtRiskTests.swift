@@ -18,7 +18,7 @@ struct AtRiskTests {
         #expect(plan.atRiskElsewhere.isEmpty)
     }
 
-    /// A price is that of one seat, and what a period loses is that of all. A warning says which is which.
+    /// A price is that of one seat, and what a period costs and loses is that of all. A warning counts such rows.
     @Test func seats_areAllAtRisk() {
         let facts = SubscriptionFacts.make { $0.quantity = 3 }
 
@@ -28,7 +28,23 @@ struct AtRiskTests {
 
         #expect(plan.atRisk == 41_940)
         #expect(plan.currentPrice == 9990)
+        #expect(forecast.money.values.map(\.now) == [29_970])
+        #expect(forecast.money.values.map(\.then) == [38_970])
         #expect(forecast.figures.warnings[.severalSeats]?.count == 1)
+    }
+
+    /// A plan is approved by its sums, so another number of seats is another plan, of a decrease too.
+    @Test func seats_arePartOfThePlansHash() {
+        func hash(seats: Int) -> String {
+            let judge = Judge.make()
+            var hash = PlanHash(
+                rules: RuleSet.shipped.inForce(at: judge.now), environment: .production)
+            hash.add(judge.one(.make(7990), .make { $0.quantity = seats }))
+            return hash.text
+        }
+
+        #expect(hash(seats: 1) == hash(seats: 0))
+        #expect(hash(seats: 1) != hash(seats: 2))
     }
 
     @Test func dependent_inAnOffer_countsAtWhatItIsCharged() {
@@ -92,6 +108,30 @@ struct AtRiskTests {
         #expect(plans[0].atRisk == 13_980)
         let sums = forecast.money.values.map { [$0.atRisk, $0.maybeAtRisk] }
         #expect(sums.map { $0.map(\.milliunits) } == [[atRisk, maybe]])
+    }
+
+    /// Of a dependent elsewhere nobody has said what it costs. What is known counts all the same.
+    @Test func dependent_ofWhichNoChargeIsKnown_hidesNoOther() {
+        let context = JudgeContext(siblingSKUs: ["7/FAR"])
+
+        let plan = Judge.make().one(
+            .make(19_990, dependents: ["7/FAR", "OTHER"]), .make(), context)
+
+        #expect(plan.code == nil)
+        #expect(plan.atRisk == 13_980)
+    }
+
+    /// Where both losses are as certain, it counts with its own row.
+    @Test func rowOfItsOwn_countsTheItem_whereBothAreAsCertain() {
+        let rows = [
+            BatchRow.make(19_990, dependents: ["OTHER"]),
+            .make(9990, sku: "OTHER", line: 3),
+        ]
+
+        let plans = Judge.make().judge(rows: rows, facts: .make(), context: JudgeContext())
+
+        #expect(plans.map(\.consent) == [.required, .required])
+        #expect(plans.map { $0.countedAtRisk(0) } == [9990, 3990])
     }
 
     /// It counts where its loss is more certain.

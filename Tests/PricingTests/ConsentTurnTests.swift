@@ -74,6 +74,55 @@ struct ConsentTurnTests {
         #expect(plan.turn?.consent == (turn == nil ? nil : .required))
     }
 
+    /// Yearly, due on 1 June 2027: 60 days' notice where the customer is asked, 27 where they are told. The last call is
+    /// looked for through all that changes meanwhile.
+    @Test(
+        arguments: [
+            // Nothing changes: 60 days before.
+            ("2026-10-01T00:00:00Z", nil, "2027-04-02T00:00:00Z"),
+            // The increase ages early enough for 27 days.
+            ("2026-02-01T00:00:00Z", nil, "2027-05-05T00:00:00Z"),
+            // It ages, and before those 27 days every increase is asked about.
+            ("2026-02-01T00:00:00Z", "2027-04-20", "2027-04-19T23:59:59.999Z"),
+            // It ages at the very last instant, and a millisecond after it.
+            ("2026-05-05T00:00:00Z", nil, "2027-05-05T00:00:00Z"),
+            ("2026-05-05T00:00:00.001Z", nil, "2027-04-02T00:00:00Z"),
+        ] as [(String, String?, String)])
+    func lastCall_isJudgedAsOfItsOwnInstant(
+        increaseAt: String, askedFrom: String?, sendBy: String
+    ) {
+        let facts = SubscriptionFacts.make(period: "P1Y", renewalAt: "2027-06-01T00:00:00Z")
+        let context = JudgeContext(increaseHistory: [
+            PastIncrease(sku: "OTHER", at: at(increaseAt))
+        ])
+
+        let plan = plan(
+            .make(10_500), facts, rules: askedFrom.map(asking) ?? .shipped, context)
+
+        #expect(plan.consent == .required)
+        #expect(plan.effectiveAt == at("2027-06-01T00:00:00Z"))
+        #expect(plan.sendBy == at(sendBy))
+    }
+
+    /// A weekly increase that is held goes when the earlier one has aged, whatever rule comes into force long after.
+    @Test func firstCall_isTheFirstTurnThatLetsItGo() {
+        var rules = RuleSet.shipped
+        rules.alwaysConsent = [
+            .init(
+                storefront: "JPN", isRequired: true, validFrom: at("2027-06-01T00:00:00Z"),
+                source: .apple)
+        ]
+        let context = JudgeContext(increaseHistory: [
+            PastIncrease(sku: "ITEM", at: at("2025-12-20T00:00:00Z"))
+        ])
+
+        let plan = plan(
+            .make(onOrAfter: "2027-01-05"), .make(period: "P1W"), rules: rules, context)
+
+        #expect(plan.judgedAt == at("2026-12-20T00:00:00Z"))
+        #expect(plan.effectiveAt == at("2027-01-12T00:00:00Z"))
+    }
+
     @Test func year_thatGetsKnownInTheWindow_turnsNotKnownIntoNo() {
         let facts = SubscriptionFacts.make { $0.knownSince = at("2025-11-15T00:00:00Z") }
 

@@ -83,7 +83,8 @@ struct NotKnownTests {
     @Test(arguments: [
         (Consent.notKnown, Consent.required, true), (.required, .notKnown, true),
         (.notRequired, .notKnown, true), (.notKnown, .notRequired, true),
-        (.notRequired, .required, false),
+        (.notRequired, .required, false), (.required, .required, true),
+        (.required, .notRequired, true), (.notKnown, .notKnown, true),
     ])
     func change_judgedAnew_driftsOnlyFromSurelyNotToYes(
         submitted: Consent, now: Consent, isSent: Bool

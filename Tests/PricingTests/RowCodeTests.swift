@@ -54,7 +54,17 @@ struct RowCodeTests {
             }
         },
         Case("item that joins at the renewal", nil) { $0.edit { $0.currentPrice = nil } },
+        Case("active, no item renews", .unknownItem) {
+            $0.edit { $0.renews = false }
+            $0.edit("OTHER") { $0.renews = false }
+        },
         Case("same price", .noChange, row: .make(9990)),
+        Case("same price, Apple has told of another", .alreadyCommunicated, row: .make(9990)) {
+            increase("PENDING", &$0)
+        },
+        Case("the price that Apple has told of", .noChange, row: .make(11_990)) {
+            increase("PENDING", &$0)
+        },
         Case("same price, a decrease was set", .conflictOpenChange, row: .make(9990)) {
             $0.edit { $0.renewalPrice = 7990 }
         },
@@ -144,6 +154,31 @@ struct RowCodeTests {
         #expect(plan.code == item.code)
         #expect((plan.effectiveAt == nil) == (item.code != nil))
         #expect(plan.fault.map { !$0.message.isEmpty && !$0.remedy.isEmpty } ?? true)
+    }
+
+    /// A change that Apple has can be undone, and one that waits here be aborted.
+    @Test(arguments: [(ChangeState.queued, "abort it"), (.scheduled, "repricer undo")])
+    func openChange_saysHowToTakeItBack(state: ChangeState, remedy: String) {
+        let plan = Judge.make().one(.make(), .make(), Self.open("ITEM", state))
+
+        #expect(plan.fault?.remedy.contains(remedy) == true)
+    }
+
+    /// Prices are told with the decimals of their currency, and of one that Apple does not list with two.
+    @Test(
+        arguments: [
+            ("JPY", 980_000, 900_000, "ITEM costs 980 JPY, not 900 JPY as expected"),
+            ("USD", 9900, 8900, "ITEM costs 9.90 USD, not 8.90 USD as expected"),
+            ("XTS", 9900, 8900, "ITEM costs 9.90 XTS, not 8.90 XTS as expected"),
+        ] as [(String, Int64, Int64, String)])
+    func drift_isToldInTheDecimalsOfTheCurrency(
+        currency: String, price: Int64, expected: Int64, message: String
+    ) {
+        let plan = Judge.make().one(
+            .make(2 * price, currency: currency, expected: expected),
+            .make(price: price, currency: currency))
+
+        #expect(plan.fault?.message == message)
     }
 
     @Test func row_whenTheSubscriptionIsUnknown_saysSo() {

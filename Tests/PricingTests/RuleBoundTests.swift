@@ -38,6 +38,40 @@ struct RuleBoundTests {
         #expect(renewals.conversion(of: offer) == expected.map(renewals.renewal))
     }
 
+    /// An offer ends with its last period: at once, after periods as long as the item's, or at the first renewal from the
+    /// end of longer ones on. The Sandbox shortens all, so that of longer ones nobody knows the end there.
+    @Test(
+        arguments: [
+            (0, "P1M", 0, 0), (0, "P2M", 0, 0), (0, "P1Q", 0, 0), (1, "P1M", 1, 1), (1, nil, 1, 1),
+            (2, "P1M", 2, 2), (1, "P2M", 2, nil), (2, "P1W", 1, nil), (1, "P1Q", nil, nil),
+        ] as [(Int, String?, Int?, Int?)])
+    func conversion_isTheRenewalAtWhichTheOfferEnds(
+        left: Int, period: String?, inProduction: Int?, inSandbox: Int?
+    ) throws {
+        let facts = SubscriptionFacts.make { $0.purchasedAt = at("2026-11-01T00:00:00Z") }
+        var offer = SubscriptionFacts.Offer(price: 990)
+        (offer.periodsLeft, offer.period) = (left, period)
+        let production = try #require(Renewals(facts: facts, environment: .production))
+        let sandbox = try #require(Renewals(facts: facts, environment: .sandbox))
+
+        #expect(production.conversion(of: offer) == inProduction.map(production.renewal))
+        #expect(sandbox.conversion(of: offer) == inSandbox.map(sandbox.renewal))
+    }
+
+    /// The next renewal in the Sandbox is the first at or after now, to the millisecond.
+    @Test(
+        arguments: [
+            (-1, 0), (0, 0), (1, 1), (299_999, 1), (300_000, 1), (300_001, 2), (600_000, 2),
+            (600_001, 3),
+        ] as [(Int64, Int)])
+    func sandboxRenewal_isTheFirstAtOrAfterNow(after: Int64, index: Int) throws {
+        let known = at("2026-11-01T10:00:00Z")
+        let renewals = try #require(
+            SandboxRenewals(knownAt: known, purchasedAt: known.advanced(by: -300_000)))
+
+        #expect(renewals.firstIndex(atOrAfter: known.advanced(by: after)) == index)
+    }
+
     /// The Sandbox's running period has a length, or there is nothing to step by.
     @Test(arguments: [("2026-12-01T00:00:00Z", false), ("2026-11-30T23:59:59.999Z", true)])
     func sandboxPeriod_ofNoLength_isNone(purchasedAt: String, isOne: Bool) {

@@ -28,6 +28,116 @@ struct RuleEdgeTests {
         #expect(estimate?.conversion?.source == source)
     }
 
+    private func rules(_ thresholds: [RuleSet.Threshold], _ perEuro: [String: String]) -> RuleSet {
+        var rules = RuleSet.shipped
+        rules.thresholds = thresholds
+        return rules.with(perEuro)
+    }
+
+    /// Whatever else there is in dollars or of the USA: an estimate begins with the USA's own amount in dollars for that
+    /// kind of period.
+    @Test(arguments: 1...8)
+    func estimate_beginsWithTheAmountOfTheUSA(number: Int) {
+        let others = (0..<12).map { RuleSet.Threshold("X\(number)\($0)", "USD", 6000) }
+        let own: [RuleSet.Threshold] = [
+            .init("USA", "CAD", 9000), .init("USA", "USD", 50_000, kind: .annual),
+            .init("USA", "USD", 5000),
+        ]
+
+        let estimate = threshold(
+            rules(others + own, ["USD": "1.25", "JPY": "160", "CAD": "1.5"]), "JPN", "JPY")
+
+        #expect(estimate?.estimate?.conversion?.usdAmount == 5000)
+    }
+
+    /// 4 EUR are 3.7200004 francs, and the next amount lies 0.9300001 above: down to the smallest step, and up to it.
+    @Test func estimate_isRoundedDown_andItsErrorUp() {
+        let estimate = threshold(
+            rules(
+                [.init("USA", "USD", 5000), .init("ALB", "USD", 5000), .init("AUT", "EUR", 5000)],
+                ["USD": "1.25", "CHF": "0.9300001"]), "CHE", "CHF")
+
+        #expect(estimate?.amount == 3720)
+        #expect(estimate?.estimate?.error == 940)
+    }
+
+    /// However little an amount is off, the estimate may be off by a step.
+    @Test func error_ofABillionth_isAWholeStep() {
+        let amount: Int64 = 10_000_000_000
+        let estimate = threshold(
+            rules(
+                [
+                    .init("USA", "USD", amount), .init("AUT", "EUR", amount),
+                    .init("BEL", "EUR", amount + 1),
+                ], ["USD": "1", "CHF": "0.000000001"]), "CHE", "CHF")
+
+        #expect(estimate?.amount == 10)
+        #expect(estimate?.estimate?.error == 10)
+    }
+
+    /// The correction is told to four decimals, rounded.
+    @Test(arguments: [(50_003, "1.0001"), (50_002, "1"), (49_997, "0.9999")] as [(Int64, String)])
+    func correction_isRounded(amount: Int64, expected: String) {
+        let estimate = threshold(
+            rules(
+                [
+                    .init("USA", "USD", 50_000), .init("AUT", "EUR", amount),
+                    .init("BEL", "EUR", amount),
+                ], ["USD": "1", "CHF": "1"]), "CHE", "CHF")
+
+        #expect(estimate?.estimate?.conversion?.correction.text == expected)
+    }
+
+    /// Of several rates the oldest says how old an estimate may be.
+    @Test func estimate_saysSinceWhenItsOldestRateHolds() {
+        var rules = RuleSet.shipped.with(["USD": "1.25", "JPY": "160"])
+        for index in rules.exchangeRates.indices
+        where rules.exchangeRates[index].currency == "USD" {
+            rules.exchangeRates[index].validFrom = at("2026-09-01T00:00:00Z")
+        }
+
+        let estimate = threshold(rules, "JPN", "JPY")?.estimate
+
+        #expect(estimate?.conversion?.ratesFrom == at("2026-09-01T00:00:00Z"))
+    }
+
+    /// `rules show` tells apart what Apple said in the currency and what was converted.
+    @Test func estimate_saysWhetherItWasConverted() {
+        let rules = RuleSet.shipped.with(["USD": "1.25", "JPY": "160"])
+            .inForce(at: at("2026-11-01T00:00:00Z"))
+
+        #expect(rules.estimate(currency: "EUR", kind: .nonannual)?.isConverted == false)
+        #expect(rules.estimate(currency: "JPY", kind: .nonannual)?.isConverted == true)
+    }
+
+    /// The same rules in another order make the same plan.
+    @Test func hash_ofRulesInAnotherOrder_isTheSame() {
+        var reversed = RuleSet.shipped.neverAlways("DEU", "JPN", "GBR")
+        let hash = { (rules: RuleSet) in
+            PlanHash(rules: rules.inForce(at: Self.renewal), environment: .production).text
+        }
+        let expected = hash(reversed)
+        reversed.thresholds.reverse()
+        reversed.alwaysConsent.reverse()
+        reversed.currencies.reverse()
+
+        #expect(hash(reversed) == expected)
+    }
+
+    /// The table of the source page, and what the contract adds for who need not be asked or told.
+    @Test(
+        arguments: [
+            (.week, 7, 27), (.month, 27, 27), (.twoMonths, 60, 27), (.threeMonths, 60, 27),
+            (.sixMonths, 60, 27), (.year, 60, 27), (.other("P9Z"), 60, 27),
+        ] as [(Period, Int64, Int64)])
+    func lead_isTheOneOfTheSourcePage(period: Period, asked: Int64, told: Int64) {
+        let days = [Consent.required, .notKnown, .notRequired, Consent.none].map {
+            Timeline.lead(consent: $0, period: period) / Instant.millisecondsPerDay
+        }
+
+        #expect(days == [asked, asked, told, 0])
+    }
+
     /// Verdicts are kept in one place that copies share: what makes two of them equal is all that they rest on.
     @Test func verdicts_areEqualWhereQuestionAndRulesAre() throws {
         let judge = Judge.make()

@@ -29,6 +29,8 @@ struct SendingTests {
         }
         #expect(plan.effectiveAt == at("2027-01-01T00:00:00Z"))
         #expect(plan.dependentSKUs == ["OTHER"])
+        // It stands on no line of a file.
+        #expect(plan.line == 0)
     }
 
     @Test func change_whenHeldBack_waitsToTheMillisecond() {

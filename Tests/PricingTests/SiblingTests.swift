@@ -129,6 +129,10 @@ struct SiblingTests {
         Waiting(
             due: "2027-01-01T00:00:00Z", onOrAfter: "2027-03-01", expected: .required,
             effectiveAt: "2027-05-01T00:00:00Z"),
+        // It is due at the renewal before the row's, and not a day later.
+        Waiting(
+            due: "2027-02-01T00:00:00Z", onOrAfter: "2027-03-01", expected: .required,
+            effectiveAt: "2027-05-01T00:00:00Z"),
         // It is held for a later one.
         Waiting(due: "2027-05-01T00:00:00Z", expected: .notRequired),
         // Its renewal moved by some hours.
@@ -150,6 +154,59 @@ struct SiblingTests {
         #expect(plan.consent == item.expected)
         #expect(plan.effectiveAt == at(item.effectiveAt))
         #expect(because(plan) == (item.expected == .required ? .text("c9") : nil))
+    }
+
+    /// The item costs as much already, so that nothing will rise.
+    @Test func openChange_toThePriceThatIsCharged_countsForNobody() {
+        let context = JudgeContext(openChanges: [
+            .init(
+                changeID: "c9", sku: "OTHER", newPrice: 3990, dependentSKUs: [], state: .queued,
+                increasesAt: Self.first)
+        ])
+
+        let plan = plans([.make(onOrAfter: "2027-01-01")], .make(), context)[0]
+
+        #expect(plan.consent == .notRequired)
+    }
+
+    /// What Apple has been told counts at the renewal for which it was told, and 12 months from then: not at a later one
+    /// that a call now would reach.
+    @Test func openChange_thatAppleHas_agesFromItsOwnRenewal() {
+        let context = JudgeContext(openChanges: [
+            .init(
+                changeID: "c9", sku: "OTHER", newPrice: 4200, dependentSKUs: [], state: .scheduled,
+                increasesAt: Self.first)
+        ])
+
+        let plans = ["2027-12-02", "2028-01-02"].map {
+            self.plans(
+                [.make(10_500, onOrAfter: $0)], .make(), context, now: "2026-11-20T00:00:00Z")[0]
+        }
+
+        #expect(plans.map(\.consent) == [.required, .notRequired])
+    }
+
+    /// Weekly: who is asked gets a week's notice, who is told the fourth renewal. So the increase that asks comes first,
+    /// and the other one is asked about because of it.
+    @Test func rowsOfAWeek_takeEffectAtDifferentRenewals_andCount() {
+        let plans = plans(
+            [.make(15_990, line: 2), .make(4200, sku: "OTHER", line: 3)], .make(period: "P1W"))
+
+        #expect(plans.map(\.consent) == [.required, .required])
+        #expect(plans.map(\.effectiveAt) == [Self.first, at("2026-12-08T00:00:00Z")])
+        #expect(plans.map(because) == [nil, .text("line 2")])
+    }
+
+    /// A row that is refused still says what would be asked, besides the rows that can go.
+    @Test func row_thatIsRefused_isJudgedBesideThoseThatCanGo() {
+        let plans = plans([
+            .make(10_500, line: 2),
+            .make(4200, sku: "OTHER", line: 3, expected: 1, onOrAfter: "2027-06-01"),
+        ])
+
+        #expect(plans.map(\.code) == [nil, .drifted])
+        #expect(plans.map(\.consent) == [.notRequired, .required])
+        #expect(because(plans[1]) == .text("line 2"))
     }
 
     struct Shown: Sendable {
@@ -305,7 +362,9 @@ struct SiblingTests {
     @Test(arguments: [
         // Until 20 October every increase needed consent: 60 days before 1 December had passed.
         ("2026-10-10T00:00:00Z", [Consent.notRequired, .required]),
+        ("2026-10-19T23:59:59.999Z", [.notRequired, .required]),
         // Since then 27 days are enough.
+        ("2026-10-20T00:00:00Z", [.required, .required]),
         ("2026-10-21T00:00:00Z", [.required, .required]),
     ])
     func increase_thatIsScheduled_isDatedByTheRulesOfItsStatementsDay(
@@ -314,6 +373,9 @@ struct SiblingTests {
         var rules = RuleSet.shipped
         rules.alwaysConsent = [
             .init(storefront: "USA", isRequired: true, source: .apple),
+            .init(
+                storefront: "JPN", isRequired: true, validFrom: at("2026-10-15T00:00:00Z"),
+                source: .apple),
             .init(
                 storefront: "USA", isRequired: false, validFrom: at("2026-10-20T00:00:00Z"),
                 source: .apple),

@@ -149,7 +149,7 @@ import Testing
         #expect(
             first.output.hasSuffix(
                 #""import":1,"added":2,"unchanged":0,"subscriptions":2,"unknown_subscriptions":1,"#
-                    + #""dry_run":false}"# + "\n"))
+                    + #""unknown_item_lines":[],"dry_run":false}"# + "\n"))
         #expect(again.code == .done)
         #expect(again.output.hasSuffix("adds nothing: all 2 increases are stored already.\n"))
         #expect(json.output.contains(#""import":null,"added":0,"unchanged":2"#))
@@ -190,6 +190,38 @@ import Testing
             ])
         #expect(outcome.messages.contains("nothing imported: 8 rows of"))
         #expect(after.output.contains(#""rule":"increase_within_12_months","answer":null"#))
+    }
+
+    /// An item that left before the first statement is rare, and a wrong SKU or id is not. Nothing can be taken back, so
+    /// `--dry-run` says it, too.
+    @Test func import_ofAnItemThatTheSubscriptionNeverHad_isNamedWithItsLine() async throws {
+        let office = try await Office()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at,
+                price_milliunits, currency)
+            VALUES ('1000000000000001', repricer.bucket_of('1000000000000001'), 't', 'LEFT', '2025-06-01Z', 1000, 'USD')
+            """)
+        await connection.close()
+        let file = try office.file(
+            """
+            1000000000000001,PLAN,2025-09-01,8.00,10.00,USD
+            1000000000000001,PLANET,2025-08-01,8.00,10.00,USD
+            1000000000000001,LEFT,2025-07-01,0.50,1.00,USD
+            1000000000000009,OTHER,2025-08-01,8.00,10.00,USD
+
+            """)
+
+        let dry = await run("history", "import", file, "--dry-run", environment: office.ana)
+        let json = await run("history", "import", file, "--json", environment: office.ana)
+
+        let named =
+            "1 increase of an item that nothing tells the subscription had, as PLANET of 1000000000000001: check line 3.\n"
+        #expect(dry.output.hasSuffix(named), "\(dry.output)\(dry.messages)")
+        #expect(json.code == .done)
+        #expect(json.output.contains(#""added":4,"#))
+        #expect(json.output.contains(#""unknown_item_lines":[3],"#))
     }
 
     @Test func import_ofOtherPricesForAStoredDay_isRefused() async throws {

@@ -78,8 +78,9 @@ package enum ShowQueries {
             -- name: showMoney
             SELECT currency, storefront, period, direction, forecast_consent, forecast_reasons,
                 forecast_not_known, count(*) AS rows,
-                sum(current_price_milliunits)::text AS now, sum(new_price_milliunits)::text AS then,
-                sum(coalesce(at_risk_milliunits, current_price_milliunits))::text AS at_risk
+                sum(current_price_milliunits::numeric * forecast_seats)::text AS now,
+                sum(new_price_milliunits::numeric * forecast_seats)::text AS then,
+                sum(coalesce(at_risk_milliunits, current_price_milliunits::numeric * forecast_seats))::text AS at_risk
             FROM repricer.price_changes WHERE batch_id = \(uuid: batchID) AND NOT is_held_out
             GROUP BY currency, storefront, period, direction, forecast_consent, forecast_reasons,
                 forecast_not_known
@@ -149,14 +150,14 @@ package enum ShowQueries {
                 SELECT d.original_transaction_id, d.bucket, d.sku, d.change_id FROM claims d
             ), others AS MATERIALIZED (
                 SELECT d.change_id AS named_by, o.currency, o.storefront, o.period, o.forecast_consent,
-                    o.current_price_milliunits
+                    o.current_price_milliunits::numeric * o.forecast_seats AS milliunits
                 FROM named d JOIN repricer.price_changes o ON o.original_transaction_id = d.original_transaction_id
                     AND o.bucket = d.bucket AND o.sku = d.sku AND o.change_id <> d.change_id
                 WHERE o.batch_id = \(uuid: batchID) AND NOT o.is_held_out AND o.at_risk_milliunits IS NOT NULL
                     AND o.forecast_consent IN ('required', 'not_known')
             )
             SELECT k.currency, k.storefront, k.period, s.consent AS forecast_consent,
-                sum(o.current_price_milliunits)::text AS shared
+                sum(o.milliunits)::text AS shared
             FROM parents c JOIN others o ON o.named_by = c.change_id
             -- Where its own loss is less certain, its own row's sum loses it, and otherwise the one that the other counts in.
             CROSS JOIN LATERAL (
@@ -281,6 +282,7 @@ package enum ShowQueries {
                         + make_interval(months => \(BatchWarning.farMonths)::integer)
                     THEN \(BatchWarning.farAhead.rawValue)::text END,
                 CASE WHEN c.is_stale THEN \(BatchWarning.stale.rawValue)::text END,
+                CASE WHEN c.forecast_seats > 1 THEN \(BatchWarning.severalSeats.rawValue)::text END,
                 CASE WHEN c.forecast_rules @? '$[*].inputs.turns_at'
                     THEN \(BatchWarning.turns.rawValue)::text END]) AS w (warning)
             WHERE c.batch_id = \(uuid: batchID) AND NOT c.is_held_out AND w.warning IS NOT NULL

@@ -1,17 +1,19 @@
 /// What a file of past increases adds to those that are stored.
 package struct IncreaseImport: Hashable, Sendable {
-    package private(set) var added: [ImportedIncrease] = []
+    package private(set) var addedRows: [IncreaseFile.Row] = []
     /// The rows that are stored already, with the same prices.
     package private(set) var unchangedCount = 0
     /// The rows that cannot be taken, in the order of lines.
     package private(set) var faults: [IncreaseFault] = []
+
+    package var added: [ImportedIncrease] { addedRows.map(\.increase) }
 
     package init(_ file: IncreaseFile, stored: [ImportedIncrease]) {
         let known = Dictionary(stored.map { ($0.key, $0) }) { first, _ in first }
         faults = file.faults
         for row in file.rows {
             guard let old = known[row.increase.key] else {
-                added.append(row.increase)
+                addedRows.append(row)
                 continue
             }
             if old == row.increase {

@@ -42,6 +42,42 @@ package enum IncreaseQueries {
         ).one().int("unknown")
     }
 
+    /// Of these rows those of an item that nothing tells the subscription had: it renews no such item, none was
+    /// charged, and no change of ours named one. What nothing was received of is left out.
+    package static func ofUnknownItems(
+        _ rows: [IncreaseFile.Row], on connection: isolated PostgresConnection
+    ) throws -> [IncreaseFile.Row] {
+        let keys = Set(rows.map { ItemKey($0.increase) }).sorted()
+        let unknown = try connection.query(
+            """
+            -- name: unknownItems
+            SELECT p.id, p.sku
+            FROM unnest(\(keys.map(\.id))::text[], \(keys.map(\.sku))::text[]) AS p (id, sku)
+            JOIN repricer.subscriptions s
+                ON s.original_transaction_id = p.id AND s.bucket = repricer.bucket_of(p.id)
+            WHERE NOT s.items @> jsonb_build_array(jsonb_build_object('sku', p.sku))
+                AND NOT EXISTS (
+                    SELECT FROM repricer.charges c
+                    WHERE c.original_transaction_id = p.id AND c.bucket = s.bucket AND c.sku = p.sku)
+                AND NOT EXISTS (
+                    SELECT FROM repricer.price_changes c
+                    WHERE c.original_transaction_id = p.id AND c.bucket = s.bucket
+                        AND p.sku IN (c.sku, c.current_sku, c.called_sku))
+            """
+        ).map { ItemKey(id: try $0.text("id"), sku: try $0.text("sku")) }
+        let found = Set(unknown)
+        return rows.filter { found.contains(ItemKey($0.increase)) }
+    }
+
+    fileprivate struct ItemKey: Hashable, Comparable {
+        var id: String
+        var sku: String
+
+        static func < (left: ItemKey, right: ItemKey) -> Bool {
+            (left.id, left.sku) < (right.id, right.sku)
+        }
+    }
+
     /// Stores increases as the next import, and returns its number. The database records who imports. `at` is UTC
     /// milliseconds. Throws a unique violation where an increase is stored already, or where another import took the
     /// number.
@@ -58,5 +94,11 @@ package enum IncreaseQueries {
                 \(increases.map(\.newPrice)), \(increases.map(\.currency)))
             """
         ).int("answer")
+    }
+}
+
+extension IncreaseQueries.ItemKey {
+    fileprivate init(_ increase: ImportedIncrease) {
+        self.init(id: increase.originalTransactionID, sku: increase.sku)
     }
 }

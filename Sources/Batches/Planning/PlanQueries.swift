@@ -48,7 +48,7 @@ package enum PlanQueries {
     /// The columns of a subscription that the judge needs.
     static let factColumns: SQL = """
         original_transaction_id, status, auto_renews, in_billing_retry, storefront, currency,
-            period, app_account_token, ownership_type, original_purchase_at, recent_subscription_start_at,
+            period, app_account_token, ownership_type, quantity, original_purchase_at, recent_subscription_start_at,
             purchased_at, expires_at, renewal_at, items, increases, signed_at, known_since
         """
 
@@ -176,6 +176,7 @@ extension PlanQueries.FactRows {
         facts.period = try row.textOrNil("period")
         facts.appAccountToken = try row.textOrNil("app_account_token")
         facts.ownershipType = try row.textOrNil("ownership_type")
+        facts.quantity = try row.intOrNil("quantity")
         facts.originalPurchaseAt = try row.instant("original_purchase_at")
         facts.recentSubscriptionStartAt = try row.instant("recent_subscription_start_at")
         facts.purchasedAt = try row.instant("purchased_at")

@@ -53,6 +53,7 @@ struct SubmissionRows: Sendable {
         let atRisk: Int64?
         let atRiskElsewhere: [ItemCharge]
         let isStale: Bool
+        let seats: Int64
         let rules: [RuleAnswer]
 
         init(_ plan: PlanRow, rules: [RuleAnswer]) {
@@ -73,6 +74,7 @@ struct SubmissionRows: Sendable {
             atRisk = plan.atRisk
             atRiskElsewhere = plan.atRiskElsewhere
             isStale = plan.isStale
+            seats = plan.seats
             self.rules = rules
         }
 
@@ -182,7 +184,7 @@ enum SubmissionQueries {
             \(rows.shared.column { ArrayText.format($0.notKnown.map(\.rawValue)) }),
             \(ints: rows.shared.column(\.atRisk)), \(jsons: rows.shared.column { $0.atRiskElsewhere.stored }),
             \(rows.kinds), \(rows.shared.column(\.rules.json)),
-            \(bools: rows.shared.column { $0.isStale }))
+            \(bools: rows.shared.column { $0.isStale }), \(rows.shared.column(\.seats)))
         """
     }
 

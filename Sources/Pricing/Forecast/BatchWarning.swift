@@ -7,7 +7,7 @@ package enum BatchWarning: String, Hashable, Sendable, CaseIterable {
     case idsEndInZero = "ids_end_in_0"
     /// The rows can go, but on facts older than a known renewal.
     case stale
-    /// The rows have several seats: their prices in the sums are those of one, and what is at risk is that of all.
+    /// The rows have several seats: their prices are those of one, and in the sums all seats count.
     case severalSeats = "several_seats"
     /// The rows are judged otherwise when they are sent later than on their first day, though in time.
     case turns = "consent_turns_before_send_by"

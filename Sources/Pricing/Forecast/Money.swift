@@ -2,7 +2,7 @@ extension BatchFigures {
     /// What the rows of one currency and period cost.
     package struct Money: Sendable, Equatable {
         package var rows = 0
-        /// What one period of each row costs now, and with the new prices.
+        /// What one period of each row costs now, and with the new prices, of all its seats.
         package var now = MoneySum.zero
         package var then = MoneySum.zero
         /// What is charged now for items whose subscribers must consent, and for their dependents. All of it ends
@@ -30,10 +30,10 @@ extension BatchFigures {
             [now, then, change, atRisk, maybeAtRisk].contains(where: \.isTooLarge)
         }
 
-        package mutating func addPrice(_ current: Int64, _ new: Int64) {
+        package mutating func addPrice(_ current: Int64, _ new: Int64, seats: Int64) {
             rows += 1
-            now += current
-            then += new
+            now += MoneySum(current).times(seats)
+            then += MoneySum(new).times(seats)
         }
 
         package mutating func addAtRisk(_ amount: MoneySum, _ consent: Consent?) {
@@ -71,7 +71,7 @@ extension [BatchFigures.MoneyKey: BatchFigures.Money] {
         else { return }
         let key = BatchFigures.MoneyKey(
             currency: currency, storefront: storefront, period: period)
-        self[key, default: .init()].addPrice(current, new)
+        self[key, default: .init()].addPrice(current, new, seats: row.seats)
         self[key]?.addAtRisk(row.countedAtRisk(current), row.consent)
         for charge in row.atRiskElsewhere {
             addElsewhere(.init(charge), MoneySum(charge.amount), row.consent)

@@ -15,7 +15,8 @@ extension Commands {
             Columns: original_transaction_id, sku, increased_on (YYYY-MM-DD; from 00:00 UTC on), old_price, new_price \
             and currency. All rows or none; the same file again adds nothing. An imported increase counts for the \
             rule of 12 months like any other, and each verdict that rests on it says increase_source imported. It does \
-            not say that there was no other one: what is not known stays so.
+            not say that there was no other one: what is not known stays so. An item that nothing tells the \
+            subscription had is named: try --dry-run first, because an imported increase stays.
             """
     ) { invocation in
         let configuration = try invocation.configuration()
@@ -36,6 +37,8 @@ extension Commands {
                 return HistoryImportTold(
                     file: shownFile, change: change, subscriptions: ids.count,
                     unknown: try IncreaseQueries.unknown(ids, on: connection),
+                    ofUnknownItems: try IncreaseQueries.ofUnknownItems(
+                        change.addedRows, on: connection),
                     number: isStored
                         ? try IncreaseQueries.add(
                             change.added, file: shownFile, contentSHA256: digest,
@@ -65,6 +68,8 @@ struct HistoryImportTold {
     let subscriptions: Int
     /// How many of these subscriptions nothing was received of yet.
     let unknown: Int
+    /// The rows of an item that, as far as is known, its subscription never had.
+    let ofUnknownItems: [IncreaseFile.Row]
     /// The number of the import; nil where nothing was stored.
     let number: Int?
     let isDryRun: Bool
@@ -86,14 +91,26 @@ struct HistoryImportTold {
             text += "Of \(unknown) of the \(subscriptions) subscriptions nothing was received yet: "
             text += "check the ids, or bring them with repricer sync.\n"
         }
-        return text
+        return text + unknownItems
+    }
+
+    /// An item may have left before the first statement, so such a row is no fault.
+    private var unknownItems: String {
+        guard let first = ofUnknownItems.first?.increase else { return "" }
+        let lines = ofUnknownItems.prefix(10).map { String($0.line) }.joined(separator: ", ")
+        let more = ofUnknownItems.count > 10 ? ", …" : ""
+        return "\(counted(ofUnknownItems.count, "increase")) of an item that nothing tells the "
+            + "subscription had, as \(harmless(first.sku)) of \(first.originalTransactionID): check line"
+            + "\(ofUnknownItems.count == 1 ? "" : "s") \(lines)\(more).\n"
     }
 
     var json: JSONValue {
         [
             "file": file, "import": number, "added": number == nil ? 0 : change.added.count,
             "unchanged": change.unchangedCount, "subscriptions": subscriptions,
-            "unknown_subscriptions": unknown, "dry_run": isDryRun,
+            "unknown_subscriptions": unknown,
+            "unknown_item_lines": .array(ofUnknownItems.map { .integer(Int64($0.line)) }),
+            "dry_run": isDryRun,
         ]
     }
 }
