@@ -90,15 +90,17 @@ package enum DueQueries {
     }
 
     /// Parked changes whose instant has come, the earliest first. Those with an instant before `floor` are known to be
-    /// awake. It locks nothing: who wakes them asks again.
-    package static func parked(from floor: Int64?, now: Int64, limit: Int) -> Question<[Parked]> {
+    /// awake. It locks nothing: who wakes them asks again. `passing` is how many of the earliest it passes over.
+    package static func parked(
+        from floor: Int64?, now: Int64, limit: Int, passing: Int = 0
+    ) -> Question<[Parked]> {
         Question(
             """
             -- name: parkedChanges
             SELECT bucket, original_transaction_id, change_id FROM repricer.price_changes
             WHERE stage = 'queued' AND NOT is_ready AND NOT is_held AND send_after <= \(timestamp: now)
                 AND send_after >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
-            ORDER BY send_after LIMIT \(limit)
+            ORDER BY send_after LIMIT \(limit) OFFSET \(passing)
             """
         ) { rows in
             try rows.map { row in

@@ -76,20 +76,21 @@ final class DueWork: Sendable {
         let floors = everything ? nil : known
         // While everything is paused, nobody searches for changes.
         let isSearched = layout == .whole && !known.isPaused
-        var (parked, controls, open, due, _) = try connection.ask(
+        let (parked, controls, openAtFirst, dueAtFirst, _) = try connection.ask(
             DueQueries.parked(from: floors?.wakeFloor, now: now, limit: wakes),
             ServiceControlQueries.everything, engine.waiting(kind, from: floors?.leaseFloor),
             isSearched
                 ? earliest(from: floors, realNow: realNow, isProbing: isProbing) : .answered([]),
             engine.sharedClock?.following ?? .answered(()))
+        var (open, due) = (openAtFirst, dueAtFirst)
         let isPaused = controls.isHeld
+        var woken = 0
         if !parked.isEmpty {
             // What is woken may lie below every floor.
             everything = true
-            (_, open, due) = try connection.ask(
-                DueQueries.waking(parked, now: now), engine.waiting(kind),
-                isPaused || layout == .spread
-                    ? .answered([]) : earliest(from: nil, realNow: realNow, isProbing: isProbing))
+            (woken, open, due) = try wake(
+                parked, from: floors?.wakeFloor, wakes: wakes,
+                isSearched: !isPaused && layout == .whole, isProbing: isProbing, on: connection)
         } else if known.isPaused, !isPaused, layout == .whole {
             due = try connection.ask(
                 earliest(from: floors, realNow: realNow, isProbing: isProbing))
@@ -106,7 +107,10 @@ final class DueWork: Sendable {
             if !isPaused {
                 memory.floors = Dictionary(due.map { ($0.queue, $0.floor) }) { first, _ in first }
             }
-            if parked.count < wakes { memory.wakeFloor = now - Self.writingTime }
+            // A change that somebody holds sleeps on, and is found again.
+            if parked.count < wakes, woken == parked.count {
+                memory.wakeFloor = now - Self.writingTime
+            }
             let written = realNow - Self.writingTime
             memory.leaseFloor = min(open.firstLease ?? written, written)
             guard everything else { return }
@@ -115,6 +119,28 @@ final class DueWork: Sendable {
                 ? nil : ContinuousClock.now + min(took * Self.share, Self.pauseMax)
         }
         return Found(controls: controls, open: open, due: due)
+    }
+
+    /// Wakes these changes, or where another session holds all of them, those behind them. It returns how many, and what
+    /// there is to do then.
+    private func wake(
+        _ first: [DueQueries.Parked], from floor: Int64?, wakes: Int, isSearched: Bool,
+        isProbing: Bool, on connection: isolated DatabaseConnection
+    ) throws -> (woken: Int, open: StoreCallQueries.Waiting, due: [DueQueries.Due]) {
+        let now = engine.clock.nowMilliseconds()
+        let realNow = engine.realClock.nowMilliseconds()
+        var parked = first
+        var passed = 0
+        while true {
+            let (woken, open, due) = try connection.ask(
+                DueQueries.waking(parked, now: now), engine.waiting(kind),
+                isSearched
+                    ? earliest(from: nil, realNow: realNow, isProbing: isProbing) : .answered([]))
+            if woken > 0 || parked.count < wakes { return (woken, open, due) }
+            passed += wakes
+            parked = try connection.ask(
+                DueQueries.parked(from: floor, now: now, limit: wakes, passing: passed))
+        }
     }
 
     private func layout(on connection: isolated DatabaseConnection) throws -> DatabaseLayout {

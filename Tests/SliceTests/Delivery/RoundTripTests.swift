@@ -54,6 +54,35 @@ import Testing
         await harness.close(isTamperedWith: true)
     }
 
+    /// A report of days ago, or a person's transaction, may hold the rows that were due first.
+    @Test func parkedChanges_behindThoseThatAnotherSessionHolds_areWoken() async throws {
+        let harness = try await Harness.make()
+        let ids = (1...5).map { "\($0)" }
+        for id in ids { try await harness.subscribe(id) }
+        try await harness.submitAndApprove(ids.map { Harness.row($0) })
+        let now = Harness.start.milliseconds
+        try await harness.write(
+            """
+            UPDATE repricer.price_changes SET is_ready = false,
+                send_after = \(timestamp: now)::timestamptz - CASE WHEN original_transaction_id IN ('1', '2', '3', '4')
+                    THEN interval '2 hours' ELSE interval '1 hour' END
+            """)
+        let work = DueWork(engine: harness.engine(), kind: harness.priceKind())
+        let other = try await TestDatabase.connect()
+        try await other.script(
+            """
+            BEGIN; SELECT 1 FROM repricer.price_changes WHERE original_transaction_id IN ('1', '2', '3', '4') FOR UPDATE
+            """)
+
+        let found = try await work.search(wakes: 2, isThorough: false)
+
+        #expect(found.due.map(\.queue.bucket) == [Bucket.of("5")])
+        try await other.script("ROLLBACK")
+        #expect(try await work.search(wakes: 2, isThorough: false).due.count == 3)
+        #expect(try await work.search(wakes: 2, isThorough: false).due.count == 5)
+        await harness.close(isTamperedWith: true)
+    }
+
     @Test func search_whilePausedAndAfter_findsWhatIsDueOnceItGoesOn() async throws {
         let harness = try await Harness.make()
         try await harness.subscribe("1")
