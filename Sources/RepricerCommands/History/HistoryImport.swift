@@ -109,7 +109,7 @@ struct HistoryImportTold {
             "file": file, "import": number, "added": number == nil ? 0 : change.added.count,
             "unchanged": change.unchangedCount, "subscriptions": subscriptions,
             "unknown_subscriptions": unknown,
-            "unknown_item_lines": .array(ofUnknownItems.map { .integer(Int64($0.line)) }),
+            "unknown_item_lines": ofUnknownItems.map(\.line),
             "dry_run": isDryRun,
         ]
     }
