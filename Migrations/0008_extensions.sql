@@ -266,17 +266,26 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
     END IF;
-    IF v_mass.state <> 'running' THEN
-        RAISE EXCEPTION 'mass extension % is %: only a running one can be given up', p_extension_id, v_mass.state
-            USING ERRCODE = 'object_not_in_prerequisite_state';
+    -- One whose call was refused in unclear words, or never answered, is as good as denied after a day.
+    IF v_mass.state NOT IN ('running', 'unknown', 'queued') OR v_mass.called_at IS NULL THEN
+        RAISE EXCEPTION 'mass extension % is %: only one that was called, and has not ended, can be given up',
+            p_extension_id, v_mass.state USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    IF v_mass.code IS DISTINCT FROM 'StatusRequestNotFoundError' THEN
+    IF v_mass.state = 'running' AND v_mass.code IS DISTINCT FROM 'StatusRequestNotFoundError' THEN
         RAISE EXCEPTION 'the App Store has not denied mass extension %: it is at work', p_extension_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     IF p_at < v_mass.called_at + interval '1 day' THEN
         RAISE EXCEPTION 'mass extension % was called less than a day ago; the App Store may still learn of it',
             p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_mass.state <> 'running' AND EXISTS (
+        SELECT FROM store_calls WHERE subject = 'product:' || v_mass.product_id
+            AND bucket = bucket_of('product:' || v_mass.product_id) AND p_extension_id = ANY (carries)
+            AND state IN ('sending', 'unknown') AND (state = 'sending' OR in_flight_until > clock_timestamp()))
+    THEN
+        RAISE EXCEPTION 'a call of mass extension % may be on its way; try again in two minutes', p_extension_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     -- Its call ends with it: a process that checks it now writes nothing.
     UPDATE store_calls SET state = 'refused', settled_at = p_at, is_doubtful = true, error_message = 'given_up'

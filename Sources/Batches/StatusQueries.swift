@@ -53,10 +53,13 @@ package enum StatusQueries {
         return (states, outlook)
     }
 
-    /// A change that the App Store refused. It ended by that, or is parked and tried again.
+    /// What the App Store refused, or does not answer. It ended by that, or is parked and tried again.
     package struct Refused: Sendable, Equatable {
+        /// Empty for an extension, which belongs to no batch.
         package var batchName: String
+        /// The subscription. Of a mass extension it is the extension's id.
         package var originalTransactionID: String
+        /// The item; the kind of a call that is about none.
         package var sku: String
         package var state: String
         /// Apple's code and its name.
@@ -89,9 +92,9 @@ package enum StatusQueries {
                     OR c.stage IN ('queued', 'unknown') AND c.parked_reason IS NOT NULL)
             UNION ALL
             SELECT b.name, coalesce(d.target_transaction_id, d.original_transaction_id), d.dependent_sku, NULL, d.requested_at, 'parked',
-                d.detail, d.next_check_at
+                \(fragment: ParkedWorkQueries.whyWaiting), d.next_check_at
             FROM repricer.dependent_cancellations d JOIN repricer.batches b ON b.batch_id = d.batch_id
-            WHERE \(fragment: isAskedFor(batchID)) AND d.state = 'requested' AND d.detail ~ '^[0-9]{3,} '
+            WHERE \(fragment: isAskedFor(batchID)) AND \(fragment: ParkedWorkQueries.isWaiting)
             ORDER BY state, send_by, original_transaction_id, sku LIMIT \(limit)
             """
         ).map { row in

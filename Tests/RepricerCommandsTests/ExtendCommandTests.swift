@@ -289,7 +289,7 @@ import Testing
         let status = await run("extend", "status", Self.request, environment: office.ana)
 
         #expect(waiting.code == .conflict)
-        #expect(waiting.messages.contains("is awaiting_approval: only a running one"))
+        #expect(waiting.messages.contains("is awaiting_approval: only one that was called"))
         #expect(running.output.contains("extend give-up"))
         #expect(done.code == .done, "\(done.messages)")
         #expect(done.output.hasPrefix("gave up \(Self.request)"))

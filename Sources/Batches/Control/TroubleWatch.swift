@@ -37,6 +37,10 @@ final class TroubleWatch: Sendable {
             "repricer_changes_parked",
             "Changes that wait by themselves, after a refusal or without an answer.")
         metrics.declareGauge(
+            "repricer_work_parked",
+            "Cancellations and extensions that wait by themselves, after a refusal or without an answer, by kind."
+        )
+        metrics.declareGauge(
             "repricer_changes_drifted",
             "Changes of open batches that ended unsent, since their facts had changed.")
         metrics.declareGauge(
@@ -48,10 +52,11 @@ final class TroubleWatch: Sendable {
     func round(now: Int64, realNow: Int64) async throws {
         guard memory.withLock({ $0.dueAt <= realNow }) else { return }
         let started = ContinuousClock.now
-        let (batches, waves) = try await pool.read { connection in
+        let (batches, waves, parked) = try await pool.read { connection in
             (
                 try TroubleQueries.open(now: now, on: connection),
-                try TroubleQueries.waitingWaves(of: nil, now: now, on: connection)
+                try TroubleQueries.waitingWaves(of: nil, now: now, on: connection),
+                try ParkedWorkQueries.counts(on: connection)
             )
         }
         let pause = max(every, (ContinuousClock.now - started) * Self.share)
@@ -60,6 +65,8 @@ final class TroubleWatch: Sendable {
         metrics.set("repricer_changes_moved", to: Double(sum.moved))
         metrics.set("repricer_changes_overdue", to: Double(sum.overdue))
         metrics.set("repricer_changes_parked", to: Double(sum.parked))
+        metrics.set(
+            "repricer_work_parked", toAll: parked.map { (["kind": $0.key], Double($0.value)) })
         metrics.set("repricer_changes_drifted", to: Double(sum.drifted))
         metrics.set("repricer_waves_waiting", to: Double(waves.count))
         let known = memory.withLock { memory in

@@ -24,6 +24,8 @@ struct StatusFacts: Sendable, Equatable {
     /// only those that wait are read.
     let haltedStorefronts: [ControlQueries.HaltedStorefront]
     let refused: [StatusQueries.Refused]
+    /// Extensions, and cancellations without an answer, where no batch was asked for.
+    let parkedBesides: [StatusQueries.Refused]
     /// The rows that were refused, or called back before they left, by batch, of those that a code has halted.
     let putBack: [String: Int64]
     let moved: [TroubleQueries.Moved]
@@ -69,6 +71,8 @@ struct StatusFacts: Sendable, Equatable {
                 refused: try batchID == nil && outlook.trouble.parked == 0
                     && dependents["requested", default: 0] == 0
                     ? [] : StatusQueries.refused(of: batchID, limit: refusedMax, on: connection),
+                parkedBesides: try batchID == nil
+                    ? ParkedWorkQueries.besidesBatches(limit: refusedMax, on: connection) : [],
                 putBack: try StatusQueries.putBack(
                     of: all.filter { $0.isHaltedByCode && batchID ?? $0.batchID == $0.batchID }
                         .map(\.batchID), on: connection),
@@ -148,7 +152,8 @@ struct StatusText {
             definitionList(head), countTable("STATE", facts.statesInOrder),
             facts.waves.table(waveColumns(of: facts.batch)),
             facts.guards.table(GuardReading.columns),
-            facts.refused.table(Self.refusedColumns), facts.moved.table(TroubleText.movedColumns),
+            (facts.refused + facts.parkedBesides).table(Self.refusedColumns),
+            facts.moved.table(TroubleText.movedColumns),
             countTable("REFUSED", facts.rejected.sorted { $0.key < $1.key }),
             countTable("DEPENDENTS", facts.dependents.sorted { $0.key < $1.key }),
             (facts.notifications?.unknown ?? []).table(Self.unknownColumns),
@@ -351,7 +356,7 @@ struct StatusText {
         json =
             json + TroubleText.json(facts) + [
                 "nobody_delivers": facts.undelivered != nil,
-                "refused_by_apple": facts.refused.json(Self.refusedColumns),
+                "refused_by_apple": (facts.refused + facts.parkedBesides).json(Self.refusedColumns),
                 "halted_storefronts": facts.haltedStorefronts.json(storefrontColumns),
             ]
         if let batch = facts.batch {

@@ -9,9 +9,9 @@ extension Commands {
         "extend give-up", "end a mass extension that the App Store does not know",
         positionals: [extensionID], options: [why],
         discussion: """
-            A running one lets no other of its product begin. It can be given up a day after its call, while the App \
-            Store answers that it knows no such request. Nothing is taken back: who was extended stays so, and a \
-            summary that comes after all completes it.
+            An open one lets no other of its product begin. It can be given up a day after its call, while the App \
+            Store answers that it knows no such request, or refused the call in unclear words, or never answered. \
+            Nothing is taken back: who was extended stays so, and a summary that comes after all completes it.
             """
     ) { invocation in
         let id = try ExtensionArguments.uuid(try invocation.arguments.required(extensionID))

@@ -89,7 +89,9 @@ extension Commands {
         facts += [("complete", moment(line.completedAt)), ("check", line.check)]
         let words = [line.code, line.detail].compactMap { $0 }.joined(separator: ": ")
         if !words.isEmpty { facts.append(("detail", harmless(words))) }
-        if line.state == "running", line.code != nil {
+        if line.state == "running" && line.code != nil
+            || line.kind == "all" && line.state == "unknown"
+        {
             facts.append(
                 (
                     "remedy",

@@ -253,6 +253,37 @@ import Testing
         await harness.delivery.close()
     }
 
+    /// It was refused in words that say nothing, and is called again and again: a person may end it, a day later.
+    @Test func massExtension_refusedInUnclearWords_isNamed_andCanBeGivenUp() async throws {
+        let harness = try await ExtensionHarness.make(
+            Array(repeating: .refused(4_000_999), count: 99))
+        try await harness.requestAll()
+        let extender = harness.extender()
+        try await harness.work(extender)
+        try await harness.passUntilChecked(extender)
+
+        let parked = try await harness.delivery.service.withTransaction {
+            try ParkedWorkQueries.besidesBatches(limit: 5, on: $0)
+        }
+        let counts = try await harness.delivery.service.withTransaction {
+            try ParkedWorkQueries.counts(on: $0)
+        }
+        #expect(try await giveUp(harness)?.contains("less than a day ago") == true)
+        harness.pass(.seconds(86_400))
+        #expect(try await giveUp(harness) == nil)
+        let calls = harness.calls.calls.count
+        try await harness.work(extender)
+        try await harness.requestAll(10)
+
+        #expect(parked.map(\.sku) == ["mass_extension"])
+        #expect(parked.map(\.originalTransactionID) == [ExtensionHarness.id(9)])
+        #expect(parked.allSatisfy { $0.reason.contains("4000999") }, "\(parked)")
+        #expect(counts == ["cancel": 0, "extension": 0, "mass_extension": 1])
+        #expect(harness.calls.calls.count == calls)
+        #expect(try await harness.report().contains { $0.hasPrefix("all given_up") })
+        await harness.delivery.close()
+    }
+
     /// It is known after all: no person may end it, and what is told of one that was ended still counts.
     @Test(arguments: [true, false])
     func massExtension_knownAgain_isNotEndedByAPerson(isInTime: Bool) async throws {
