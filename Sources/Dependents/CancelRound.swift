@@ -102,7 +102,7 @@ struct CancelRound: Sendable {
             guard open.checks >= Self.refusedChecksMax else { return }
             return try await abandon(open, .unreadable(why))
         }
-        guard case .answered(let words, _) = answer else { return }
+        guard case .answered(let words, _) = answer else { return noteNoAnswer(open) }
         try Task.checkCancellation()
         guard let claim = try await claim(open, on: target, told: words.statements) else { return }
         engine.launch(
@@ -113,6 +113,15 @@ struct CancelRound: Sendable {
     /// How many checks a definite answer may refuse before a person is asked. What was refused for minutes will be
     /// refused again.
     static let refusedChecksMax = 10
+
+    /// Says once of a dependent, whose status gets no answer again and again, that it waits. A missing answer says
+    /// nothing of it, so it is asked on.
+    func noteNoAnswer(_ open: DependentQueries.Open) {
+        guard open.checks == Self.refusedChecksMax else { return }
+        engine.log.warning(
+            "a status gets no answer; the cancellation of its dependent waits",
+            ["subscription": open.originalTransactionID, "dependent": open.dependentSKU])
+    }
 
     private func abandon(
         _ open: DependentQueries.Open, _ reason: CrossSubscriptionDependent.Discrepancy

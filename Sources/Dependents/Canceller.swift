@@ -149,8 +149,7 @@ package struct Canceller: Service {
         if let why = answer.whyUnreadable(open.originalTransactionID) {
             if open.checks >= CancelRound.refusedChecksMax { detail = why }
         } else if told.isEmpty {
-            // A missing answer says nothing of the dependent, however often it fails to come.
-            return
+            return rounds.noteNoAnswer(open)
         } else if open.checks >= limits.checksMax {
             detail = "still listed after \(open.checks) checks at its status"
         }

@@ -1,3 +1,4 @@
+import Batches
 import Calls
 import Dependents
 import Postgres
@@ -19,12 +20,23 @@ import Testing
         let harness = try await Harness.declined()
         let canceller = harness.canceller(CheckingStore { _ in answer })
 
-        for _ in 0..<8 {
+        var waiting: [Int64?] = []
+        for _ in 0..<11 {
             _ = try await canceller.round()
             harness.realClock.advance(by: .seconds(31))
+            waiting.append(
+                try await harness.service.withTransaction {
+                    try ParkedWorkQueries.counts(on: $0)["cancel"]
+                })
+        }
+        let named = try await harness.service.withTransaction {
+            try StatusQueries.refused(of: nil, limit: 5, on: $0).map(\.reason)
         }
 
         #expect(try await harness.cancellations() == ["B requested"])
+        // After minutes a person is told.
+        #expect(waiting == Array(repeating: 0, count: 9) + [1, 1])
+        #expect(named == ["its status gets no answer"])
         await harness.close()
     }
 
