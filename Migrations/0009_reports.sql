@@ -847,9 +847,11 @@ FROM (
         WHEN c.acceptance = 'informed' THEN 'not_required'
         WHEN c.direction = 'decrease' AND coalesce(c.scheduled_at, c.effective_at) IS NOT NULL THEN 'none'
     END AS consent) came
-    WHERE c.undoes_change_id IS NULL
+    -- Who was held out is never sent anything: there is nothing that such a forecast could be held against.
+    WHERE c.undoes_change_id IS NULL AND NOT c.is_held_out
 ) o;
-COMMENT ON VIEW repricer.live_forecast_outcomes IS 'What forecast_tallies counts, from the facts: one row a change.';
+COMMENT ON VIEW repricer.live_forecast_outcomes IS
+    'What forecast_tallies counts, from the facts: one row a change that is, or was, to be sent.';
 
 -- What is kept and marked is taken out of the tallies, and what is not kept is added to them.
 CREATE VIEW repricer.forecast_outcomes AS
@@ -1392,7 +1394,8 @@ LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = d.target_trans
 COMMENT ON VIEW report.dependent_cancellation IS
     'Each dependent item to be cancelled since its parent''s increase was declined, and the proof.';
 
--- Each change counts once, under all its reasons together: the rows of a batch add up to its changes.
+-- Each change counts once, under all its reasons together: the rows of a batch add up to its changes that were not
+-- held out.
 CREATE VIEW report.forecast_accuracy AS
 SELECT o.batch_id, b.name AS batch_name, o.direction, o.forecast_consent,
     o.forecast_threshold_source, o.came_consent, o.changes,
@@ -1429,7 +1432,8 @@ FROM (
 JOIN repricer.batches b ON b.batch_id = o.batch_id;
 COMMENT ON VIEW report.forecast_accuracy IS
     'The forecast of consent and of its day against what the App Store did: a confusion matrix for each '
-    'batch, by rule and by the source of the threshold, and why days slipped.';
+    'batch, by rule and by the source of the threshold, and why days slipped. Rows that were held out are in no '
+    'figure: they are never sent.';
 
 -- The ledger, each line with what explains it.
 CREATE VIEW repricer.live_money AS

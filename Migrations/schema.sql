@@ -2307,9 +2307,9 @@ CREATE VIEW repricer.live_forecast_outcomes AS
                             WHEN ((c.direction = 'decrease'::text) AND (COALESCE(c.scheduled_at, c.effective_at) IS NOT NULL)) THEN 'none'::text
                             ELSE NULL::text
                         END AS consent) came)
-          WHERE (c.undoes_change_id IS NULL)) o;
+          WHERE ((c.undoes_change_id IS NULL) AND (NOT c.is_held_out))) o;
 
-COMMENT ON VIEW repricer.live_forecast_outcomes IS 'What forecast_tallies counts, from the facts: one row a change.';
+COMMENT ON VIEW repricer.live_forecast_outcomes IS 'What forecast_tallies counts, from the facts: one row a change that is, or was, to be sent.';
 
 CREATE VIEW repricer.forecast_outcomes AS
  SELECT t.batch_id,
@@ -2454,7 +2454,7 @@ CREATE VIEW report.forecast_accuracy AS
          HAVING (sum(f.changes) > (0)::numeric)) o
      JOIN repricer.batches b ON ((b.batch_id = o.batch_id)));
 
-COMMENT ON VIEW report.forecast_accuracy IS 'The forecast of consent and of its day against what the App Store did: a confusion matrix for each batch, by rule and by the source of the threshold, and why days slipped.';
+COMMENT ON VIEW report.forecast_accuracy IS 'The forecast of consent and of its day against what the App Store did: a confusion matrix for each batch, by rule and by the source of the threshold, and why days slipped. Rows that were held out are in no figure: they are never sent.';
 
 COMMENT ON COLUMN report.forecast_accuracy.batch_id IS 'The batch; null where the row is about the whole installation.';
 
@@ -6381,7 +6381,7 @@ CREATE FUNCTION repricer.live_forecast_outcomes_at(p_at timestamp with time zone
                             WHEN ((c.direction = 'decrease'::text) AND (COALESCE(c.scheduled_at, c.effective_at) IS NOT NULL)) THEN 'none'::text
                             ELSE NULL::text
                         END AS consent) came)
-          WHERE (c.undoes_change_id IS NULL)) o
+          WHERE ((c.undoes_change_id IS NULL) AND (NOT c.is_held_out))) o
 $_$;
 
 CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with time zone) RETURNS boolean

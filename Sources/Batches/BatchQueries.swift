@@ -37,6 +37,17 @@ package enum BatchQueries {
 
         /// Whether nothing of it is released any more.
         package var isWithdrawn: Bool { state == "rejected" || state == "aborted" }
+
+        /// Its state as people read it, on the screen and on the pages alike. `isFinal`: nothing of it is open any more.
+        package func stateWords(isFinal: Bool) -> String {
+            let stop = haltedBy == nil ? "paused" : "halted"
+            switch state {
+            case "approved" where isFinal: return "finished"
+            case "approved": return isPaused ? stop : "under way"
+            case "awaiting_approval": return "awaiting approval" + (isPaused ? ", \(stop)" : "")
+            default: return state.replacing("_", with: " ")
+            }
+        }
     }
 
     /// The live batch with the same content; nil where there is none.

@@ -10,6 +10,8 @@ package enum StatusQueries {
         /// The latest instant at which an open change is due to take effect.
         package var lastDueEffectiveAt: Int64?
         package var trouble = TroubleQueries.Trouble()
+        /// The batches that have an open change.
+        package var openBatches: Set<String> = []
     }
 
     package struct Quota: Sendable, Equatable {
@@ -28,20 +30,21 @@ package enum StatusQueries {
         let rows = try connection.query(
             """
             -- name: statesAndOutlook
-            SELECT state, count(*) AS rows, min(send_by) AS next_send_by,
+            SELECT state, batch_id, count(*) AS rows, min(send_by) AS next_send_by,
                 max(due_effective_at) AS last_due_effective_at,
                 \(fragment: TroubleQueries.counts(now: now))
             FROM repricer.price_changes c
             WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
-            GROUP BY state
+            GROUP BY state, batch_id
             """)
         var states: [String: Int64] = [:]
         var outlook = Outlook()
         for row in rows {
             let name = try row.text("state")
-            states[name] = try row.int64("rows")
+            states[name, default: 0] += try row.int64("rows")
             outlook.trouble += try TroubleQueries.trouble(row)
             guard let state = ChangeState(rawValue: name), !state.isFinal else { continue }
+            outlook.openBatches.insert(try row.text("batch_id"))
             if state == .queued || state == .awaitingApproval {
                 let sendBy = try row.millisecondsOrNil("next_send_by")
                 outlook.nextSendBy = [outlook.nextSendBy, sendBy].compactMap(\.self).min()

@@ -110,7 +110,7 @@ private struct ApprovalView {
             + section("To decide", command)
             + section("Money a month by currency", money, after: moneyNotes)
             + section("The largest increases and decreases", moves)
-            + section("Who must agree", consent)
+            + section("Consent", consent)
             + section("When it takes effect", dates)
             + section("How it is sent", terms)
             + section(
@@ -185,12 +185,12 @@ private struct ApprovalView {
                 "At risk a month", hasSum ? HTML(sum(total.atRisk, reporting)) : "–",
                 hasSum ? "if nobody agrees who must; dependents counted in" : noSum),
             card(
-                "Must agree", HTML(counted(Int64(figures.consents[.required] ?? 0))),
+                "Consent required", HTML(counted(Int64(figures.consents[.required] ?? 0))),
                 "of \(counted(Int64(figures.canGoCount), "row"))"),
             card(
-                "Not known", HTML(counted(Int64(unknown))),
+                "Consent not known", HTML(counted(Int64(unknown))),
                 unknown == 0
-                    ? "every row is known" : "rows that may have to agree; sent as if they must"),
+                    ? "every row is known" : "rows that may have to agree; sent as if required"),
             card(
                 "First call by",
                 facts.due.firstSendBy.map { .time($0) } ?? "–",
@@ -249,7 +249,7 @@ private struct ApprovalView {
             "Money a month by currency",
             [
                 .text("Currency"), .number("Rows"), .number("Now"), .number("Then"),
-                .number("Change"), .number("At risk"), .number("Perhaps at risk"),
+                .number("Change"), .number("At risk"), .number("Not known"),
             ], lines,
             totals: hasTotal
                 ? [moneyRow(facts.money.totalName, reporting, facts.money.total)] : [])
@@ -267,7 +267,7 @@ private struct ApprovalView {
 
     private var moneyNotes: HTML {
         var notes: HTML = """
-            <p class="note">Then: if everybody stays. At risk: what ends if nobody agrees who must. Perhaps at risk: the same of
+            <p class="note">Then: if everybody stays. At risk: what ends if nobody agrees who must. Not known: the same of
             customers of whom it is not known whether they must. Dependents are counted in, tax is included.</p>
 
             """
@@ -346,9 +346,9 @@ private struct ApprovalView {
             }
         }
         return barChart("Forecast of consent", unit: "rows", bars)
-            + HTMLTable("Why customers must agree", [.text("Rule"), .number("Rows")], reasons).html
+            + HTMLTable("Why consent is required", [.text("Rule"), .number("Rows")], reasons).html
             + HTMLTable(
-                "What leaves it open whether they must",
+                "Why it is not known",
                 [
                     .text("Rule"), .number("Rows"), .text("Storefronts"),
                     .text("What makes it known"),
@@ -390,7 +390,7 @@ private struct ApprovalView {
             ("Planned", "as of \(.time(facts.terms.plannedAsOf))"),
             ("Grouping", HTML(batch.grouping)),
             (
-                "Pauses by itself",
+                "Halts if",
                 HTML(
                     facts.rails.isEmpty ? "never" : facts.rails.map(\.text).joined(separator: ", "))
             ),

@@ -8,18 +8,15 @@ import Reports
 extension BatchQueries.Batch {
     /// Its state, in a word and by a colour.
     func badge(isFinal: Bool) -> HTML {
-        let (kind, text) =
+        let kind =
             switch state {
-            case "awaiting_approval": ("warn", "awaits approval")
-            case "rejected": ("", "rejected")
-            case "aborted": ("", "aborted")
-            case _ where isFinal: ("good", "finished")
-            case _ where haltedBy != nil: ("alarm", "halted")
-            case _ where isPaused: ("warn", "paused")
-            case "approved": ("", "under way")
-            default: ("", spaced(state))
+            case "awaiting_approval": "warn"
+            case "approved" where isFinal: "good"
+            case "approved" where haltedBy != nil: "alarm"
+            case "approved" where isPaused: "warn"
+            default: ""
             }
-        return "<span class=\"badge \(kind)\">\(text)</span>"
+        return "<span class=\"badge \(kind)\">\(stateWords(isFinal: isFinal))</span>"
     }
 
     /// What stopped it; nil where nothing did.

@@ -77,8 +77,8 @@ extension BatchView {
             ]
         }
         return HTMLTable(
-            "Guards: what pauses the batch by itself",
-            [.text("Guard"), .text("Pauses at"), .text("Now"), .text("Counted")], rows
+            "Guards: what halts the batch by itself",
+            [.text("Guard"), .text("Halts at"), .text("Now"), .text("Counted")], rows
         ).html
     }
 
@@ -250,9 +250,9 @@ extension Consent {
     /// The forecast in words.
     var forecastWords: String {
         switch self {
-        case .required: "Must agree"
-        case .notKnown: "Not known: sent as if they must"
-        case .notRequired: "Need not agree, is informed"
+        case .required: "Required: the customer must agree"
+        case .notKnown: "Not known: sent as if required"
+        case .notRequired: "Not required: the customer is told"
         case .none: "Decrease: nobody is asked"
         }
     }

@@ -148,14 +148,18 @@ private func prefix(of text: Substring, width: Int) -> String {
 
 /// Colours of a terminal, for what should be seen first. Nothing is told by colour alone.
 package enum Paint {
-    private static let good: Set = ["ok", "yes", "effective", "accepted", "approved", "confirmed"]
+    private static let good: Set = [
+        "ok", "yes", "effective", "accepted", "approved", "confirmed", "finished",
+    ]
     private static let bad: Set = [
         "FAILED", "HALTED", "BLOCKED", "THROTTLED", "declined", "rejected", "lapsed", "missed",
         "no",
-        "discrepancy", "moved", "overdue", "late",
+        "discrepancy", "moved", "overdue", "late", "halted",
     ]
     private static let open: Set = [
-        "PAUSED", "WAITING", "CATCHING UP", "awaiting_approval", "parked", "not tried", "unknown",
+        "PAUSED", "WAITING", "CATCHING UP", "awaiting_approval", "awaiting approval", "parked",
+        "paused",
+        "not tried", "unknown",
     ]
 
     static func heading(_ text: String) -> String { text.isEmpty ? text : paint(text, "1") }

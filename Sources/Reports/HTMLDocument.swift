@@ -102,7 +102,7 @@ private let style = """
     button{background:var(--calm);cursor:pointer}
     main{max-width:84rem;margin:0 auto;padding:1.1rem 1.25rem 2rem}
     h1{font-size:1.65rem;line-height:1.25;margin:.3rem 0;overflow-wrap:anywhere}
-    h2{font-size:1.2rem;margin:0 0 .5rem}h3{font-size:1rem;margin:1.1rem 0 .4rem}
+    h2{font-size:1.2rem;margin:0 0 .5rem}h3{font-size:1rem;margin:1.1rem 0 .4rem;overflow-wrap:anywhere}
     .lead{margin:.2rem 0 1rem;color:var(--soft)}
     .note{color:var(--soft);font-size:.87rem;margin:.5rem 0}
     section{background:var(--card);border:1px solid var(--line);border-radius:8px;

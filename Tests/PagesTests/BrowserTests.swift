@@ -19,7 +19,7 @@ import Testing
         + [2, 6, 8, 9].map { "/batches/\(PagesFixture.odd($0))/approval" }
         + [
             "/subscriptions/\(PagesFixture.manySubscription)",
-            "/reports/price_change?batch=\(PagesFixture.odd(2))",
+            "/reports/price_change?batch=\(PagesFixture.odd(2))", "/reports/batch_summary",
         ]
 
     @Test(arguments: parts)

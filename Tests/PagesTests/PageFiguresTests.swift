@@ -28,7 +28,7 @@ import Testing
         let script = PagesFixture.script
         #expect(
             rows.map { $0.prefix(10).joined(separator: " | ") } == [
-                "autumn \(script) | awaits approval | 30 Mar 2026 | 20 | 0 % | 0 % | 0 % | 0 | 0 | 0",
+                "autumn \(script) | awaiting approval | 30 Mar 2026 | 20 | 0 % | 0 % | 0 % | 0 | 0 | 0",
                 "halted one | halted | 1 Mar 2026 | 17 | 41 % | 12 % | 12 % | 0 | 0 | 0",
                 "spring | under way 12 overdue 4 parked 1 wave waits 2 dependents | 1 Feb 2026 | 60 | 75 % | 42 % | 30 % | 15 | 5 | 11",
                 "winter | finished | 1 Nov 2025 | 23 | 100 % | 100 % | 100 % | 12 | 6 | 0",
@@ -135,9 +135,9 @@ import Testing
 
         #expect(
             rows.map { $0.joined(separator: " | ") } == [
-                "Must agree | 6 | 2 | 3 | 1 | 2 | 0 | 2 | 40 %",
-                "Not known: sent as if they must | 11 | 6 | 2 | 3 | 2 | 1 | 3 | –",
-                "Need not agree, is informed | 4 | 3 | 1 | 0 | 1 | 0 | 0 | 25 %",
+                "Required: the customer must agree | 6 | 2 | 3 | 1 | 2 | 0 | 2 | 40 %",
+                "Not known: sent as if required | 11 | 6 | 2 | 3 | 2 | 1 | 3 | –",
+                "Not required: the customer is told | 4 | 3 | 1 | 0 | 1 | 0 | 0 | 25 %",
                 "Decrease: nobody is asked | 2 | 0 | 2 | 0 | 1 | 0 | 0 | 50 %",
             ])
     }
@@ -185,8 +185,8 @@ import Testing
             (
                 page.cards,
                 [
-                    "Money a month by currency", "Forecast of consent", "Why customers must agree",
-                    "What leaves it open", "New prices take effect", "Rows that were refused",
+                    "Money a month by currency", "Forecast of consent", "Why consent is required",
+                    "Why it is not known", "New prices take effect", "Rows that were refused",
                 ].map { name in page.rows(name).map { $0.joined(separator: " | ") } },
                 page.paragraphs, page.definitions
             )
@@ -196,8 +196,8 @@ import Testing
             cards == [
                 "Change a month | +14.00 USD | if everybody stays, of the currencies with a rate",
                 "At risk a month | 9.99 USD | if nobody agrees who must; dependents counted in",
-                "Must agree | 5 | of 20 rows",
-                "Not known | 9 | rows that may have to agree; sent as if they must",
+                "Consent required | 5 | of 20 rows",
+                "Consent not known | 9 | rows that may have to agree; sent as if required",
                 "First call by | 3 Apr 2026, 00:00 UTC | 0 must leave within a day, 5 within a week",
             ])
         // Six of each ten are in EUR and USD; a row costs 9.99 and shall cost 12.99, or 7.99 in the two decreases.
@@ -211,8 +211,9 @@ import Testing
                     "part, in USD | 8 | 79.92 USD | 93.92 USD | +14.00 USD | 9.99 USD | 29.97 USD",
                 ],
                 [
-                    "Must agree |  | 5 (25 %)", "Not known: sent as if they must |  | 9 (45 %)",
-                    "Need not agree, is informed |  | 4 (20 %)",
+                    "Required: the customer must agree |  | 5 (25 %)",
+                    "Not known: sent as if required |  | 9 (45 %)",
+                    "Not required: the customer is told |  | 4 (20 %)",
                     "Decrease: nobody is asked |  | 2 (10 %)",
                 ],
                 [
@@ -236,7 +237,7 @@ import Testing
         #expect(
             definitions == [
                 "Planned | as of 30 Mar 2026, 00:00 UTC", "Grouping | announced",
-                "Pauses by itself | errors>5%", "Held out | nobody", "Plan hash | h1",
+                "Halts if | errors>5%", "Held out | nobody", "Plan hash | h1",
                 "Batch id | \(PagesFixture.waiting)",
             ])
     }
@@ -253,7 +254,7 @@ import Testing
         #expect(items == ["PLAN | 9.99 EUR | 12.99 EUR | yes"])
         #expect(
             changes == [
-                "winter | PLAN | 9.99 EUR | 12.99 EUR | effective | Not known: sent as if they must "
+                "winter | PLAN | 9.99 EUR | 12.99 EUR | effective | Not known: sent as if required "
                     + "| was asked | 27 Nov 2025, 00:00 UTC | 27 Nov 2025, 00:00 UTC  in effect"
             ])
         #expect(

@@ -94,6 +94,33 @@ import Testing
         #expect(missed == "\(expected)")
     }
 
+    /// They are never sent, so that no fact comes of their forecast: neither before the approval nor after it, nor as of
+    /// the past.
+    @Test(arguments: ["awaiting_approval", "aborted"])
+    func heldOutRows_areNotCounted(state: String) async throws {
+        let connection = try await TestDatabase.connect()
+        let sent = ReportFixture.Change(
+            subscription: "1", line: 2, old: 9990, new: 12990, consent: "required",
+            state: "pending_consent", asked: "2026-01-10Z")
+        let heldOut = ReportFixture.Change(
+            subscription: "2", line: 3, old: 9990, new: 12990, consent: "required", state: state)
+        try await connection.script(
+            ReportFixture.batchSQL(ReportFixture.batch, name: "held out", rows: 2) + sent.sql
+                + heldOut.sql
+                + "UPDATE repricer.price_changes SET is_held_out = true, sent_at = NULL WHERE line = 3;"
+        )
+        let lines = try await connection.query(
+            """
+            SELECT concat_ws(' ', consent_outcome, changes) AS line FROM report.forecast_accuracy
+            UNION ALL
+            SELECT concat_ws(' ', consent_outcome, changes) FROM report.forecast_accuracy_as_of(clock_timestamp())
+            """
+        ).map { try $0.text("line") }
+        await connection.close()
+
+        #expect(lines == ["as_forecast 1", "as_forecast 1"])
+    }
+
     /// What is late for no reason that was kept is late by moments.
     @Test func slipped_isTheSumOfItsReasons_andOfLaterDaysAlone() async throws {
         let connection = try await TestDatabase.connect()

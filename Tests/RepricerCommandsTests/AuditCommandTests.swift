@@ -90,6 +90,22 @@ import Testing
         #expect(ofBatch.output.contains(#""details":{"withdrawn":1,"reason":"zu früh\n\"so\""}"#))
     }
 
+    /// On a terminal nothing is wider than it, and details are words.
+    @Test func trail_onATerminal_keepsToItsWidth() async throws {
+        let office = try await Office()
+
+        let shown = await run("audit", "show", environment: office.ana) {
+            $0.isOutputTerminal = true
+            $0.terminalSize = { (60, 24) }
+        }
+
+        let lines = shown.output.split(separator: "\n").map(String.init)
+        #expect(lines.allSatisfy { $0.count <= 60 }, "\(shown.output)")
+        #expect(lines.contains { $0.hasPrefix("    name spring; rows 1; ") }, "\(shown.output)")
+        #expect(!shown.output.contains("{"))
+        #expect(shown.output.contains("withdrawn 1; reason zu früh"), "\(shown.output)")
+    }
+
     @Test func verify_ofAWholeTrail_printsItsHead() async throws {
         let office = try await Office()
 

@@ -580,6 +580,10 @@ import Testing
 
         let rehearsed = await run("undo", id, "--dry-run", environment: office.ana)
         let json = await run("undo", id, "--dry-run", "--json", environment: office.ana)
+        let onAScreen = await run("undo", id, "--dry-run", environment: office.ana) {
+            $0.isOutputTerminal = true
+            $0.environment["NO_COLOR"] = "1"
+        }
         let status = await run("status", "--json", environment: office.ana)
         let outcome = await run("abort", id, environment: office.ana)
         let undone = await run("undo", id, environment: office.ana)
@@ -592,6 +596,11 @@ import Testing
 
                 """)
         #expect(rehearsed.messages.isEmpty)
+        // Items have long names: a screen keeps room for them.
+        #expect(
+            onAScreen.output.hasSuffix(
+                "ITEM  CURRENCY  ROWS  ALL UNTIL          THE LAST UNTIL\n"
+                    + "PLAN  USD          1  2026-02-02T00:00Z  2026-02-02T00:00Z\n"))
         #expect(
             json.output.hasPrefix(
                 #"{"dry_run":true,"undoes_batch_id":"\#(id)","rows":1,"refused":{},"#))

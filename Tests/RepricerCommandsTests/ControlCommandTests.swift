@@ -333,7 +333,7 @@ import Testing
 
         #expect(
             text.output.contains(
-                "wave 2 (GBR) waits for `repricer release`; 1 row due within a day, 0 of them overdue, the first by 2026-01-05T00:00:00Z"
+                "wave 2 (GBR) waits for `repricer release`; 1 row must be sent within a day, 0 of them overdue, the first by 2026-01-05T00:00:00Z"
             ), "\(text.output)")
         #expect(
             json.output.contains(

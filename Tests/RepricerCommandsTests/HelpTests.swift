@@ -152,7 +152,7 @@ import Testing
         let outcome = await run("help", "--man", folder)
 
         #expect(outcome.code == .done, "\(outcome.messages)")
-        let requests: Set = [".TH", ".SH", ".TP", ".PP", ".BR", ".br"]
+        let requests: Set = [".TH", ".SH", ".TP", ".PP", ".BR", ".br", ".nh", ".hy", ".ad"]
         for command in RepricerCommands.all {
             let name = (["repricer"] + command.path).joined(separator: "-")
             let page = try String(contentsOfFile: "\(folder)/\(name).1", encoding: .utf8)

@@ -79,6 +79,22 @@ import Testing
         #expect(row[9] == counted(pending))
     }
 
+    @Test(arguments: [
+        ("autumn", "awaiting approval"), ("halted one", "halted"), ("spring", "under way"),
+        ("winter", "finished"),
+    ])
+    func batch_isCalledTheSameOnThePageAndTheScreen(_ name: String, _ state: String) async throws {
+        let home = PageTables(try await page("/"))
+        let all = await run("status", environment: environment) {
+            $0.realClock = ManualClock(PagesFixture.now)
+        }
+
+        let row = try #require(home["Batches"].first { $0.first?.hasPrefix(name) == true })
+        #expect(row[1].hasPrefix(state), "\(row)")
+        let line = all.output.split(separator: "\n").last { $0.contains("  \(name)") }
+        #expect(line?.contains("  \(state)  ") == true, "\(all.output)")
+    }
+
     /// Nine changes of the batch under way were due by the day before, and no notification told of them.
     @Test func status_ofOneBatch_countsItsOwnSilentChanges() async throws {
         var counts: [Int64] = [Self.number(try await told("status")["silent_changes"])]
@@ -148,7 +164,9 @@ import Testing
 
         let consent = try #require(show["consent"] as? [String: Any])
         let rows = Self.number(show["rows"])
-        for (kind, words) in [("required", "Must agree"), ("not_known", "Not known")] {
+        for (kind, words) in [
+            ("required", "Consent required"), ("not_known", "Consent not known"),
+        ] {
             let said = text.firstMatch(
                 of: try Regex(
                     "<span class=\"name\">\(words)</span><span class=\"value\">([0-9,]+)</span>"))

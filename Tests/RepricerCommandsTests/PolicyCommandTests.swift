@@ -264,7 +264,7 @@ import Testing
                 shipped default: two approve an increase of more than 100 % or a decrease of more than 66.67 %
 
                 """)
-        #expect(shown.output.contains(#"    10    12.05  {"EUR": 4500, "USD": 5000}  alone"#))
+        #expect(shown.output.contains("    10    12.05  4.50 EUR, 5.00 USD  alone"))
         #expect(
             json.output
                 == #"{"limits":[{"approver":"\#(ben)","max_rows":10,"max_basis_points":1205,"#

@@ -1,5 +1,6 @@
 import Batches
 import Pricing
+import Reports
 
 /// What can still be taken back of changes that Apple has, until when, and what can no longer be.
 struct Recall: Sendable {
@@ -12,9 +13,16 @@ struct Recall: Sendable {
     static let itemColumns: [Column<UndoQueries.Takeable>] = [
         .text("ITEM", "sku") { $0.sku }, .text("CURRENCY", "currency") { $0.currency },
         .count("ROWS", "rows") { $0.rows },
-        .instant("ALL UNTIL", "first_until") { $0.firstUntil },
-        .instant("THE LAST UNTIL", "last_until") { $0.lastUntil },
+        .shown(.left("ALL UNTIL")) { until($0.firstUntil) },
+        .key("first_until") { $0.firstUntil.instantText },
+        .shown(.left("THE LAST UNTIL")) { until($0.lastUntil) },
+        .key("last_until") { $0.lastUntil.instantText },
     ]
+
+    /// A screen has room for the minute. What is left out makes it no later.
+    private static func until(_ at: Int64) -> String {
+        Screen.columns == nil ? at.instantText : at.instantText.prefix(16) + "Z"
+    }
 
     private static let beyondColumns: [Column<UndoQueries.Beyond>] = [
         .key("day") { $0.day }, .key("state") { $0.state },

@@ -157,7 +157,7 @@ struct StatusText {
             countTable("REFUSED", facts.rejected.sorted { $0.key < $1.key }),
             countTable("DEPENDENTS", facts.dependents.sorted { $0.key < $1.key }),
             (facts.notifications?.unknown ?? []).table(Self.unknownColumns),
-            facts.batch == nil ? facts.batches.table(Self.batchColumns) : "",
+            facts.batch == nil ? facts.batches.table(batchColumns) : "",
         ]
         return tables.filter { !$0.isEmpty }.joined(separator: "\n")
     }
@@ -216,7 +216,7 @@ struct StatusText {
         if let batch = facts.batch {
             head += [
                 ("batch", "\(batch.batchID) \(batch.name)"),
-                ("state", batch.state + (batch.isPaused ? ", paused" + whoAndWhy(batch) : "")),
+                ("state", stateWords(of: batch)),
                 ("submitted", "\(batch.submittedAt.instantText) by \(batch.submittedBy)"),
             ]
             if !facts.firstApprovers.isEmpty {
@@ -252,6 +252,12 @@ struct StatusText {
             ("silent changes", "\(facts.staleness.silentChanges)"),
         ]
         return head + (facts.notifications.map { [("notifications", $0.text)] } ?? [])
+    }
+
+    private func stateWords(of batch: BatchQueries.Batch) -> String {
+        let isFinal = !facts.outlook.openBatches.contains(batch.batchID)
+        return batch.stateWords(isFinal: isFinal)
+            + (batch.isPaused && !isFinal ? whoAndWhy(batch) : "")
     }
 
     private func whoAndWhy(_ batch: BatchQueries.Batch) -> String {
@@ -292,26 +298,32 @@ struct StatusText {
     }
 
     /// A terminal has room for the beginning of an id and the day.
-    private static let batchColumns: [Column<BatchQueries.Batch>] = [
-        .shown(.left("BATCH")) {
-            Screen.columns == nil ? $0.batchID : String($0.batchID.prefix(idShown))
-        },
-        .key("batch_id") { $0.batchID },
-        .shown(.left("NAME")) { shortened($0.name, Screen.columns.map { max(8, $0 - 68) }) },
-        .key("name") { $0.name },
-        .shown(.left("STATE")) { $0.state + ($0.isPaused ? ", paused" : "") },
-        .key("state") { $0.state }, .key("paused") { $0.isPaused }, .key("pause") { $0.pauseJSON },
-        .key("wave_count") { $0.waveCount }, .key("released_wave") { $0.releasedWave },
-        .count("ROWS", "rows") { $0.rowCount },
-        .number("REFUSED", "refused") { $0.rejectedRowCount },
-        .key("submitted_by") { $0.submittedBy },
-        .shown(.left("SUBMITTED")) {
-            String($0.submittedAt.instantText.prefix(Screen.columns == nil ? .max : 10))
-        },
-        .key("submitted_at") { $0.submittedAt.instantText },
-        .shown(.left("BY")) { $0.submittedBy }, .key("decided_by") { $0.decidedBy },
-        .key("decided_at") { $0.decidedAt?.instantText },
-    ]
+    private var batchColumns: [Column<BatchQueries.Batch>] {
+        let open = facts.outlook.openBatches
+        return [
+            .shown(.left("BATCH")) {
+                Screen.columns == nil ? $0.batchID : String($0.batchID.prefix(Self.idShown))
+            },
+            .key("batch_id") { $0.batchID },
+            .shown(.left("NAME")) {
+                Self.shortened($0.name, Screen.columns.map { max(8, $0 - 68) })
+            },
+            .key("name") { $0.name },
+            .shown(.left("STATE")) { $0.stateWords(isFinal: !open.contains($0.batchID)) },
+            .key("state") { $0.state }, .key("paused") { $0.isPaused },
+            .key("pause") { $0.pauseJSON },
+            .key("wave_count") { $0.waveCount }, .key("released_wave") { $0.releasedWave },
+            .count("ROWS", "rows") { $0.rowCount },
+            .number("REFUSED", "refused") { $0.rejectedRowCount },
+            .key("submitted_by") { $0.submittedBy },
+            .shown(.left("SUBMITTED")) {
+                String($0.submittedAt.instantText.prefix(Screen.columns == nil ? .max : 10))
+            },
+            .key("submitted_at") { $0.submittedAt.instantText },
+            .shown(.left("BY")) { $0.submittedBy }, .key("decided_by") { $0.decidedBy },
+            .key("decided_at") { $0.decidedAt?.instantText },
+        ]
+    }
 
     /// The calls that may still be made this second, or at this moment where there is less than one a second; nil before
     /// the service has made any.
@@ -371,7 +383,7 @@ struct StatusText {
                     "undoes_batch_id": batch.undoesBatchID,
                 ]
         } else {
-            json = json + ["batches": facts.batches.json(Self.batchColumns)]
+            json = json + ["batches": facts.batches.json(batchColumns)]
         }
         guard let arrived = facts.notifications else { return json }
         let notifications: JSONValue = [

@@ -30,7 +30,7 @@ enum TroubleText {
             return (
                 "WAITING",
                 "wave \(wave.number) (\(wave.label))\(place) waits for \(wave.waitsFor); \(counted(wave.due, "row")) "
-                    + "due within a day, \(wave.overdue) of them overdue, the first by "
+                    + "must be sent within a day, \(wave.overdue) of them overdue, the first by "
                     + wave.firstSendBy.instantText
             )
         }

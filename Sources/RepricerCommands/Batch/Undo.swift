@@ -119,13 +119,14 @@ extension Commands {
             guard alike <= alikeMax else {
                 if told.insert(reason).inserted {
                     invocation.dependencies.sayPlainly(
-                        harmless("\(counted(alike, "change")): \(reason)") + "\n")
+                        sentence(harmless("\(counted(alike, "change")): \(reason)")))
                 }
                 continue
             }
             invocation.dependencies.sayPlainly(
-                harmless("line \(one.line): \(one.originalTransactionID) \(one.sku): \(reason)")
-                    + "\n")
+                sentence(
+                    harmless("line \(one.line): \(one.originalTransactionID) \(one.sku): \(reason)")
+                ))
         }
         let more = all - Int64(refused.count)
         if more > 0 {

@@ -40,7 +40,8 @@ struct ManPage {
             ".TP\n\\fI\(escaped($0.name))\\fR\n" + paragraph($0.help + listed($0.choices))
         }.joined()
         return head(name(of: command), command.summary)
-            + ".SH SYNOPSIS\n" + paragraph(HelpText.usage(of: command))
+            // No word of an option is hyphenated, and no line is stretched: it is copied into a shell.
+            + ".SH SYNOPSIS\n.nh\n.ad l\n" + paragraph(HelpText.usage(of: command)) + ".ad\n.hy\n"
             + (arguments.isEmpty ? "" : ".SH ARGUMENTS\n" + arguments)
             + options("OPTIONS", command.options)
             + options("OPTIONS OF EVERY COMMAND", command.globalOptions)

@@ -13,7 +13,10 @@ extension Invocation {
     func confirm(_ question: String) throws(CommandFailure) {
         guard !arguments[Commands.yes] else { return }
         dependencies.sayPlainly("\(question) [y/N] ")
-        let answer = dependencies.readAnswer()?.lowercased().filter { !$0.isWhitespace }
+        let line = dependencies.readAnswer()
+        // Ctrl-D leaves the cursor behind the question.
+        if line == nil { dependencies.sayPlainly("\n") }
+        let answer = line?.lowercased().filter { !$0.isWhitespace }
         guard answer == "y" || answer == "yes" else {
             throw CommandFailure(.approvalNeededOrRefused, "not approved; nothing was changed")
         }

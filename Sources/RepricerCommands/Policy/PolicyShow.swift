@@ -1,5 +1,7 @@
 import Batches
+import JSON
 import Postgres
+import Reports
 
 extension Commands {
     static let policyShow = Command(
@@ -34,7 +36,7 @@ extension Commands {
             .number("ROWS", "max_rows", none: "any") { $0.rows },
             .shown(.right("PERCENT")) { $0.basisPoints.map(percent) ?? "default" },
             .key("max_basis_points") { $0.basisPoints },
-            .shown(.left("MILLIUNITS A MONTH")) { $0.monthly ?? "any" },
+            .shown(.left("A MONTH")) { $0.monthly.map(amounts) ?? "any" },
             .key("max_monthly_milliunits") { $0.monthly.map(JSONValue.finished) },
             .shown(.left("APPROVES")) { $0.needsFirst ? "second only" : "alone" },
             .key("needs_first") { $0.needsFirst },
@@ -50,7 +52,9 @@ extension Commands {
                 ] as JSONValue,
             ],
             (limits.isEmpty
-                ? "no limits of approvers: any member of repricer_pricing but the submitter approves\n"
+                ? sentence(
+                    "no limits of approvers: any member of repricer_pricing but the submitter approves"
+                )
                 : limits.table(columns)) + said(policy.defaults))
         return .done
     }
@@ -61,8 +65,19 @@ extension Commands {
             defaults.fall.map { "a decrease of more than \(percent($0)) %" },
         ].compactMap { $0 }
         guard !beyond.isEmpty else { return "no default limits: one approver may suffice\n" }
-        return "\(defaults.isShipped ? "shipped default" : "default"): two approve "
-            + beyond.joined(separator: " or ") + "\n"
+        return sentence(
+            "\(defaults.isShipped ? "shipped default" : "default"): two approve "
+                + beyond.joined(separator: " or "))
+    }
+
+    /// `{"EUR":4000000,"USD":5000000}` as people write it: `4,000.00 EUR, 5,000.00 USD`.
+    private static func amounts(_ limits: String) -> String {
+        var amounts: [String] = []
+        JSONDocument.read(Array(limits.utf8))?.forEachMember { currency, limit in
+            guard let currency = currency.text else { return }
+            amounts.append(limit.int64.map { amount($0, currency) } ?? "\(limit.raw) \(currency)")
+        }
+        return amounts.isEmpty ? limits : amounts.joined(separator: ", ")
     }
 
     private static func percent(_ basisPoints: Int64) -> String {

@@ -22,7 +22,9 @@ extension ReportDescription {
         let words = columns.map { column in
             "  \(column.name) (\(column.kind.word))\n" + indented(column.meaning, by: 6)
         }
-        return "\(name.rawValue): \(name.title)\n" + indented(meaning, by: 2) + words.joined()
+        let head = wrapped("\(name.rawValue): \(name.title)", width: 80)
+            .joined(separator: "\n  ")
+        return head + "\n" + indented(meaning, by: 2) + words.joined()
     }
 
     private func indented(_ text: String, by blanks: Int) -> String {

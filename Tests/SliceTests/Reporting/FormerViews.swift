@@ -462,7 +462,7 @@ enum FormerViews {
                 WHEN c.acceptance = 'informed' THEN 'not_required'
                 WHEN c.direction = 'decrease' AND coalesce(c.scheduled_at, c.effective_at) IS NOT NULL THEN 'none'
             END AS consent) came
-            WHERE c.undoes_change_id IS NULL
+            WHERE c.undoes_change_id IS NULL AND NOT c.is_held_out
         )
         SELECT o.batch_id, b.name AS batch_name, o.direction, o.forecast_consent,
             o.forecast_threshold_source, o.came_consent, count(*) AS changes,
