@@ -7493,30 +7493,57 @@ END
 $$;
 
 CREATE FUNCTION repricer.put_back_cancellations(p_halt repricer.put_backs, p_now timestamp with time zone, p_limit integer) RETURNS bigint
-    LANGUAGE sql SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
-WITH met AS (
-    SELECT d.*, recording_instant() AS at
-    FROM dependent_cancellations d
-    JOIN subscriptions s ON s.original_transaction_id = d.original_transaction_id AND s.bucket = d.bucket
-    WHERE d.state = 'discrepancy' AND starts_with(d.detail, 'Cancel a Subscription was refused with ')
-        AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
-        AND d.settled_at >= p_halt.ended_from - interval '1 minute'
-    ORDER BY d.bucket, d.original_transaction_id LIMIT p_limit FOR UPDATE OF s, d SKIP LOCKED
-), former AS (
-    INSERT INTO dependent_cancellation_versions SELECT met.* FROM met ON CONFLICT DO NOTHING
-), moved AS (
-    UPDATE dependent_cancellations d SET recorded_at = met.at, state = 'requested', settled_at = NULL,
-        settled_by_evidence = NULL,
-        cancel_reference_id = NULL, next_check_at = p_now,
-        detail = substr(d.detail, length('Cancel a Subscription was refused with ') + 1) || ' (put back: others were refused alike)',
-        checks = 0
-    FROM met WHERE d.original_transaction_id = met.original_transaction_id AND d.bucket = met.bucket
-        AND d.change_id = met.change_id AND d.dependent_sku = met.dependent_sku AND d.state = 'discrepancy'
-    RETURNING d.change_id
-)
-SELECT count(*) FROM moved
+DECLARE
+    c_refused CONSTANT text := 'Cancel a Subscription was refused with ';
+    v_bucket smallint;
+    v_found text[];
+    v_ids text[];
+    v_changes uuid[];
+    v_skus text[];
+    v_at timestamptz;
+    v_moved bigint;
+    v_rows bigint := 0;
+BEGIN
+    FOR v_bucket, v_found IN
+        SELECT d.bucket, array_agg(DISTINCT d.original_transaction_id) FROM dependent_cancellations d
+        WHERE d.state = 'discrepancy' AND starts_with(d.detail, c_refused)
+            AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+            AND d.settled_at >= p_halt.ended_from - interval '1 minute'
+        GROUP BY d.bucket ORDER BY d.bucket
+    LOOP
+        SELECT array_agg(met.original_transaction_id), array_agg(met.change_id), array_agg(met.dependent_sku)
+        INTO v_ids, v_changes, v_skus FROM (
+            SELECT d.original_transaction_id, d.change_id, d.dependent_sku
+            FROM dependent_cancellations d
+            JOIN subscriptions s ON s.original_transaction_id = d.original_transaction_id AND s.bucket = v_bucket
+            WHERE d.original_transaction_id = ANY (v_found) AND d.bucket = v_bucket
+                AND d.state = 'discrepancy' AND starts_with(d.detail, c_refused)
+                AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND d.settled_at >= p_halt.ended_from - interval '1 minute'
+            ORDER BY d.original_transaction_id LIMIT p_limit - v_rows FOR UPDATE OF s, d SKIP LOCKED
+        ) met;
+        CONTINUE WHEN v_ids IS NULL;
+        v_at := recording_instant();
+        INSERT INTO dependent_cancellation_versions
+            SELECT d.*, v_at FROM unnest(v_ids, v_changes, v_skus) AS met (id, change_id, sku)
+            JOIN dependent_cancellations d ON d.original_transaction_id = met.id AND d.bucket = v_bucket
+                AND d.change_id = met.change_id AND d.dependent_sku = met.sku
+            ON CONFLICT DO NOTHING;
+        UPDATE dependent_cancellations d SET recorded_at = v_at, state = 'requested', settled_at = NULL,
+            settled_by_evidence = NULL, cancel_reference_id = NULL, next_check_at = p_now,
+            detail = substr(d.detail, length(c_refused) + 1) || ' (put back: others were refused alike)', checks = 0
+        FROM unnest(v_ids, v_changes, v_skus) AS met (id, change_id, sku)
+        WHERE d.original_transaction_id = met.id AND d.bucket = v_bucket
+            AND d.change_id = met.change_id AND d.dependent_sku = met.sku AND d.state = 'discrepancy';
+        GET DIAGNOSTICS v_moved = ROW_COUNT;
+        v_rows := v_rows + v_moved;
+        EXIT WHEN v_rows >= p_limit;
+    END LOOP;
+    RETURN v_rows;
+END
 $$;
 
 CREATE FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer) RETURNS bigint
@@ -7604,54 +7631,89 @@ END
 $$;
 
 CREATE FUNCTION repricer.put_back_extensions(p_halt repricer.put_backs, p_now timestamp with time zone, p_limit integer) RETURNS bigint
-    LANGUAGE sql SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
-WITH met AS (
-    SELECT DISTINCT ON (e.original_transaction_id) e.original_transaction_id, e.bucket, e.extension_id
-    FROM extension_requests e
-    WHERE e.state = 'refused' AND e.settled_by = 'answer' AND e.settled_at <= coalesce(p_halt.ended_until, 'infinity')
-        AND e.settled_at >= p_halt.ended_from - interval '1 minute'
-        AND NOT EXISTS (SELECT FROM extension_requests o
-            WHERE o.original_transaction_id = e.original_transaction_id AND o.bucket = e.bucket
-                AND o.state IN ('queued', 'sending', 'unknown'))
-    ORDER BY e.original_transaction_id, e.settled_at DESC LIMIT p_limit
-), locked AS (
-    SELECT e.original_transaction_id, e.bucket, e.extension_id FROM met
-    JOIN subscriptions s ON s.original_transaction_id = met.original_transaction_id AND s.bucket = met.bucket
-    JOIN extension_requests e ON e.original_transaction_id = met.original_transaction_id AND e.bucket = met.bucket
-        AND e.extension_id = met.extension_id
-    FOR UPDATE OF s, e SKIP LOCKED
-), moved AS (
-    UPDATE extension_requests e SET state = 'queued', call_id = NULL, code = NULL, settled_at = NULL, settled_by = NULL,
-        detail = 'put back, others were refused alike: ' || coalesce(e.code, e.detail), effective_at = NULL,
-        called_at = CASE WHEN e.is_doubtful THEN e.called_at END,
-        renewal_before = CASE WHEN e.is_doubtful THEN e.renewal_before END, next_attempt_at = p_now
-    FROM locked l WHERE e.original_transaction_id = l.original_transaction_id AND e.bucket = l.bucket
-        AND e.extension_id = l.extension_id AND e.state = 'refused'
-    RETURNING e.extension_id
-)
-SELECT count(*) FROM moved
+DECLARE
+    v_bucket smallint;
+    v_found uuid[];
+    v_ids text[];
+    v_extensions uuid[];
+    v_moved bigint;
+    v_rows bigint := 0;
+BEGIN
+    FOR v_bucket, v_found IN
+        SELECT met.bucket, array_agg(met.extension_id) FROM (
+            SELECT DISTINCT ON (e.bucket, e.original_transaction_id) e.bucket, e.extension_id
+            FROM extension_requests e
+            WHERE e.state = 'refused' AND e.settled_by = 'answer'
+                AND e.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND e.settled_at >= p_halt.ended_from - interval '1 minute'
+                AND NOT EXISTS (SELECT FROM extension_requests o
+                    WHERE o.original_transaction_id = e.original_transaction_id AND o.bucket = e.bucket
+                        AND o.state IN ('queued', 'sending', 'unknown'))
+            ORDER BY e.bucket, e.original_transaction_id, e.settled_at DESC) met
+        GROUP BY met.bucket ORDER BY met.bucket
+    LOOP
+        SELECT array_agg(held.original_transaction_id), array_agg(held.extension_id) INTO v_ids, v_extensions FROM (
+            SELECT e.original_transaction_id, e.extension_id
+            FROM extension_requests e
+            JOIN subscriptions s ON s.original_transaction_id = e.original_transaction_id AND s.bucket = v_bucket
+            WHERE e.extension_id = ANY (v_found) AND e.bucket = v_bucket AND e.state = 'refused'
+            ORDER BY e.original_transaction_id LIMIT p_limit - v_rows FOR UPDATE OF s, e SKIP LOCKED
+        ) held;
+        CONTINUE WHEN v_ids IS NULL;
+        UPDATE extension_requests e SET state = 'queued', call_id = NULL, code = NULL, settled_at = NULL,
+            settled_by = NULL, detail = 'put back, others were refused alike: ' || coalesce(e.code, e.detail),
+            effective_at = NULL, called_at = CASE WHEN e.is_doubtful THEN e.called_at END,
+            renewal_before = CASE WHEN e.is_doubtful THEN e.renewal_before END, next_attempt_at = p_now
+        FROM unnest(v_ids, v_extensions) AS held (id, extension_id)
+        WHERE e.original_transaction_id = held.id AND e.extension_id = held.extension_id AND e.bucket = v_bucket
+            AND e.state = 'refused'
+            -- One may have been asked for before the lock was taken.
+            AND NOT EXISTS (SELECT FROM extension_requests o
+                WHERE o.original_transaction_id = e.original_transaction_id AND o.bucket = v_bucket
+                    AND o.state IN ('queued', 'sending', 'unknown'));
+        GET DIAGNOSTICS v_moved = ROW_COUNT;
+        v_rows := v_rows + v_moved;
+        EXIT WHEN v_rows >= p_limit;
+    END LOOP;
+    RETURN v_rows;
+END
 $$;
 
 CREATE FUNCTION repricer.put_back_mass_extensions(p_halt repricer.put_backs, p_now timestamp with time zone) RETURNS bigint
-    LANGUAGE sql SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
-WITH moved AS (
-    UPDATE mass_extensions m SET state = 'queued', code = NULL, detail = NULL, called_at = NULL, next_attempt_at = p_now
-    WHERE m.state = 'refused' AND EXISTS (
+DECLARE
+    v_extension uuid;
+    v_subject text;
+    v_moved bigint;
+    v_rows bigint := 0;
+BEGIN
+    FOR v_extension, v_subject IN
+        SELECT m.extension_id, 'product:' || m.product_id FROM mass_extensions m
+        WHERE m.state = 'refused'
+            AND m.extension_id = (SELECT max(n.extension_id::text)::uuid FROM mass_extensions n
+                WHERE n.product_id = m.product_id AND n.state = 'refused')
+            AND NOT EXISTS (SELECT FROM mass_extensions o WHERE o.product_id = m.product_id
+                AND o.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'running'))
+        ORDER BY m.extension_id
+    LOOP
+        CONTINUE WHEN NOT EXISTS (
             SELECT FROM store_calls r
-            WHERE r.subject = 'product:' || m.product_id AND r.bucket = bucket_of('product:' || m.product_id)
-                AND m.extension_id = ANY (r.carries) AND r.settled_at >= p_halt.ended_from - interval '1 minute'
-                AND r.settled_at <= coalesce(p_halt.ended_until, 'infinity'))
-        AND m.extension_id = (SELECT max(n.extension_id::text)::uuid FROM mass_extensions n
-            WHERE n.product_id = m.product_id AND n.state = 'refused')
-        AND NOT EXISTS (SELECT FROM mass_extensions o WHERE o.product_id = m.product_id
-            AND o.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'running'))
-    RETURNING m.extension_id
-)
-SELECT count(*) FROM moved
+            WHERE r.subject = v_subject AND r.bucket = bucket_of(v_subject)
+                AND v_extension = ANY (r.carries) AND r.settled_at >= p_halt.ended_from - interval '1 minute'
+                AND r.settled_at <= coalesce(p_halt.ended_until, 'infinity'));
+        UPDATE mass_extensions m SET state = 'queued', code = NULL, detail = NULL, called_at = NULL,
+            next_attempt_at = p_now
+        WHERE m.extension_id = v_extension AND m.state = 'refused';
+        GET DIAGNOSTICS v_moved = ROW_COUNT;
+        v_rows := v_rows + v_moved;
+    END LOOP;
+    RETURN v_rows;
+END
 $$;
 
 CREATE FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer) RETURNS TABLE(kind text, batch_id uuid, code text, rows bigint)
