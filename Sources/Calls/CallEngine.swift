@@ -157,13 +157,13 @@ package struct CallEngine: Sendable {
 
     // MARK: Open calls
 
-    /// What open calls of the kind wait for. `floor` is that of `StoreCallQueries.waiting`.
+    /// What open calls of the kind wait for. `floor` and `layout` are those of `StoreCallQueries.waiting`.
     package func waiting(
-        _ kind: some CallKind, from floor: Int64? = nil
+        _ kind: some CallKind, from floor: Int64? = nil, layout: DatabaseLayout = .whole
     ) -> Question<StoreCallQueries.Waiting> {
         StoreCallQueries.waiting(
             kind.gate(now: clock.nowMilliseconds()), from: floor,
-            realNow: realClock.nowMilliseconds())
+            realNow: realClock.nowMilliseconds(), layout: layout)
     }
 
     /// Goes on with calls that this process, or one that died, left open. A pause holds back what is sent once more,

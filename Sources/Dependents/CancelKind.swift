@@ -78,7 +78,7 @@ struct CancelKind: CallKind {
     func write(
         _ endings: [ResolvedCall], in scene: Scene?, at now: Instant
     ) throws -> [DatabaseStatement] {
-        endings.compactMap { ending in
+        endings.flatMap { ending -> [DatabaseStatement] in
             let call = ending.call
             switch ending.resolution {
             case .applied(let proof):
@@ -93,7 +93,7 @@ struct CancelKind: CallKind {
                 return CancelQueries.requeue(
                     call, reason: release.reason, nextCheckAt: ending.nextAt ?? soon,
                     isParked: release.isParked)
-            case .open: return nil
+            case .open: return []
             }
         }
     }

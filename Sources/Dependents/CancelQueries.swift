@@ -17,8 +17,15 @@ package enum CancelQueries {
             othersWait: SubjectWork.waits)
     }
 
-    /// Marks the dependents that a new call cancels.
-    package static func claim(_ call: StoreCall, for dependents: [DependentQueries.Open]) -> SQL {
+    /// Marks the dependents that a new call cancels, by a statement for each bucket of their parents: one that writes
+    /// names one bucket.
+    package static func claim(_ call: StoreCall, for dependents: [DependentQueries.Open]) -> [SQL] {
+        Bucket.groups(dependents, of: \.originalTransactionID).map { claim(call, ofOneBucket: $0) }
+    }
+
+    private static func claim(
+        _ call: StoreCall, ofOneBucket dependents: [DependentQueries.Open]
+    ) -> SQL {
         let ids = dependents.map(\.originalTransactionID)
         return """
             -- name: markCancelSent
@@ -45,64 +52,73 @@ package enum CancelQueries {
         """
     }
 
-    private static func ofCall(_ call: StoreCall) -> SQL {
+    /// The parents of a call, by bucket: a statement that writes names one.
+    private static func parents(of call: StoreCall) -> [[String]] {
+        Bucket.groups(call.parents, of: \.self)
+    }
+
+    private static func ofCall(_ call: StoreCall, _ parents: [String]) -> SQL {
         """
-        d.original_transaction_id = ANY (\(call.parents)::text[]) AND \(fragment: Bucket.isThat(of: call.parents, "d.bucket"))
+        d.original_transaction_id = ANY (\(parents)::text[]) AND \(fragment: Bucket.isThat(of: parents, "d.bucket"))
             AND d.cancel_reference_id = \(uuid: call.callID) AND d.state = 'cancel_sent'
         """
     }
 
-    private static func former(of call: StoreCall) -> SQL {
+    private static func former(of call: StoreCall, _ parents: [String]) -> SQL {
         VersionQueries.ofDependents(
-            "repricer.dependent_cancellations d WHERE \(fragment: ofCall(call))")
+            "repricer.dependent_cancellations d WHERE \(fragment: ofCall(call, parents))")
     }
 
     /// Confirms the dependents, because a statement shows that the subscription will not renew.
     package static func confirm(
         _ call: StoreCall, detail: String?, evidenceID: String?, at: Int64
-    ) -> SQL {
+    ) -> [SQL] {
         end(call, "confirmed", detail: detail, evidenceID: evidenceID, at: at)
     }
 
     /// Hands the dependents to a person, because the call was refused for good, or was answered and the subscription
     /// still renews.
-    package static func abandon(_ call: StoreCall, detail: String, at: Int64) -> SQL {
+    package static func abandon(_ call: StoreCall, detail: String, at: Int64) -> [SQL] {
         end(call, "discrepancy", detail: detail, evidenceID: nil, at: at)
     }
 
     private static func end(
         _ call: StoreCall, _ state: String, detail: String?, evidenceID: String?, at: Int64
-    ) -> SQL {
-        """
-        -- name: settleCancelledDependents
-        WITH \(fragment: former(of: call)), moved AS (
-            UPDATE repricer.dependent_cancellations d
-            SET recorded_at = \(fragment: VersionQueries.now), state = \(state), detail = \(detail), settled_at = \(timestamp: at),
-                settled_by_evidence = \(evidenceID)
-            WHERE \(fragment: ofCall(call))
-            RETURNING *
-        )
-        \(fragment: OutboxQueries.tellDependents(of: call.parents))
-        """
+    ) -> [SQL] {
+        parents(of: call).map { parents in
+            """
+            -- name: settleCancelledDependents
+            WITH \(fragment: former(of: call, parents)), moved AS (
+                UPDATE repricer.dependent_cancellations d
+                SET recorded_at = \(fragment: VersionQueries.now), state = \(state), detail = \(detail), settled_at = \(timestamp: at),
+                    settled_by_evidence = \(evidenceID)
+                WHERE \(fragment: ofCall(call, parents))
+                RETURNING *
+            )
+            \(fragment: OutboxQueries.tellDependents(of: parents))
+            """
+        }
     }
 
     /// Has the dependents judged anew in real time, under a new id, because no attempt was applied. `isParked` makes
     /// each wait longer.
     package static func requeue(
         _ call: StoreCall, reason: String, nextCheckAt: Int64, isParked: Bool
-    ) -> SQL {
-        """
-        -- name: requeueDependents
-        WITH \(fragment: former(of: call)), moved AS (
-            UPDATE repricer.dependent_cancellations d
-            SET recorded_at = \(fragment: VersionQueries.now), state = 'requested', detail = \(reason), cancel_reference_id = NULL,
-                next_check_at = \(timestamp: nextCheckAt)::timestamptz
-                    + \(fragment: isParked ? StoreCallQueries.furtherWait(after: call) : "interval '0'"),
-                checks = 0
-            WHERE \(fragment: ofCall(call))
-            RETURNING *
-        )
-        \(fragment: OutboxQueries.tellDependents(of: call.parents))
-        """
+    ) -> [SQL] {
+        parents(of: call).map { parents in
+            """
+            -- name: requeueDependents
+            WITH \(fragment: former(of: call, parents)), moved AS (
+                UPDATE repricer.dependent_cancellations d
+                SET recorded_at = \(fragment: VersionQueries.now), state = 'requested', detail = \(reason), cancel_reference_id = NULL,
+                    next_check_at = \(timestamp: nextCheckAt)::timestamptz
+                        + \(fragment: isParked ? StoreCallQueries.furtherWait(after: call) : "interval '0'"),
+                    checks = 0
+                WHERE \(fragment: ofCall(call, parents))
+                RETURNING *
+            )
+            \(fragment: OutboxQueries.tellDependents(of: parents))
+            """
+        }
     }
 }

@@ -237,7 +237,7 @@ struct CancelRound: Sendable {
             intent: String(decoding: try JSONEncoder().encode(intent), as: UTF8.self))
         _ = try connection.pipeline(
             engine.intents([call], now: Instant(milliseconds: now))
-                + [CancelQueries.claim(call, for: served)])
+                + CancelQueries.claim(call, for: served))
         return Claim(call: call, permits: permits, asked: asked)
     }
 }

@@ -1,4 +1,5 @@
 package import Calls
+import Facts
 import PriceChanges
 import Pricing
 package import ServiceKit
@@ -87,7 +88,9 @@ package struct Extender: Service {
         )
         guard !isMassProbing && !isProbing || out.count == 0 else { return done }
         let (ofMasses, ofSingles) = try await engine.pool.read { connection in
-            try connection.ask(engine.waiting(masses.kind), engine.waiting(singles.kind))
+            let layout = try DatabaseLayout.read(on: connection)
+            return try connection.ask(
+                engine.waiting(masses.kind), engine.waiting(singles.kind, layout: layout))
         }
         var calls = try await engine.resume(masses.kind, ofMasses, controls, out)
         if !controls.isHalted || calls == 0 {

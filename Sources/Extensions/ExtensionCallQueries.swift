@@ -34,12 +34,12 @@ package enum ExtensionCallQueries {
     /// The state of the call `r` for the engine. Once a statement tells of the extension, the call is only checked.
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
-            .renewalExtension, endpoint: endpoint, now: now,
+            .renewalExtension, endpoint: endpoint, now: now, isJudgedInBucket: true,
             state: { bucket in
                 """
-                SELECT count(*) > 0 AS is_over, false AS is_held FROM repricer.attributed_extensions a
-                WHERE a.original_transaction_id = r.subject AND a.bucket = \(fragment: bucket)
-                    AND a.extension_id = ANY (r.carries) AND a.outcome <> 'failed'
+                SELECT count(*) > 0 AS is_over, false AS is_held
+                FROM \(fragment: AttributedExtensionQueries.inBucket(bucket)) a
+                WHERE a.original_transaction_id = r.subject AND a.extension_id = ANY (r.carries) AND a.outcome <> 'failed'
                 """
             },
             othersWait: SubjectWork.waits)
@@ -133,12 +133,12 @@ package enum ExtensionCallQueries {
     package static func toldSince(
         _ due: Request, on connection: isolated PostgresConnection
     ) throws -> Instant? {
-        try connection.query(
+        let bucket: SQL = "\(Bucket.of(due.originalTransactionID))::smallint"
+        return try connection.query(
             """
             -- name: extensionToldSince
-            SELECT renewal_at FROM repricer.attributed_extensions
+            SELECT renewal_at FROM \(fragment: AttributedExtensionQueries.inBucket(bucket)) a
             WHERE original_transaction_id = \(due.originalTransactionID)
-                AND \(fragment: Bucket.isThat(of: due.originalTransactionID))
                 AND extension_id = \(uuid: due.extensionID)::uuid AND outcome <> 'failed'
             ORDER BY told_at DESC LIMIT 1
             """
@@ -150,21 +150,22 @@ package enum ExtensionCallQueries {
     package static func massesThatMayHaveMoved(
         _ due: Request, on connection: isolated PostgresConnection
     ) throws -> [Int] {
-        try connection.query(
+        let bucket: SQL = "\(Bucket.of(due.originalTransactionID))::smallint"
+        return try connection.query(
             """
             -- name: massesThatMayHaveMoved
             SELECT m.extend_by_days FROM repricer.mass_extensions m
             JOIN repricer.subscriptions s USING (product_id)
             WHERE s.original_transaction_id = \(due.originalTransactionID)
-                AND \(fragment: Bucket.isThat(of: due.originalTransactionID, "s.bucket"))
+                AND s.bucket = \(fragment: bucket)
                 AND coalesce(m.called_at, m.doubtful_since) IS NOT NULL
                 AND m.state NOT IN ('refused', 'rejected')
                 AND (m.storefronts IS NULL OR s.storefront = ANY (m.storefronts))
                 AND coalesce(m.completed_at + interval '8 days', 'infinity')
                     >= \(timestamp: due.calledAt)
                 AND NOT EXISTS (
-                    SELECT FROM repricer.attributed_extensions a
-                    WHERE a.original_transaction_id = s.original_transaction_id AND a.bucket = s.bucket
+                    SELECT FROM \(fragment: AttributedExtensionQueries.inBucket(bucket)) a
+                    WHERE a.original_transaction_id = s.original_transaction_id
                         AND a.extension_id = m.extension_id
                         AND a.renewal_at <= \(timestamp: due.renewalBefore?.milliseconds))
             ORDER BY m.called_at DESC LIMIT 8

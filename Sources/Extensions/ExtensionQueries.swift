@@ -197,6 +197,9 @@ extension ExtensionQueries {
     package static func underway(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> Set<String> {
+        if try DatabaseLayout.read(on: connection) == .spread {
+            return try underwayInEach(ids, on: connection)
+        }
         let rows = try connection.query(
             """
             -- name: extensionsUnderway
@@ -214,6 +217,36 @@ extension ExtensionQueries {
                     AND e.extension_id = m.extension_id)
             """)
         return try Set(rows.map { try $0.text("original_transaction_id") })
+    }
+
+    /// What `underway` finds, asked bucket by bucket: in a spread database no other statement says whose an extension is.
+    private static func underwayInEach(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> Set<String> {
+        var found: Set<String> = []
+        for ids in Bucket.groups(ids, of: \.self) {
+            let bucket = Bucket.any(of: ids)
+            let rows = try connection.query(
+                """
+                -- name: extensionsUnderwayOfBucket
+                SELECT s.original_transaction_id FROM repricer.subscriptions s
+                WHERE s.original_transaction_id = ANY (\(ids)::text[]) AND s.bucket = \(fragment: bucket) AND (
+                    EXISTS (
+                        SELECT FROM repricer.extension_requests c
+                        WHERE c.original_transaction_id = s.original_transaction_id
+                            AND c.bucket = \(fragment: bucket) AND c.state IN ('queued', 'sending', 'unknown'))
+                    OR EXISTS (
+                        SELECT FROM repricer.mass_extensions m
+                        WHERE m.product_id = s.product_id AND m.state IN ('queued', 'sending', 'unknown', 'running')
+                            AND (m.storefronts IS NULL OR s.storefront = ANY (m.storefronts))
+                            AND NOT EXISTS (
+                                SELECT FROM \(fragment: AttributedExtensionQueries.inBucket(bucket)) e
+                                WHERE e.original_transaction_id = s.original_transaction_id
+                                    AND e.extension_id = m.extension_id)))
+                """)
+            found.formUnion(try rows.map { try $0.text("original_transaction_id") })
+        }
+        return found
     }
 
     /// The next subscriptions of a product after an id, so that a reading may have any length.

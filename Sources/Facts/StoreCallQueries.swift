@@ -50,10 +50,17 @@ package enum StoreCallQueries {
 
     /// The buckets in which open calls wait for a step. The bucket that has waited longest comes first. `floor` (UTC
     /// milliseconds) is a known lower bound of the ends of their leases.
+    ///
+    /// What only a statement of one bucket can judge is not judged in a spread database: both steps are tried in each
+    /// bucket with due calls, and whoever takes a call over judges it.
     package static func waiting(
-        _ gate: CallGate, from floor: Int64?, realNow: Int64
+        _ gate: CallGate, from floor: Int64?, realNow: Int64, layout: DatabaseLayout = .whole
     ) -> Question<Waiting> {
-        Question(
+        var gate = gate
+        let isJudgedLater = layout == .spread && gate.isJudgedInBucket
+        if isJudgedLater { gate.state = { _ in "SELECT false AS is_over, false AS is_held" } }
+        let isFound: SQL = isJudgedLater ? "true" : "d.is_check OR NOT d.waits"
+        return Question(
             """
             -- name: waitingCalls
             WITH \(fragment: SubjectWork.awaited), \(fragment: silence(gate))\(fragment: gate.cancels ? ", \(fragment: SubjectWork.cancelled)" : ""),
@@ -69,7 +76,7 @@ package enum StoreCallQueries {
                         gate, bucket: "r.bucket", realNow: realNow,
                         among: "r.lease_until >= (SELECT lease_until FROM first)"))
                 ) d
-                WHERE d.is_check OR NOT d.waits
+                WHERE \(fragment: isFound)
                 GROUP BY d.bucket, d.is_check
             )
             SELECT first.lease_until, due.bucket, due.is_check
@@ -81,11 +88,11 @@ package enum StoreCallQueries {
             for row in rows {
                 waiting.firstLease = try row.millisecondsOrNil("lease_until")
                 guard let bucket = try row.int64OrNil("bucket").map({ Int($0) }) else { continue }
-                if try row.bool("is_check") {
+                let isCheck = try row.bool("is_check")
+                if isCheck || isJudgedLater, !waiting.checks.contains(bucket) {
                     waiting.checks.append(bucket)
-                } else {
-                    waiting.sends.append(bucket)
                 }
+                if !isCheck { waiting.sends.append(bucket) }
             }
             return waiting
         }
@@ -391,9 +398,12 @@ package struct CallGate: Sendable {
     package var cancels: Bool
     /// The condition that other work of the subject of `r` waits for its outcome. It may ask the CTE `awaited`.
     package var othersWait: @Sendable (_ bucket: SQL) -> SQL
+    /// In a spread database, `state` can be asked in a statement of one bucket alone.
+    package var isJudgedInBucket: Bool
 
     package init(
         _ kind: StoreCall.Kind, endpoint: String, now: Int64, cancels: Bool = false,
+        isJudgedInBucket: Bool = false,
         state: @escaping @Sendable (SQL) -> SQL,
         othersWait: @escaping @Sendable (SQL) -> SQL = { _ in "false" }
     ) {
@@ -401,6 +411,7 @@ package struct CallGate: Sendable {
         self.endpoint = endpoint
         self.now = now
         self.cancels = cancels
+        self.isJudgedInBucket = isJudgedInBucket
         self.state = state
         self.othersWait = othersWait
     }

@@ -130,16 +130,18 @@ final class DueWork: Sendable {
         let now = engine.clock.nowMilliseconds()
         let realNow = engine.realClock.nowMilliseconds()
         var parked = first
-        var passed = 0
+        // Each page is twice as long, up to a length that one statement may have: many may be held.
+        var (passed, page) = (0, wakes)
         while true {
             let (woken, open, due) = try connection.ask(
                 DueQueries.waking(parked, now: now), engine.waiting(kind),
                 isSearched
                     ? earliest(from: nil, realNow: realNow, isProbing: isProbing) : .answered([]))
-            if woken > 0 || parked.count < wakes { return (woken, open, due) }
-            passed += wakes
+            if woken > 0 || parked.count < page { return (woken, open, due) }
+            passed += page
+            page = min(page * 2, wakes * 16)
             parked = try connection.ask(
-                DueQueries.parked(from: floor, now: now, limit: wakes, passing: passed))
+                DueQueries.parked(from: floor, now: now, limit: page, passing: passed))
         }
     }
 

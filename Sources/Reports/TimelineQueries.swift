@@ -1,3 +1,4 @@
+import Facts
 package import Postgres
 import Pricing
 
@@ -37,59 +38,63 @@ package enum TimelineQueries {
     package static func lines(
         of id: String, on connection: isolated PostgresConnection
     ) throws -> [Line] {
-        try connection.query(
+        // Each part names the bucket, so that one partition, or one node, answers the whole.
+        let bucket: SQL = "\(Bucket.of(id))::smallint"
+        return try connection.query(
             """
             -- name: timeline
             SELECT signed_at AS at, 0 AS place, source AS kind,
                 coalesce(type, 'answer') || coalesce('/' || subtype, '') AS what, NULL AS sku,
                 (SELECT 'left out as meaningless: ' || string_agg(field, ', ')
                     FROM jsonb_array_elements_text(statement -> 'ignored') field) AS detail, evidence_id
-            FROM repricer.subscription_events WHERE original_transaction_id = \(id)
+            FROM repricer.subscription_events WHERE original_transaction_id = \(id) AND bucket = \(fragment: bucket)
             UNION ALL
             SELECT b.submitted_at, 1, 'submission', 'change is awaiting_approval', c.sku,
                 \(fragment: move("c.current_price_milliunits", "c.new_price_milliunits", "c.currency"))
                     || coalesce('; takes back change ' || c.undoes_change_id, ''), b.batch_id::text
             FROM repricer.price_changes c JOIN repricer.batches b ON b.batch_id = c.batch_id
-            WHERE c.original_transaction_id = \(id)
+            WHERE c.original_transaction_id = \(id) AND c.bucket = \(fragment: bucket)
             UNION ALL
             SELECT h.occurred_at, 1, h.evidence_kind, 'change is ' || h.state, c.sku,
                 concat_ws('; ', \(fragment: move("c.current_price_milliunits", "c.new_price_milliunits", "c.currency")),
                     h.reason), h.evidence_id
             FROM repricer.price_change_history h
             JOIN repricer.price_changes c ON c.original_transaction_id = h.original_transaction_id
-                AND c.change_id = h.change_id
-            WHERE h.original_transaction_id = \(id)
+                AND c.change_id = h.change_id AND c.bucket = \(fragment: bucket)
+            WHERE h.original_transaction_id = \(id) AND h.bucket = \(fragment: bucket)
             UNION ALL
             SELECT requested_at, 2, 'dependent', 'dependent cancellation requested', dependent_sku,
                 'parent ' || parent_sku || ', ' || cause, requested_by_evidence
-            FROM repricer.dependent_cancellations WHERE original_transaction_id = \(id)
+            FROM repricer.dependent_cancellations
+            WHERE original_transaction_id = \(id) AND bucket = \(fragment: bucket)
             UNION ALL
             SELECT settled_at, 3, 'dependent', 'dependent cancellation ' || state, dependent_sku,
                 detail, coalesce(settled_by_evidence, '')
             FROM repricer.dependent_cancellations
-            WHERE original_transaction_id = \(id) AND settled_at IS NOT NULL
+            WHERE original_transaction_id = \(id) AND bucket = \(fragment: bucket) AND settled_at IS NOT NULL
             UNION ALL
             SELECT prepared_at, 2, 'request', 'Cancel a Subscription is called', NULL,
                 'for dependents of ' || array_to_string(parents, ', '), call_id::text
-            FROM repricer.store_calls WHERE subject = \(id) AND kind = 'cancel'
+            FROM repricer.store_calls
+            WHERE subject = \(id) AND bucket = \(fragment: bucket) AND kind = 'cancel'
             UNION ALL
             SELECT settled_at, 3, 'request', 'Cancel a Subscription is ' || state, NULL,
                 concat_ws(' ', http_status, error_code, error_message), call_id::text
             FROM repricer.store_calls
-            WHERE subject = \(id) AND kind = 'cancel' AND settled_at IS NOT NULL
+            WHERE subject = \(id) AND bucket = \(fragment: bucket) AND kind = 'cancel' AND settled_at IS NOT NULL
             UNION ALL
             SELECT occurred_at, 4, 'charge',
                 CASE kind WHEN 'charge' THEN 'charged' WHEN 'refund' THEN 'refunded' ELSE 'refund taken back' END, sku,
                 \(fragment: amount("abs(sum(amount_milliunits))", "currency")) || ' ' || currency, transaction_id
-            FROM repricer.money_entries WHERE original_transaction_id = \(id)
+            FROM repricer.money_entries WHERE original_transaction_id = \(id) AND bucket = \(fragment: bucket)
             GROUP BY occurred_at, kind, sku, currency, transaction_id, number
             HAVING sum(amount_milliunits) <> 0 OR max(correction) = 0
             UNION ALL
-            \(fragment: increasesOfOthers(id))
+            \(fragment: increasesOfOthers(id, bucket))
             UNION ALL
-            \(fragment: importedIncreases(id))
+            \(fragment: importedIncreases(id, bucket))
             UNION ALL
-            \(fragment: extensions(id))
+            \(fragment: extensions(id, bucket))
             ORDER BY 1, 2, evidence_id, what
             """
         ).map { row in
@@ -120,7 +125,7 @@ package enum TimelineQueries {
 
     /// Increases that no change of ours explains. A fold keeps the instants of the statements that told of them.
     /// Those statements are the evidence, and for a charge its transaction.
-    private static func increasesOfOthers(_ id: String) -> SQL {
+    private static func increasesOfOthers(_ id: String, _ bucket: SQL) -> SQL {
         """
         SELECT told.at, 5, 'increase',
             CASE i.origin WHEN 'offer_conversion' THEN 'offer turns into the standard price: '
@@ -128,10 +133,12 @@ package enum TimelineQueries {
             i.sku, concat_ws(' ', \(fragment: amount("i.price", "s.currency")), s.currency),
             coalesce(CASE told.step WHEN 'charged' THEN (
                 SELECT min(h.transaction_id) FROM repricer.charges h
-                WHERE h.original_transaction_id = \(id) AND h.purchased_at = told.at)
+                WHERE h.original_transaction_id = \(id) AND h.bucket = \(fragment: bucket)
+                    AND h.purchased_at = told.at)
             ELSE (
                 SELECT min(e.evidence_id) FROM repricer.subscription_events e
-                WHERE e.original_transaction_id = \(id) AND e.signed_at = told.at
+                WHERE e.original_transaction_id = \(id) AND e.bucket = \(fragment: bucket)
+                    AND e.signed_at = told.at
                     AND e.source <> 'legacy') END, '')
         FROM repricer.subscriptions s,
             jsonb_to_recordset(s.increases) AS i (sku text, price bigint, origin text,
@@ -142,23 +149,23 @@ package enum TimelineQueries {
                 FROM (VALUES ('customer asked', i."consentAskedAt"), ('accepted', i."acceptedAt"),
                     ('refused', i."refusedAt"), ('charged', i."effectiveAt")) AS v (step, ms)
             ) told
-        WHERE s.original_transaction_id = \(id) AND i.origin IS NOT NULL AND told.at IS NOT NULL
+        WHERE s.original_transaction_id = \(id) AND s.bucket = \(fragment: bucket) AND i.origin IS NOT NULL AND told.at IS NOT NULL
         """
     }
 
     /// Increases that a person imported, at their days, with who imported them and in which import.
-    private static func importedIncreases(_ id: String) -> SQL {
+    private static func importedIncreases(_ id: String, _ bucket: SQL) -> SQL {
         """
         SELECT i.increased_on::timestamp AT TIME ZONE 'UTC', 5, 'increase', 'increase imported', i.sku,
             \(fragment: move("i.old_price_milliunits", "i.new_price_milliunits", "i.currency"))
                 || '; by ' || h.imported_by, 'history:' || i.number
         FROM repricer.imported_increases i JOIN repricer.history_imports h USING (number)
-        WHERE i.original_transaction_id = \(id)
+        WHERE i.original_transaction_id = \(id) AND i.bucket = \(fragment: bucket)
         """
     }
 
     /// What the App Store told of extensions, and what was asked for.
-    private static func extensions(_ id: String) -> SQL {
+    private static func extensions(_ id: String, _ bucket: SQL) -> SQL {
         """
         SELECT told_at, 5, 'extension', CASE outcome WHEN 'failed' THEN 'extension failed'
                 WHEN 'seen' THEN 'renewal seen to be extended' ELSE 'renewal extended' END, NULL,
@@ -166,16 +173,16 @@ package enum TimelineQueries {
                 coalesce(to_char(renewal_before AT TIME ZONE 'UTC', 'YYYY-MM-DD'), '?') || ' → '
                     || coalesce(to_char(renewal_at AT TIME ZONE 'UTC', 'YYYY-MM-DD'), '?') END,
                 'request ' || extension_id), evidence_id
-        FROM repricer.attributed_extensions WHERE original_transaction_id = \(id)
+        FROM \(fragment: AttributedExtensionQueries.inBucket(bucket)) a WHERE original_transaction_id = \(id)
         UNION ALL
         SELECT requested_at, 6, 'extension', 'extension by ' || extend_by_days || ' days requested',
             NULL, 'by ' || requested_by, extension_id::text
-        FROM repricer.extension_requests WHERE original_transaction_id = \(id)
+        FROM repricer.extension_requests WHERE original_transaction_id = \(id) AND bucket = \(fragment: bucket)
         UNION ALL
         SELECT settled_at, 7, 'extension', 'extension ' || state, NULL,
             concat_ws('; ', 'by ' || settled_by, code, detail), extension_id::text
         FROM repricer.extension_requests
-        WHERE original_transaction_id = \(id) AND settled_at IS NOT NULL
+        WHERE original_transaction_id = \(id) AND bucket = \(fragment: bucket) AND settled_at IS NOT NULL
         """
     }
 }

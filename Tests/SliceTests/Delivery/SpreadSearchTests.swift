@@ -35,6 +35,36 @@ import Testing
             { try await HaltTests().haltedStorefront_beforeItsRowsAreParked_isNotClaimed() }
         ),
         ("probe", { try await ProbeTests().probe_findsTheOneThatIsAnswered() }),
+        (
+            "extended",
+            { try await SingleExtensionTests().extension_whenAnswered_isSettledAndTold() }
+        ),
+        (
+            "extended, answer lost",
+            {
+                try await SingleExtensionTests()
+                    .extension_whenAnswerIsLost_isRepeatedUnderTheSameIdentifier()
+            }
+        ),
+        (
+            "extended, told before it was called again",
+            {
+                try await SingleExtensionTests()
+                    .extension_whenAnswerIsLostAndTold_needsNoFurtherCall()
+            }
+        ),
+        (
+            "extending process died",
+            { try await SingleExtensionTests().extension_whenItsProcessDied_isRepeatedByAnother() }
+        ),
+        (
+            "extending paused",
+            { try await SingleExtensionTests().extension_whileEverythingIsPaused_waits() }
+        ),
+        (
+            "all extended",
+            { try await MassExtensionTests().massExtension_whenApproved_runsUntilItsSummary() }
+        ),
     ]
 
     private static func takenOver() async throws {

@@ -1,0 +1,49 @@
+package import Postgres
+
+/// Whose an extension was, asked of the extensions of one bucket.
+package enum AttributedExtensionQueries {
+    /// The view `attributed_extensions` of one bucket, to stand after FROM with a name: each table that it reads is read in
+    /// that bucket. A statement that is asked of the view itself names the bucket of the extension alone, and a spread
+    /// database does not see that everything else lies there, too.
+    package static func inBucket(_ bucket: SQL) -> SQL {
+        """
+        (
+            SELECT e.*, coalesce(c.extension_id, m.extension_id) AS extension_id, c.extension_id IS NOT NULL AS is_single
+            FROM repricer.renewal_extensions e
+            LEFT JOIN LATERAL (
+                SELECT m.extension_id FROM repricer.mass_extensions m
+                WHERE m.product_id = e.product_id AND m.state <> 'refused'
+                    AND (m.storefronts IS NULL OR e.storefront = ANY (m.storefronts))
+                    AND e.told_at >= m.called_at - interval '5 minutes'
+                    AND e.told_at <= coalesce(m.completed_at + interval '1 day', 'infinity')
+                    AND NOT EXISTS (
+                        SELECT FROM repricer.renewal_extensions p
+                        WHERE p.original_transaction_id = e.original_transaction_id AND p.bucket = \(fragment: bucket)
+                            AND p.told_at >= m.called_at - interval '5 minutes'
+                            AND (p.told_at, p.evidence_id) < (e.told_at, e.evidence_id)
+                            AND (p.outcome = 'failed', p.renewal_at) IS DISTINCT FROM (e.outcome = 'failed', e.renewal_at)
+                            AND NOT EXISTS (
+                                SELECT FROM repricer.extension_requests o
+                                WHERE o.original_transaction_id = p.original_transaction_id
+                                    AND o.bucket = \(fragment: bucket)
+                                    AND o.state = 'extended' AND o.effective_at = p.renewal_at))
+                ORDER BY m.called_at DESC LIMIT 1
+            ) m ON true
+            LEFT JOIN LATERAL (
+                SELECT c.extension_id FROM repricer.extension_requests c
+                WHERE c.original_transaction_id = e.original_transaction_id AND c.bucket = \(fragment: bucket)
+                    AND e.outcome <> 'failed'
+                    AND e.told_at >= c.called_at - interval '5 minutes'
+                    AND CASE
+                        WHEN c.state = 'extended' THEN c.effective_at IS NULL OR c.effective_at = e.renewal_at
+                        WHEN c.state IN ('sending', 'unknown') THEN
+                            (m.extension_id IS NULL OR m.extension_id = c.mass_extension_id)
+                            AND e.renewal_at = e.renewal_before + c.extend_by_days * interval '24 hours'
+                        ELSE false END
+                ORDER BY c.called_at DESC LIMIT 1
+            ) c ON true
+            WHERE e.bucket = \(fragment: bucket)
+        )
+        """
+    }
+}
