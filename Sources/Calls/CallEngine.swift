@@ -53,6 +53,7 @@ package struct CallEngine: Sendable {
     let packer = PayloadPacker()
     /// What the last statuses got that were read outside a round. They say nothing of calls.
     private let recentStatuses = RecentAnswers()
+    private let refusedStatuses = RefusedStatuses()
     /// The database's clock; nil where a test moves the clock by hand.
     package let sharedClock: SharedClock?
 
@@ -250,19 +251,27 @@ package struct CallEngine: Sendable {
         switch answer {
         case .answered:
             recentStatuses.noteSuccess(kind, [])
+            refusedStatuses.noteAnswer()
             if recent.doubtsKey(kind) { try await noteGoodKey(kind) }
             // An answered status proves that our key is good, and nothing about other calls.
             if let reason = controls.haltedReason, ServiceHalt.isAboutKey(reason) {
                 try await halt.recover()
             }
-        // A status that is refused because of its subscription concerns nobody else.
+        // A status that is refused because of its subscription halts nobody else.
         case .refused(let refusal, _) where refusal.meaning == .haltService:
             let verdict = recentStatuses.judge(
                 refusal, of: subject, kind, [], realNow: realClock.nowMilliseconds())
             guard case .systemic = verdict else { return }
             try await haltAll(because: refusal, subject, kind, nil, permitSource)
-        case .refused, .throttled, .unknown, .notSent: break
+        case .refused: refusedStatuses.noteRefusal(of: subject)
+        case .throttled, .unknown, .notSent: break
         }
+    }
+
+    /// Whether the statuses of several other subscriptions were refused, too, and none was answered since: then a
+    /// refusal says nothing of this one.
+    package func refusesStatusesAlike(besides subject: String) -> Bool {
+        refusedStatuses.areAlike(besides: subject)
     }
 
     /// Notes that our key was not what calls were refused for.

@@ -99,7 +99,7 @@ struct CancelRound: Sendable {
         try await engine.heed(answer, of: target, for: .cancel, kind.checkPermitSource, controls)
         // Nothing is cancelled without the newest status. The dependent is checked again.
         if let why = answer.whyUnreadable(target) {
-            guard open.checks >= Self.refusedChecksMax else { return }
+            guard isBelieved(open, of: target) else { return noteNoAnswer(open, why) }
             return try await abandon(open, .unreadable(why))
         }
         guard case .answered(let words, _) = answer else { return noteNoAnswer(open) }
@@ -114,13 +114,22 @@ struct CancelRound: Sendable {
     /// refused again.
     static let refusedChecksMax = 10
 
-    /// Says once of a dependent, whose status gets no answer again and again, that it waits. A missing answer says
-    /// nothing of it, so it is asked on.
-    func noteNoAnswer(_ open: DependentQueries.Open) {
+    /// Whether a refused status ends the work on a dependent: it was refused often enough, and others are not
+    /// refused alike.
+    func isBelieved(_ open: DependentQueries.Open, of target: String) -> Bool {
+        open.checks >= Self.refusedChecksMax && !engine.refusesStatusesAlike(besides: target)
+    }
+
+    /// Says once of a dependent, whose status is not read again and again, that it waits. A missing answer, or a
+    /// refusal of all, says nothing of it, so it is asked on.
+    func noteNoAnswer(_ open: DependentQueries.Open, _ why: String? = nil) {
         guard open.checks == Self.refusedChecksMax else { return }
         engine.log.warning(
-            "a status gets no answer; the cancellation of its dependent waits",
-            ["subscription": open.originalTransactionID, "dependent": open.dependentSKU])
+            "the status of a dependent is not read; its cancellation waits",
+            [
+                "subscription": open.originalTransactionID, "dependent": open.dependentSKU,
+                "why": why ?? "no answer",
+            ])
     }
 
     private func abandon(

@@ -147,7 +147,10 @@ package struct Canceller: Service {
         let told = answer.statements
         var detail: String?
         if let why = answer.whyUnreadable(open.originalTransactionID) {
-            if open.checks >= CancelRound.refusedChecksMax { detail = why }
+            guard rounds.isBelieved(open, of: open.originalTransactionID) else {
+                return rounds.noteNoAnswer(open, why)
+            }
+            detail = why
         } else if told.isEmpty {
             return rounds.noteNoAnswer(open)
         } else if open.checks >= limits.checksMax {

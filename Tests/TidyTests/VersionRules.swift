@@ -34,7 +34,7 @@ enum VersionRules {
                 "settled_at",
             ],
             keepers: [
-                "VersionQueries.ofDependents", "former(of: call)", "former(open)",
+                "VersionQueries.ofDependents", "former(of: call", "former(open)",
                 "dependent_cancellation_versions",
             ]),
         "batches": Table(

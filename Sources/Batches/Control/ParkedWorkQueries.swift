@@ -17,7 +17,7 @@ package enum ParkedWorkQueries {
         """
 
     /// What the dependent `d` waits for.
-    static let whyWaiting: SQL = "coalesce(d.detail, 'its status gets no answer')"
+    static let whyWaiting: SQL = "coalesce(d.detail, 'its status is refused, or gets no answer')"
 
     /// The condition that a mass extension waits. There are few, so a lost answer is told at once.
     private static let isMassWaiting: SQL =

@@ -7,6 +7,7 @@ import ServiceKit
 import TestSupport
 import Testing
 
+@testable import Facts
 @testable import Pricing
 
 @Suite(.database) struct CancellerTests {
@@ -36,7 +37,39 @@ import Testing
         #expect(try await harness.cancellations() == ["B requested"])
         // After minutes a person is told.
         #expect(waiting == Array(repeating: 0, count: 9) + [1, 1])
-        #expect(named == ["its status gets no answer"])
+        #expect(named == ["its status is refused, or gets no answer"])
+        await harness.close()
+    }
+
+    /// A refusal of every status says nothing of one subscription.
+    @Test func canceller_statusesRefusedAlike_endNothing_untilOneIsAnswered() async throws {
+        let harness = try await Harness.declined()
+        let refused = StoreAnswer.refused(
+            StoreRefusal(code: 4_040_010, name: "none", message: "", meaning: .suspect),
+            StoreReply())
+        let engine = harness.engine()
+        let store = CheckingStore { _ in refused }
+        let canceller = Canceller(engine, store: store, cancels: store, wait: { _ in })
+        func heed(_ answer: StoreAnswer, of subject: String) async throws {
+            try await engine.heed(
+                answer, of: subject, for: .cancel, .statuses(engine, perSecond: 50, wait: { _ in }),
+                harness.service.withTransaction { try ServiceControlQueries.everything(on: $0) })
+        }
+        func rounds(_ count: Int) async throws {
+            for _ in 0..<count {
+                _ = try await canceller.round()
+                harness.realClock.advance(by: .seconds(31))
+            }
+        }
+
+        for other in ["7", "8", "9"] { try await heed(refused, of: other) }
+        try await rounds(12)
+        let whileAlike = try await harness.cancellations()
+        try await heed(.answered(StoreWords(), StoreReply()), of: "7")
+        try await rounds(1)
+
+        #expect(whileAlike == ["B requested"])
+        #expect(try await harness.cancellations() == ["B discrepancy"])
         await harness.close()
     }
 
