@@ -65,7 +65,7 @@ import Testing
         for other in ["7", "8", "9"] { try await heed(refused, of: other) }
         try await rounds(12)
         let whileAlike = try await harness.cancellations()
-        try await heed(.answered(StoreWords(), StoreReply()), of: "7")
+        try await heed(.answered([], StoreReply()), of: "7")
         try await rounds(1)
 
         #expect(whileAlike == ["B requested"])
