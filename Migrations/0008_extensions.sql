@@ -259,19 +259,27 @@ DECLARE
     -- Citus asks each node for session_user, where another user works for the one who decides.
     v_by text := session_user;
     v_mass mass_extensions;
+    v_call store_calls;
 BEGIN
     PERFORM require_pricing();
     p_at := decision_instant(p_at);
+    -- The call comes first, as it does for those who settle it.
+    SELECT c.* INTO v_call FROM store_calls c JOIN mass_extensions m
+        ON c.subject = 'product:' || m.product_id AND c.bucket = bucket_of('product:' || m.product_id)
+    WHERE m.extension_id = p_extension_id AND p_extension_id = ANY (c.carries) AND c.state IN ('sending', 'unknown')
+    FOR UPDATE OF c;
     SELECT * INTO v_mass FROM mass_extensions WHERE extension_id = p_extension_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
     END IF;
-    -- One whose call was refused in unclear words, or never answered, is as good as denied after a day.
-    IF v_mass.state NOT IN ('running', 'unknown', 'queued') OR v_mass.called_at IS NULL THEN
+    -- One whose call was refused, at the last attempt, in words that say nothing is as good as denied after a day.
+    IF v_mass.state NOT IN ('running', 'unknown') THEN
         RAISE EXCEPTION 'mass extension % is %: only one that was called, and has not ended, can be given up',
             p_extension_id, v_mass.state USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    IF v_mass.state = 'running' AND v_mass.code IS DISTINCT FROM 'StatusRequestNotFoundError' THEN
+    IF v_mass.code IS DISTINCT FROM 'StatusRequestNotFoundError'
+        AND (v_mass.state = 'running' OR v_mass.detail IS NULL OR v_mass.detail !~ '^[0-9]{3,} ')
+    THEN
         RAISE EXCEPTION 'the App Store has not denied mass extension %: it is at work', p_extension_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
@@ -279,12 +287,8 @@ BEGIN
         RAISE EXCEPTION 'mass extension % was called less than a day ago; the App Store may still learn of it',
             p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    IF v_mass.state <> 'running' AND EXISTS (
-        SELECT FROM store_calls WHERE subject = 'product:' || v_mass.product_id
-            AND bucket = bucket_of('product:' || v_mass.product_id) AND p_extension_id = ANY (carries)
-            AND state IN ('sending', 'unknown') AND (state = 'sending' OR in_flight_until > clock_timestamp()))
-    THEN
-        RAISE EXCEPTION 'a call of mass extension % may be on its way; try again in two minutes', p_extension_id
+    IF v_mass.state = 'unknown' AND v_call.state = 'sending' THEN
+        RAISE EXCEPTION 'mass extension % is being called; try again in two minutes', p_extension_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     -- Its call ends with it: a process that checks it now writes nothing.

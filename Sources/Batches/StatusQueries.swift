@@ -97,7 +97,8 @@ package enum StatusQueries {
             SELECT b.name, coalesce(d.target_transaction_id, d.original_transaction_id), d.dependent_sku, NULL, d.requested_at, 'parked',
                 \(fragment: ParkedWorkQueries.whyWaiting), d.next_check_at
             FROM repricer.dependent_cancellations d JOIN repricer.batches b ON b.batch_id = d.batch_id
-            WHERE \(fragment: isAskedFor(batchID)) AND \(fragment: ParkedWorkQueries.isWaiting)
+            WHERE \(fragment: batchID.map { "b.batch_id = \(uuid: $0)" } ?? "true")
+                AND \(fragment: ParkedWorkQueries.isWaiting)
             ORDER BY state, send_by, original_transaction_id, sku LIMIT \(limit)
             """
         ).map { row in

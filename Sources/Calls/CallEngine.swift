@@ -53,7 +53,7 @@ package struct CallEngine: Sendable {
     let packer = PayloadPacker()
     /// What the last statuses got that were read outside a round. They say nothing of calls.
     private let recentStatuses = RecentAnswers()
-    private let refusedStatuses = RefusedStatuses()
+    package let refusedStatuses = RefusedStatuses()
     /// The database's clock; nil where a test moves the clock by hand.
     package let sharedClock: SharedClock?
 
@@ -248,10 +248,10 @@ package struct CallEngine: Sendable {
         if let until = silence(after: answer, to: subject, kind, beside: recentStatuses) {
             try await permitSource.block(until: until, for: .init(answer))
         }
+        refusedStatuses.note(answer, of: subject)
         switch answer {
         case .answered:
             recentStatuses.noteSuccess(kind, [])
-            refusedStatuses.noteAnswer()
             if recent.doubtsKey(kind) { try await noteGoodKey(kind) }
             // An answered status proves that our key is good, and nothing about other calls.
             if let reason = controls.haltedReason, ServiceHalt.isAboutKey(reason) {
@@ -263,15 +263,8 @@ package struct CallEngine: Sendable {
                 refusal, of: subject, kind, [], realNow: realClock.nowMilliseconds())
             guard case .systemic = verdict else { return }
             try await haltAll(because: refusal, subject, kind, nil, permitSource)
-        case .refused: refusedStatuses.noteRefusal(of: subject)
-        case .throttled, .unknown, .notSent: break
+        case .refused, .throttled, .unknown, .notSent: break
         }
-    }
-
-    /// Whether the statuses of several other subscriptions were refused, too, and none was answered since: then a
-    /// refusal says nothing of this one.
-    package func refusesStatusesAlike(besides subject: String) -> Bool {
-        refusedStatuses.areAlike(besides: subject)
     }
 
     /// Notes that our key was not what calls were refused for.

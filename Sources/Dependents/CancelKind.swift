@@ -20,6 +20,7 @@ struct CancelKind: CallKind {
     /// How long it waits where the App Store is silent, or where the call was held back.
     let notYetWait: Duration
     let realClock: any WallClock
+    let refusedStatuses: RefusedStatuses
 
     func gate(now: Int64) -> CallGate {
         CancelQueries.gate(endpoint: permitSource.endpoint, now: now)
@@ -36,7 +37,9 @@ struct CancelKind: CallKind {
     }
 
     func check(_ call: StoreCall) async -> StoreAnswer {
-        await store.checkStatus(transactionID: call.subject)
+        let answer = await store.checkStatus(transactionID: call.subject)
+        refusedStatuses.note(answer, of: call.subject)
+        return answer
     }
 
     /// The proof that a subscription will not renew, by its id.
@@ -70,6 +73,11 @@ struct CancelKind: CallKind {
     func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution {
         // The proof is this answer, or a notification that overtook it.
         if let proof = scene[attempt.call.subject] { return .applied(proof) }
+        var policy = policy
+        if refusedStatuses.areAlike(besides: attempt.call.subject) {
+            // Some odd ones may be all that there is, so it is believed in the end.
+            policy.refusedChecksMax = policy.refusedChecksMax.map { $0 * 10 }
+        }
         return ResolutionTable(
             attempt.call, policy, attempt.verdict, overReason: "not asked for any more"
         ).resolve(attempt.answer)

@@ -47,7 +47,8 @@ package struct Canceller: Service {
                 policy: CallPolicy(
                     retry: limits.retry, checksRefusals: true, checksAnswers: true,
                     refusedChecksMax: CancelRound.refusedChecksMax, keepsRefused: false),
-                notYetWait: limits.notYetWait, realClock: engine.realClock))
+                notYetWait: limits.notYetWait, realClock: engine.realClock,
+                refusedStatuses: engine.refusedStatuses))
         Self.declare(engine.metrics)
     }
 

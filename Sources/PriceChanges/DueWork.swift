@@ -30,6 +30,8 @@ final class DueWork: Sendable {
         var wakeFloor: Int64?
         var leaseFloor: Int64?
         var everythingAt: ContinuousClock.Instant?
+        /// Somebody held changes that were to wake.
+        var areHeld = false
         var isPaused = false
         /// Whether one call probed for all when it last searched.
         var isProbing = false
@@ -84,14 +86,25 @@ final class DueWork: Sendable {
             engine.sharedClock?.following ?? .answered(()))
         var (open, due) = (openAtFirst, dueAtFirst)
         let isPaused = controls.isHeld
-        var woken = 0
-        if !parked.isEmpty {
-            // What is woken may lie below every floor.
-            everything = true
-            (woken, open, due) = try wake(
-                parked, from: floors?.wakeFloor, wakes: wakes,
-                isSearched: !isPaused && layout == .whole, isProbing: isProbing, on: connection)
-        } else if known.isPaused, !isPaused, layout == .whole {
+        let searches = !isPaused && layout == .whole
+        let allDue =
+            searches
+            ? earliest(from: nil, realNow: realNow, isProbing: isProbing) : .answered([])
+        var wokenAtFirst: Int?
+        if !parked.isEmpty, !known.areHeld {
+            // Nearly always all of it wakes, and one trip does both.
+            let woken: Int
+            (woken, open, due) = try connection.ask(
+                DueQueries.waking(parked, now: now), engine.waiting(kind), allDue)
+            wokenAtFirst = woken
+        }
+        let waking = try wake(
+            parked, wokenAtFirst, from: floors?.wakeFloor, wakes: wakes, on: connection)
+        // What is woken may lie below every floor.
+        if waking.woken > 0 { everything = true }
+        if waking.woken > wokenAtFirst ?? 0 {
+            (open, due) = try connection.ask(engine.waiting(kind), allDue)
+        } else if wokenAtFirst == nil, known.isPaused, searches {
             due = try connection.ask(
                 earliest(from: floors, realNow: realNow, isProbing: isProbing))
         }
@@ -104,11 +117,12 @@ final class DueWork: Sendable {
         let took = ContinuousClock.now - started
         memory.withLock { memory in
             memory.isPaused = isPaused
+            memory.areHeld = waking.held > 0
             if !isPaused {
                 memory.floors = Dictionary(due.map { ($0.queue, $0.floor) }) { first, _ in first }
             }
             // A change that somebody holds sleeps on, and is found again.
-            if parked.count < wakes, woken == parked.count {
+            if waking.isComplete {
                 memory.wakeFloor = now - Self.writingTime
             }
             let written = realNow - Self.writingTime
@@ -121,28 +135,31 @@ final class DueWork: Sendable {
         return Found(controls: controls, open: open, due: due)
     }
 
-    /// Wakes these changes, or where another session holds all of them, those behind them. It returns how many, and what
-    /// there is to do then.
+    /// Wakes these changes, and where another session holds some of them, as many of those behind them. It returns how
+    /// many, how many are held, and whether all others are awake.
+    ///
+    /// - Parameter wokenAtFirst: How many of the first ones are awake already; nil: nobody has tried.
     private func wake(
-        _ first: [DueQueries.Parked], from floor: Int64?, wakes: Int, isSearched: Bool,
-        isProbing: Bool, on connection: isolated DatabaseConnection
-    ) throws -> (woken: Int, open: StoreCallQueries.Waiting, due: [DueQueries.Due]) {
+        _ first: [DueQueries.Parked], _ wokenAtFirst: Int?, from floor: Int64?, wakes: Int,
+        on connection: isolated DatabaseConnection
+    ) throws -> (woken: Int, held: Int, isComplete: Bool) {
         let now = engine.clock.nowMilliseconds()
-        let realNow = engine.realClock.nowMilliseconds()
         var parked = first
-        // Each page is twice as long, up to a length that one statement may have: many may be held.
-        var (passed, page) = (0, wakes)
-        while true {
-            let (woken, open, due) = try connection.ask(
-                DueQueries.waking(parked, now: now), engine.waiting(kind),
-                isSearched
-                    ? earliest(from: nil, realNow: realNow, isProbing: isProbing) : .answered([]))
-            if woken > 0 || parked.count < page { return (woken, open, due) }
-            passed += page
+        var known = wokenAtFirst
+        var (woken, held, page) = (0, 0, wakes)
+        while !parked.isEmpty {
+            let count = try known ?? connection.ask(DueQueries.waking(parked, now: now))
+            known = nil
+            woken += count
+            held += parked.count - count
+            if parked.count < page { break }
+            if woken >= wakes { return (woken, held, false) }
+            // Each page is twice as long, up to a length that one statement may have: many may be held.
             page = min(page * 2, wakes * 16)
             parked = try connection.ask(
-                DueQueries.parked(from: floor, now: now, limit: page, passing: passed))
+                DueQueries.parked(from: floor, now: now, limit: page, passing: held))
         }
+        return (woken, held, held == 0)
     }
 
     private func layout(on connection: isolated DatabaseConnection) throws -> DatabaseLayout {

@@ -125,6 +125,13 @@ final class RowGroup: Sendable {
         return IncreaseHistory(known + shown(besides: history))
     }
 
+    /// An absurd product counts as one seat: no sum can hold it.
+    private func seats(of plan: PlanRow, _ row: BatchRow) -> Int64 {
+        let prices = [plan.currentPrice ?? 0, row.newPrice]
+        let isTooMuch = prices.contains { $0.multipliedReportingOverflow(by: facts.seats).overflow }
+        return isTooMuch ? 1 : facts.seats
+    }
+
     private func plan(_ rowCase: RowCase, _ history: IncreaseHistory) -> PlanRow {
         var plan = PlanRow(rowCase.row)
         plan.currency = facts.currency ?? rowCase.row.currency
@@ -135,7 +142,7 @@ final class RowGroup: Sendable {
         plan.judgedAt = judge.now
         plan.factsAt = facts.signedAt
         plan.knownSince = facts.knownSince
-        plan.seats = facts.seats
+        plan.seats = seats(of: plan, rowCase.row)
         plan.isStale = (facts.renewalAt ?? facts.expiresAt).map { $0 < judge.now } ?? false
         plan.renewalAt = renewals.map { $0.renewal($0.firstIndex(atOrAfter: judge.now)) }
             .flatMap { $0.isOnCalendar ? $0 : nil }

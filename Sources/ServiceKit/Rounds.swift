@@ -37,8 +37,8 @@ package struct Rounds: Sendable {
             } catch {
                 outage.note(error)
                 count()
-                // A cancelled wait ends the loop above.
-                try? await wait(failureWait)
+                // A wait that is cancelled ends it.
+                guard (try? await wait(failureWait)) != nil else { return }
             }
         }
     }

@@ -30,7 +30,8 @@ package enum ParkedWorkQueries {
         try connection.query(
             """
             -- name: unansweredCalls
-            SELECT kind AS what, subject, 'no answer' AS reason, prepared_at AS since, next_attempt_at
+            SELECT kind AS what, subject,
+                coalesce(error_code || ' ' || coalesce(error_message, ''), 'no answer') AS reason, prepared_at AS since, next_attempt_at
             FROM repricer.store_calls
             WHERE kind IN ('cancel', 'extension') AND settled_at IS NULL
                 AND attempts >= \(attemptsMin)

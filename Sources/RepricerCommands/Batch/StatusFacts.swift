@@ -256,8 +256,10 @@ struct StatusText {
 
     private func stateWords(of batch: BatchQueries.Batch) -> String {
         let isFinal = !facts.outlook.openBatches.contains(batch.batchID)
+        // A pause outlives the last row where dependents are still to be cancelled, and an abort ends it.
+        let isPaused = batch.isPaused && ["approved", "awaiting_approval"].contains(batch.state)
         return batch.stateWords(isFinal: isFinal)
-            + (batch.isPaused && !isFinal ? whoAndWhy(batch) : "")
+            + (isPaused ? (isFinal ? ", paused" : "") + whoAndWhy(batch) : "")
     }
 
     private func whoAndWhy(_ batch: BatchQueries.Batch) -> String {

@@ -10,7 +10,7 @@ extension Commands {
         positionals: [extensionID], options: [why],
         discussion: """
             An open one lets no other of its product begin. It can be given up a day after its call, while the App \
-            Store answers that it knows no such request, or refused the call in unclear words, or never answered. \
+            Store answers that it knows no such request, or refuses the call in words that say nothing. \
             Nothing is taken back: who was extended stays so, and a summary that comes after all completes it.
             """
     ) { invocation in
