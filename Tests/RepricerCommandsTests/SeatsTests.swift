@@ -15,28 +15,17 @@ import Testing
 
     /// Three subscriptions: of five seats with a dependent item, of one seat, and of one where nothing was said.
     init() async throws {
-        let connection = try await TestDatabase.connect()
-        try await connection.script(
-            """
-            INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, auto_renews,
-                storefront, currency, period, product_id, original_purchase_at, quantity,
-                recent_subscription_start_at, purchased_at, expires_at, renewal_at, items,
-                signed_at, folded_signed_at, folded_evidence_id, known_since)
-            SELECT id, repricer.bucket_of(id), 1, true, 'USA', 'USD', 'P1M', 'generic',
-                '2024-06-01Z', CASE i WHEN 1 THEN 5 WHEN 2 THEN 1 END, '2024-06-01Z', '2026-01-01Z', '2026-04-01Z', '2026-04-01Z',
-                '[{"sku":"PLAN","currentPrice":10000,"renewalPrice":10000,"renews":true},
-                    {"sku":"ADD","currentPrice":2000,"renewalPrice":2000,"renews":true}]',
-                '2026-01-01Z', '2026-01-01Z', 'n-1', '2024-06-01Z'::timestamptz
-            FROM generate_series(1, 3) AS i, LATERAL (SELECT (1000000000000000 + i)::text AS id) AS t
-            """)
-        await connection.close()
-        ana = Self.environment(try await TestDatabase.login("ana", memberOf: ["repricer_pricing"]))
-        ben = Self.environment(try await TestDatabase.login("ben", memberOf: ["repricer_pricing"]))
-        scratch = try ScratchFolder()
-    }
-
-    private static func environment(_ url: String) -> [String: String] {
-        ["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"]
+        let team = try await PricingTeam(
+            subscriptions: """
+                SELECT id, repricer.bucket_of(id), 1, true, 'USA', 'USD', 'P1M', 'generic',
+                    '2024-06-01Z', NULL, '2024-06-01Z', '2026-01-01Z', '2026-04-01Z', '2026-04-01Z',
+                    '[{"sku":"PLAN","currentPrice":10000,"renewalPrice":10000,"renews":true},
+                        {"sku":"ADD","currentPrice":2000,"renewalPrice":2000,"renews":true}]',
+                    '2026-01-01Z', '2026-01-01Z', 'n-1', '2024-06-01Z'::timestamptz,
+                    CASE i WHEN 1 THEN 5 WHEN 2 THEN 1 END
+                FROM generate_series(1, 3) AS i, LATERAL (SELECT (1000000000000000 + i)::text AS id) AS t
+                """, further: ", quantity")
+        (ana, ben, scratch) = (team.ana, team.ben, team.scratch)
     }
 
     private func file(_ rows: String) throws -> String {
@@ -123,7 +112,7 @@ import Testing
 
     /// A limit of money binds what all seats move together.
     @Test func limitOfMoney_countsEachSeat() async throws {
-        let owner = Self.environment(TestDatabase.url)
+        let owner = PricingTeam.environment(TestDatabase.url)
         let file = try file("1000000000000001,PLAN,11,USD,\n")
         _ = await run(
             "policy", "set", TestDatabase.loginName("ben"), "--monthly", "USD=4.99",

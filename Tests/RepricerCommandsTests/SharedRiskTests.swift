@@ -17,30 +17,18 @@ import Testing
     /// Pairs of subscriptions of one customer: the first of each names an item of the second. The fourth pair is one
     /// subscription that names its own item by its id, the fifth one that names it twice.
     init() async throws {
-        let connection = try await TestDatabase.connect()
-        try await connection.script(
-            """
-            INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, auto_renews,
-                storefront, currency, period, product_id, original_purchase_at, app_account_token,
-                recent_subscription_start_at, purchased_at, expires_at, renewal_at, items,
-                signed_at, folded_signed_at, folded_evidence_id, known_since)
-            SELECT id, repricer.bucket_of(id), 1, true, 'USA', 'USD', CASE WHEN i = 6 THEN 'P1Y' ELSE 'P1M' END, 'generic',
-                '2024-06-01Z', 'customer ' || (i + 1) / 2, '2024-06-01Z', '2026-01-01Z', '2026-04-01Z', '2026-04-01Z',
-                CASE i WHEN 4 THEN '[{"sku":"EXTRA","currentPrice":4990,"renewalPrice":4990,"renews":true}]'
-                    WHEN 6 THEN '[{"sku":"PLAN","currentPrice":100000,"renewalPrice":100000,"renews":true}]'
-                    ELSE '[{"sku":"PLAN","currentPrice":9990,"renewalPrice":9990,"renews":true},
-                        {"sku":"ADD","currentPrice":1990,"renewalPrice":1990,"renews":true}]' END::jsonb,
-                '2026-01-01Z', '2026-01-01Z', 'n-1', CASE WHEN i <> 10 THEN '2024-06-01Z'::timestamptz END
-            FROM generate_series(1, 10) AS i, LATERAL (SELECT (1000000000000000 + i)::text AS id) AS t
-            """)
-        await connection.close()
-        ana = Self.environment(try await TestDatabase.login("ana", memberOf: ["repricer_pricing"]))
-        ben = Self.environment(try await TestDatabase.login("ben", memberOf: ["repricer_pricing"]))
-        scratch = try ScratchFolder()
-    }
-
-    private static func environment(_ url: String) -> [String: String] {
-        ["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"]
+        let team = try await PricingTeam(
+            subscriptions: """
+                SELECT id, repricer.bucket_of(id), 1, true, 'USA', 'USD', CASE WHEN i = 6 THEN 'P1Y' ELSE 'P1M' END, 'generic',
+                    '2024-06-01Z', 'customer ' || (i + 1) / 2, '2024-06-01Z', '2026-01-01Z', '2026-04-01Z', '2026-04-01Z',
+                    CASE i WHEN 4 THEN '[{"sku":"EXTRA","currentPrice":4990,"renewalPrice":4990,"renews":true}]'
+                        WHEN 6 THEN '[{"sku":"PLAN","currentPrice":100000,"renewalPrice":100000,"renews":true}]'
+                        ELSE '[{"sku":"PLAN","currentPrice":9990,"renewalPrice":9990,"renews":true},
+                            {"sku":"ADD","currentPrice":1990,"renewalPrice":1990,"renews":true}]' END::jsonb,
+                    '2026-01-01Z', '2026-01-01Z', 'n-1', CASE WHEN i <> 10 THEN '2024-06-01Z'::timestamptz END
+                FROM generate_series(1, 10) AS i, LATERAL (SELECT (1000000000000000 + i)::text AS id) AS t
+                """)
+        (ana, ben, scratch) = (team.ana, team.ben, team.scratch)
     }
 
     private static func row(

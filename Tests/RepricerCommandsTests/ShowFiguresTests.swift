@@ -26,36 +26,26 @@ import Testing
 
     /// Sixty subscriptions of one customer, in three storefronts and periods, renewing on a few days, each at an hour of its own.
     init() async throws {
-        let connection = try await TestDatabase.connect()
-        try await connection.script(
-            """
-            INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, auto_renews,
-                storefront, currency, period, product_id, original_purchase_at, app_account_token,
-                recent_subscription_start_at, purchased_at, expires_at, renewal_at, items,
-                signed_at, folded_signed_at, folded_evidence_id, known_since)
-            SELECT id, repricer.bucket_of(id), 1, true, (ARRAY['USA', 'DEU', 'AUT'])[i % 3 + 1],
-                (ARRAY['USD', 'EUR', 'EUR'])[i % 3 + 1], (ARRAY['P1M', 'P1Y', 'P1W', 'P3M'])[i % 4 + 1], 'generic',
-                '2024-06-01Z', 'customer', '2024-06-01Z', '2026-01-01Z', at, at,
-                '[{"sku":"PLAN","currentPrice":9990,"renewalPrice":9990,"renews":true},
-                  {"sku":"ADD","currentPrice":1990,"renewalPrice":1990,"renews":true}]',
-                '2026-01-01Z', '2026-01-01Z', 'n-1', '2024-06-01Z'
-            FROM generate_series(1, 60) AS i, LATERAL (
-                SELECT CASE WHEN i <= 30 THEN (2000000000000000 + i * 10)::text
-                    ELSE (1000000000000000 + i)::text END AS id,
-                    '2026-02-01Z'::timestamptz + make_interval(days => i / 20, hours => i % 20) AS at) AS t;
-            -- Of two nobody has heard since they should have renewed.
-            UPDATE repricer.subscriptions SET renewal_at = '2025-12-20Z', expires_at = '2025-12-20Z'
-                WHERE original_transaction_id IN ('\(Self.id(13))', '\(Self.id(19))')
-            """)
-        await connection.close()
+        let team = try await PricingTeam(
+            subscriptions: """
+                SELECT id, repricer.bucket_of(id), 1, true, (ARRAY['USA', 'DEU', 'AUT'])[i % 3 + 1],
+                    (ARRAY['USD', 'EUR', 'EUR'])[i % 3 + 1], (ARRAY['P1M', 'P1Y', 'P1W', 'P3M'])[i % 4 + 1], 'generic',
+                    '2024-06-01Z', 'customer', '2024-06-01Z', '2026-01-01Z', at, at,
+                    '[{"sku":"PLAN","currentPrice":9990,"renewalPrice":9990,"renews":true},
+                      {"sku":"ADD","currentPrice":1990,"renewalPrice":1990,"renews":true}]',
+                    '2026-01-01Z', '2026-01-01Z', 'n-1', '2024-06-01Z'
+                FROM generate_series(1, 60) AS i, LATERAL (
+                    SELECT CASE WHEN i <= 30 THEN (2000000000000000 + i * 10)::text
+                        ELSE (1000000000000000 + i)::text END AS id,
+                        '2026-02-01Z'::timestamptz + make_interval(days => i / 20, hours => i % 20) AS at) AS t
+                """,
+            changes: """
+                -- Of two nobody has heard since they should have renewed.
+                UPDATE repricer.subscriptions SET renewal_at = '2025-12-20Z', expires_at = '2025-12-20Z'
+                    WHERE original_transaction_id IN ('\(Self.id(13))', '\(Self.id(19))')
+                """)
         try await TestDatabase.shipDefaultLimits()
-        ana = Self.environment(try await TestDatabase.login("ana", memberOf: ["repricer_pricing"]))
-        ben = Self.environment(try await TestDatabase.login("ben", memberOf: ["repricer_pricing"]))
-        scratch = try ScratchFolder()
-    }
-
-    private static func environment(_ url: String) -> [String: String] {
-        ["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"]
+        (ana, ben, scratch) = (team.ana, team.ben, team.scratch)
     }
 
     private static func id(_ number: Int) -> String {

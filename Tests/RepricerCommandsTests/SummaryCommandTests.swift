@@ -25,30 +25,18 @@ import Testing
     private let scratch: ScratchFolder
 
     init() async throws {
-        let connection = try await TestDatabase.connect()
-        try await connection.script(
-            """
-            INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status, auto_renews,
-                storefront, currency, period, product_id, original_purchase_at, app_account_token,
-                recent_subscription_start_at, purchased_at, expires_at, renewal_at, items,
-                signed_at, folded_signed_at, folded_evidence_id, known_since)
-            SELECT '100000000000000' || i, repricer.bucket_of('100000000000000' || i), 1, true,
-                CASE WHEN i IN (5, 6) THEN 'DEU' ELSE 'USA' END, CASE WHEN i IN (5, 6) THEN 'EUR' ELSE 'USD' END,
-                'P1M', 'generic', '2024-06-01Z', 'customer', '2024-06-01Z', '2026-01-01Z', '2026-02-01Z', '2026-02-01Z',
-                '[{"sku":"PLAN","currentPrice":9990,"renewalPrice":9990,"renews":true},
-                  {"sku":"ADD","currentPrice":1990,"renewalPrice":1990,"renews":true}]',
-                '2026-01-01Z', '2026-01-01Z', 'n-1', '2024-06-01Z'
-            FROM generate_series(1, 7) AS i
-            """)
-        await connection.close()
+        let team = try await PricingTeam(
+            subscriptions: """
+                SELECT '100000000000000' || i, repricer.bucket_of('100000000000000' || i), 1, true,
+                    CASE WHEN i IN (5, 6) THEN 'DEU' ELSE 'USA' END, CASE WHEN i IN (5, 6) THEN 'EUR' ELSE 'USD' END,
+                    'P1M', 'generic', '2024-06-01Z', 'customer', '2024-06-01Z', '2026-01-01Z', '2026-02-01Z', '2026-02-01Z',
+                    '[{"sku":"PLAN","currentPrice":9990,"renewalPrice":9990,"renews":true},
+                      {"sku":"ADD","currentPrice":1990,"renewalPrice":1990,"renews":true}]',
+                    '2026-01-01Z', '2026-01-01Z', 'n-1', '2024-06-01Z'
+                FROM generate_series(1, 7) AS i
+                """)
         try await TestDatabase.shipDefaultLimits()
-        ana = Self.environment(try await TestDatabase.login("ana", memberOf: ["repricer_pricing"]))
-        ben = Self.environment(try await TestDatabase.login("ben", memberOf: ["repricer_pricing"]))
-        scratch = try ScratchFolder()
-    }
-
-    private static func environment(_ url: String) -> [String: String] {
-        ["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"]
+        (ana, ben, scratch) = (team.ana, team.ben, team.scratch)
     }
 
     private func file(_ rows: String = Self.rows, _ name: String = "batch.csv") throws -> String {
