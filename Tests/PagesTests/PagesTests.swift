@@ -134,7 +134,7 @@ import Testing
             let order = [
                 "Halted:", "Parked:", "Delivered", "From the batch to the charge",
                 "Changes in effect, summed up day by day", "Money by currency",
-                "Guards: what pauses", "Waves", "Parked rows by reason", "Forecast against fact",
+                "Guards: what halts", "Waves", "Parked rows by reason", "Forecast against fact",
                 "Rows by state", "Reports of this batch",
             ].map { text.firstRange(of: $0)?.lowerBound }
             #expect(order.allSatisfy { $0 != nil })
@@ -163,7 +163,7 @@ import Testing
             #expect(text.contains("+30.04 %") && text.contains("-20.03 %"))
             #expect(text.contains("bad_sku"))
             #expect(text.contains("Another increase within 12 months"))
-            #expect(text.contains("What leaves it open whether they must"))
+            #expect(text.contains("Why it is not known"))
             #expect(text.contains("9.99 EUR") && text.contains("12.99 EUR"))
 
             let decided = try await ask("GET", "/batches/\(PagesFixture.finished)/approval", [:])
