@@ -1405,7 +1405,7 @@ BEGIN
 END
 $$;
 
--- Bucket by bucket, as put_back_changes does. What is found is asked again under the lock.
+-- Bucket by bucket, as put_back_changes does. Under the lock it is asked again whether what was found is still refused.
 CREATE FUNCTION repricer.put_back_extensions(p_halt repricer.put_backs, p_now timestamptz, p_limit integer) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
