@@ -349,16 +349,21 @@ class Expectation:
 
     def _settled(self, subscription, row, verdict):
         if verdict.direction == "increase":
-            verdict.at_risk = subscription.item(row.group[1]).charged
+            verdict.at_risk = lost(subscription, row.group[1])
             elsewhere = Counter()
             for id_, sku in row.claims(self.world):
                 other = self.world.by_id[id_]
                 place = (other.newest.period.currency, other.plan)
                 here = place == (subscription.newest.period.currency, subscription.plan)
-                verdict.dependents[(id_, sku)] = (other.item(sku).charged, None if here else place)
+                verdict.dependents[(id_, sku)] = (lost(other, sku), None if here else place)
                 if place == (subscription.newest.period.currency, subscription.plan):
-                    verdict.at_risk += other.item(sku).charged
+                    verdict.at_risk += lost(other, sku)
                 else:
-                    elsewhere[place] += other.item(sku).charged
+                    elsewhere[place] += lost(other, sku)
             verdict.elsewhere = sorted((*place, money_) for place, money_ in elsewhere.items())
         self.verdicts[row.line] = verdict
+
+
+def lost(subscription, sku):
+    """What a period brings no longer when this item ends: all its seats."""
+    return subscription.newest.period.seats * subscription.item(sku).charged

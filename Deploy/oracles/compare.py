@@ -37,7 +37,8 @@ def _of_judged_row(verdict, answer, found):
         found.check(name, getattr(verdict, name), answer[name])
     for name in INSTANTS:
         found.check(name, getattr(verdict, name), instant_of(answer[name]))
-    for name in ["currency", "storefront", "period", "current_price_milliunits", "new_price_milliunits"]:
+    for name in ["currency", "storefront", "period", "current_price_milliunits", "new_price_milliunits",
+                 "seats"]:
         found.check(name, verdict.facts[name], answer[name])
     for name in ["facts_at", "known_since"]:
         found.check(name, verdict.facts[name], instant_of(answer[name]))
@@ -117,8 +118,8 @@ def _of_money(summary, going, homes, verdicts, found):
     for each in going:
         total = sums[(each["currency"], each["storefront"], each["period"])]
         total["rows"] += 1
-        total["now"] += each["current_price_milliunits"]
-        total["then"] += each["new_price_milliunits"]
+        total["now"] += each["seats"] * each["current_price_milliunits"]
+        total["then"] += each["seats"] * each["new_price_milliunits"]
         name = {"required": "at_risk", "not_known": "not_known"}.get(each["consent"])
         if name:
             total[name] += each["at_risk_milliunits"]
@@ -213,7 +214,7 @@ def _of_warnings(summary, going, found):
     for name, holds in [
             ("more_than_threefold", lambda each: each["new_price_milliunits"] > 3 * each["current_price_milliunits"]),
             ("less_than_a_third", lambda each: 3 * each["new_price_milliunits"] < each["current_price_milliunits"]),
-            ("more_than_two_years_ahead", is_far)]:
+            ("several_seats", lambda each: each["seats"] > 1), ("more_than_two_years_ahead", is_far)]:
         lines = [each["line"] for each in going if holds(each)]
         said = next((each for each in summary["warnings"] if each["warning"] == name), None)
         found.check(name, len(lines), said["rows"] if said else 0)

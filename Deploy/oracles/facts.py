@@ -39,6 +39,8 @@ class Period:
     items: tuple
     currency: str
     storefront: str
+    # How many were bought at these prices, each of which is that of one.
+    seats: int = 1
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class Subscription:
             **common, "bundleId": APP["bundleId"], "currency": period.currency, "storefront": period.storefront,
             "transactionId": self.id if first else str(int(self.id) + (period.purchased // 60000) % 9973 + 1),
             "purchaseDate": period.purchased, "originalPurchaseDate": self.bought, "expiresDate": period.expires,
-            "price": sum(each.charged for each in period.items), "quantity": 1,
+            "price": sum(each.charged for each in period.items), "quantity": period.seats,
             "inAppOwnershipType": "FAMILY_SHARED" if self.family else "PURCHASED",
             "type": "Auto-Renewable Subscription", "subscriptionGroupIdentifier": "21000001",
             "transactionReason": "PURCHASE" if first else "RENEWAL",

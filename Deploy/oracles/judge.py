@@ -246,6 +246,7 @@ class Case:
         found.facts = {
             "currency": self.currency, "storefront": self.storefront, "period": self.subscription.plan,
             "current_price_milliunits": self.current, "new_price_milliunits": self.new,
+            "seats": self.subscription.newest.period.seats,
             "facts_at": newest.signed, "known_since": self.subscription.known_since()}
         found.send_after = at if at > self.now else None
         ends = [each - 1 for each in self.edges(effective) if at < each <= effective]

@@ -67,6 +67,7 @@ ROW_LIES = [
     ("an earlier increase is judged the other way", rises, _flipped("increase_within_12_months")),
     ("Korea is judged the other way", rises, _flipped("korea_offer_conversion")),
     ("the storefront is judged the other way", rises, _flipped("always_consent_storefront")),
+    ("a seat is left out", goes, _set("seats", lambda each: each["seats"] - 1)),
     ("it takes effect a day later", goes, _moved("effective_at", DAY)),
     ("it takes effect a millisecond early", goes, _moved("effective_at", -1)),
     ("the notice is a day late", rises, _moved("notice_at", DAY)),

@@ -1,5 +1,7 @@
 """Random subscribers: what happened to each, and which of it was told to us."""
 
+from dataclasses import replace
+
 from dates import DAY, HOUR, MONTHS, add_months, moment, step
 from facts import Item, Offer, Period, Statement, Subscription
 from rulebook import grain
@@ -48,6 +50,8 @@ class LifeMaker:
         found = Subscription(
             str(2000000000000000 + number * 10000 + chance.randint(1, 9)), str(72000000000000000 + number), plan, bought,
             began, [], environment=self.environment)
+        if self.maybe(15):
+            periods = [replace(each, seats=chance.choice([1, 2, 3, 7, 250])) for each in periods]
         found.family = self.maybe(2)
         self._tell(found, periods)
         if self.maybe(8) and found.newest.period.items:
@@ -197,8 +201,7 @@ class LifeMaker:
         running[at] = Item(item.sku, item.price, Offer(price, span, left + 1))
         if left:
             coming[at] = Item(item.sku, item.price, Offer(price, span, left))
-        return Period(period.purchased, period.expires, tuple(running), period.currency,
-                      period.storefront), tuple(coming)
+        return replace(period, items=tuple(running)), tuple(coming)
 
     def _shown(self, renewal, period):
         """At times Apple shows an increase under way, or a decrease that was made elsewhere."""

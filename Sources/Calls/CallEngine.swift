@@ -70,8 +70,8 @@ package struct CallEngine: Sendable {
         self.metrics = metrics
         self.limits = limits
         outOfReach = Outage(
-            log: log, level: .warning, failure: "the App Store is out of reach; calls wait",
-            recovery: "the App Store is in reach again")
+            log: log, level: .warning, failure: "calls to the App Store do not leave; they wait",
+            recovery: "calls to the App Store leave again")
         Self.declare(metrics)
         halt = ServiceHalt(pool: pool, clock: clock, log: log, metrics: metrics)
         var random = SystemRandomNumberGenerator()

@@ -45,6 +45,7 @@ extension PlanRow {
         json.member("period", period)
         json.member("current_price_milliunits", currentPrice)
         json.member("new_price_milliunits", newPrice)
+        json.member("seats", knownSeats)
     }
 
     private func writeVerdict(_ json: inout JSONWriter) {

@@ -31,6 +31,8 @@ package struct PlanRow: Hashable, Sendable {
     package var isStale = false
     /// How many seats the running period was charged for. The prices are those of one.
     package var seats: Int64 = 1
+    /// The seats that the prices are multiplied with in sums; nil of a row whose running price is not known.
+    package var knownSeats: Int64? { currentPrice == nil ? nil : seats }
     /// What a period loses when the customer does not consent, dependents included, in milliunits of the row's
     /// currency; nil for a decrease.
     package var atRisk: Int64?

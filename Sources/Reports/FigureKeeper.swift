@@ -25,12 +25,19 @@ package struct FigureKeeper: Service {
             log: log, level: .warning, failure: "figures are not summarised; trying again",
             failureWait: Self.pause
         ).run {
+            // Calls and folds go first.
+            try await keepUndisturbed() > 0 ? .milliseconds(20) : Self.pause
+        }
+    }
+
+    /// Where another replica was at the same marks, this is no failure of the round and no success of it either: it is
+    /// tried again.
+    private func keepUndisturbed() async throws -> Int {
+        while true {
             do {
-                // Calls and folds go first.
-                return try await keepOnce() > 0 ? .milliseconds(20) : Self.pause
+                return try await keepOnce()
             } catch let error as PostgresError where error.sqlState == .serializationFailure {
-                // Another replica was at the same marks.
-                return Self.pause
+                try await Task.sleep(for: Self.pause)
             }
         }
     }

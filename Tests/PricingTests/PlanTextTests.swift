@@ -40,7 +40,7 @@ struct PlanTextTests {
             plan.json == """
                 {"line":2,"original_transaction_id":"2000000000000001","sku":"ITEM","code":null,\
                 "direction":"increase","currency":"USD","storefront":"USA","period":"P1M",\
-                "current_price_milliunits":9990,"new_price_milliunits":12990,\
+                "current_price_milliunits":9990,"new_price_milliunits":12990,"seats":1,\
                 "consent":"not_required","reasons":[],"not_known":[],"rules":[\
                 {"rule":"always_consent_storefront","answer":false,"inputs":{"storefront":"USA",\
                 "list_source":"inferred"}},\

@@ -325,7 +325,8 @@ import Testing
 
     @Test func status_ofAWaveThatWaitsPastItsDates_saysForWhat() async throws {
         let office = try await Office()
-        _ = await office.submit("--waves", "USA,GBR,rest")
+        let batchID = await office.submit("--waves", "USA,GBR,rest").output
+            .trimmingCharacters(in: .whitespacesAndNewlines)
         _ = await run("approve", "spring", "--yes", environment: office.ben)
 
         let text = await run("status", "spring", environment: office.ana)
@@ -333,10 +334,11 @@ import Testing
 
         #expect(
             text.output.contains(
-                "wave 2 (GBR) waits for `repricer release`; 1 row must be sent within a day, 0 of them overdue, the first by 2026-01-05T00:00:00Z"
+                "wave 2 (GBR) waits for `repricer release \(batchID)`; 1 row must be sent within a day, 0 of them overdue, the first by 2026-01-05T00:00:00Z"
             ), "\(text.output)")
         #expect(
             json.output.contains(
-                #""wave":2,"label":"GBR","waits_for":"`repricer release`","due_rows":1,"#))
+                "\"wave\":2,\"label\":\"GBR\",\"waits_for\":\"`repricer release \(batchID)`\",\"due_rows\":1,"
+            ))
     }
 }

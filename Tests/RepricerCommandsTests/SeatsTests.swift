@@ -92,7 +92,7 @@ import Testing
         // The price of a row is that of one seat, and what is at risk is that of all.
         #expect(
             rows.output.contains(
-                #""current_price_milliunits":10000,"new_price_milliunits":20000"#))
+                #""current_price_milliunits":10000,"new_price_milliunits":20000,"seats":5"#))
         #expect(rows.output.contains(#""at_risk_milliunits":60000"#))
         for figures in [try object(plan), try object(show)] {
             let warnings = figures["warnings"] as? [[String: Any]] ?? []

@@ -174,8 +174,9 @@ package enum TroubleQueries {
     }
 
     private static func waitsFor(_ row: Row) throws -> String {
-        if try row.bool("is_paused") { return "`repricer resume`: its batch is paused" }
-        if try row.text("release") == "hand" { return "`repricer release`" }
+        let batch = try row.text("batch_id")
+        if try row.bool("is_paused") { return "`repricer resume \(batch)`: its batch is paused" }
+        if try row.text("release") == "hand" { return "`repricer release \(batch)`" }
         guard try row.bool("is_next"), let at = try row.instant("next_release_at") else {
             return "the wave before it"
         }

@@ -11,6 +11,7 @@ enum PlanRowCSV {
         ("period", { $0.period }),
         ("current_price_milliunits", { $0.currentPrice.map(String.init) }),
         ("new_price_milliunits", { $0.newPrice.map(String.init) }),
+        ("seats", { $0.knownSeats.map(String.init) }),
         ("consent", { $0.consent?.rawValue }), ("reasons", { list($0.reasons.map(\.rawValue)) }),
         ("not_known", { list($0.notKnown.map(\.rawValue)) }),
         ("consent_turns_at", { $0.turn?.at.text }),

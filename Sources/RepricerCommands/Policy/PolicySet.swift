@@ -11,8 +11,8 @@ extension Commands {
     private static let percent = ValueOption(
         "percent", "P", "no price may move by more, up or down; as 10 or 12.5")
     private static let monthly = ValueOption(
-        "monthly", "LIMITS", "how far all prices together may move in a month, as USD=5000,EUR=4000"
-    )
+        "monthly", "LIMITS",
+        "how far all prices together, of all seats, may move in a month, as USD=5000,EUR=4000")
     private static let second = Flag(
         "second", "may approve only what somebody else has approved first")
     private static let increase = ValueOption(

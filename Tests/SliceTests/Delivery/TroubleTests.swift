@@ -112,7 +112,7 @@ import Testing
         try await watch.round()
         #expect(
             lines.about("a wave waits").first?.contains(
-                "batch=\(batchID) name=content wave=2 label=rest waits_for=\"`repricer release`\" due=\(waiting) overdue=0"
+                "batch=\(batchID) name=content wave=2 label=rest waits_for=\"`repricer release \(batchID)`\" due=\(waiting) overdue=0"
             ) == true, "\(lines.about("wave"))")
         #expect(metrics.render().contains("repricer_waves_waiting 1"))
         harness.clock.advance(by: .seconds(86_400))
@@ -121,7 +121,7 @@ import Testing
         try await watch.round()
 
         #expect(lines.about("overdue=\(waiting) first").count == 1)
-        #expect(lines.about("`repricer resume`: its batch is paused").count == 1)
+        #expect(lines.about("`repricer resume \(batchID)`: its batch is paused").count == 1)
         await harness.close()
     }
 }
