@@ -616,7 +616,7 @@ WITH changes AS (
         jsonb_path_query_first(s.items, '$[*] ? (@.sku == $sku)', jsonb_build_object('sku', c.sku)) AS item
     FROM price_changes c
     LEFT JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
-    WHERE c.batch_id = p_batch_id
+    WHERE c.batch_id = p_batch_id AND NOT c.is_held_out
 ), facts AS (
     SELECT coalesce(c.known_currency, c.currency) AS currency,
         -- The stored price of an undo can be trusted: only undo_batch writes it.

@@ -4891,7 +4891,7 @@ WITH changes AS (
         jsonb_path_query_first(s.items, '$[*] ? (@.sku == $sku)', jsonb_build_object('sku', c.sku)) AS item
     FROM price_changes c
     LEFT JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
-    WHERE c.batch_id = p_batch_id
+    WHERE c.batch_id = p_batch_id AND NOT c.is_held_out
 ), facts AS (
     SELECT coalesce(c.known_currency, c.currency) AS currency,
         -- The stored price of an undo can be trusted: only undo_batch writes it.
@@ -7677,6 +7677,8 @@ BEGIN
             FROM extension_requests e
             JOIN subscriptions s ON s.original_transaction_id = e.original_transaction_id AND s.bucket = v_bucket
             WHERE e.extension_id = ANY (v_found) AND e.bucket = v_bucket AND e.state = 'refused'
+                AND e.settled_by = 'answer' AND e.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND e.settled_at >= p_halt.ended_from - interval '1 minute'
             ORDER BY e.original_transaction_id LIMIT p_limit - v_rows FOR UPDATE OF s, e SKIP LOCKED
         ) held;
         CONTINUE WHEN v_ids IS NULL;
@@ -7725,7 +7727,10 @@ BEGIN
                 AND r.settled_at <= coalesce(p_halt.ended_until, 'infinity'));
         UPDATE mass_extensions m SET state = 'queued', code = NULL, detail = NULL, called_at = NULL,
             next_attempt_at = p_now
-        WHERE m.extension_id = v_extension AND m.state = 'refused';
+        WHERE m.extension_id = v_extension AND m.state = 'refused'
+            -- One may have been submitted since the search began.
+            AND NOT EXISTS (SELECT FROM mass_extensions o WHERE o.product_id = m.product_id
+                AND o.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'running'));
         GET DIAGNOSTICS v_moved = ROW_COUNT;
         v_rows := v_rows + v_moved;
     END LOOP;

@@ -426,6 +426,6 @@ extension StoredChange {
             currency: change.currency, storefront: change.storefront, period: change.period,
             consent: change.forecastConsent, dependentSKUs: change.dependentSKUs,
             effectiveOnOrAfter: change.effectiveOnOrAfter.flatMap { CivilDate($0) },
-            isConsentForeseen: change.isConsentForeseen)
+            foreseen: change.foreseen)
     }
 }

@@ -29,9 +29,18 @@ extension SubscriptionFacts {
     /// What the running period was charged for an item; nil where Apple has not said, or where the item only joins at
     /// the renewal.
     package func charge(of sku: String) -> ItemCharge? {
-        guard let item = items.first(where: { $0.sku == sku }), let price = item.chargedPrice,
-            let currency, let storefront, let period
-        else { return nil }
+        charge(of: sku, at: items.first { $0.sku == sku }?.chargedPrice)
+    }
+
+    /// What the renewal will charge for an item that only joins there.
+    fileprivate func comingCharge(of sku: String) -> ItemCharge? {
+        let item = items.first { $0.sku == sku && $0.currentPrice == nil }
+        return renewalCurrency == nil || renewalCurrency == currency
+            ? charge(of: sku, at: item?.renewalPrice) : nil
+    }
+
+    private func charge(of sku: String, at price: Int64?) -> ItemCharge? {
+        guard let price, let currency, let storefront, let period else { return nil }
         // An absurd product counts as one seat: no sum can hold it.
         let (all, isTooMuch) = price.multipliedReportingOverflow(by: seats)
         return ItemCharge(
@@ -48,11 +57,12 @@ extension SubscriptionFacts.Item {
 }
 
 extension RowGroup {
-    /// Notes what a period loses when the customer does not consent: the item, and the dependents that fall with it.
+    /// Notes what a period loses when the customer does not consent: the item, and the dependents that fall with it. An
+    /// item that only joins at the renewal counts with what it will cost there.
     /// Charges in another currency or period are noted apart, and so is one whose absurd price has no room in the
     /// sum. An item that the row names in several ways counts once.
     func noteAtRisk(_ plan: inout PlanRow, _ row: BatchRow) {
-        guard let own = facts.charge(of: row.sku) else { return }
+        guard let own = facts.charge(of: row.sku) ?? facts.comingCharge(of: row.sku) else { return }
         var sum = own.amount
         var seen: Set<String> = []
         for place in row.dependentSKUs.flatMap(places) where seen.insert(place.text).inserted {

@@ -3,11 +3,18 @@ package struct Judge: Sendable {
     package let rules: RuleCourse
     package let environment: StoreEnvironment
     package let now: Instant
+    /// The instant since which open changes wait for their calls. It is before `now` where rows are judged for calls
+    /// of a later day: until then, changes that wait have gone.
+    let waitingSince: Instant
 
-    package init(rules: RuleCourse, environment: StoreEnvironment, now: Instant) {
+    package init(
+        rules: RuleCourse, environment: StoreEnvironment, now: Instant,
+        waitingSince: Instant = .distantFuture
+    ) {
         self.rules = rules
         self.environment = environment
         self.now = now
+        self.waitingSince = min(now, waitingSince)
     }
 
     /// Judges by these rules, whenever a row is sent.

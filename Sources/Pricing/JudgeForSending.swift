@@ -12,14 +12,14 @@ package struct StoredChange: Hashable, Sendable {
     package var consent: Consent
     package var dependentSKUs: [String]
     package var effectiveOnOrAfter: CivilDate?
-    /// Whether its plan said that a later call, though in time, would need consent.
-    package var isConsentForeseen: Bool
+    /// What its plan said of a later call, though in time: that it would need consent.
+    package var foreseen: ForeseenConsent?
 
     package init(
         changeID: String, originalTransactionID: String, sku: String, newPrice: Int64,
         currentPrice: Int64, currency: String, storefront: String?, period: String?,
         consent: Consent, dependentSKUs: [String], effectiveOnOrAfter: CivilDate?,
-        isConsentForeseen: Bool = false
+        foreseen: ForeseenConsent? = nil
     ) {
         self.changeID = changeID
         self.originalTransactionID = originalTransactionID
@@ -32,7 +32,20 @@ package struct StoredChange: Hashable, Sendable {
         self.consent = consent
         self.dependentSKUs = dependentSKUs
         self.effectiveOnOrAfter = effectiveOnOrAfter
-        self.isConsentForeseen = isConsentForeseen
+        self.foreseen = foreseen
+    }
+}
+
+/// Consent that time alone brings, as the plan of a change said.
+package struct ForeseenConsent: Hashable, Sendable {
+    /// A call from this instant on needs it.
+    package var from: Instant
+    /// The rules that ask for it then. Another rule's reason is a drift all the same.
+    package var reasons: Set<ConsentReason>
+
+    package init(from: Instant, reasons: Set<ConsentReason>) {
+        self.from = from
+        self.reasons = reasons
     }
 }
 
@@ -59,7 +72,7 @@ extension Judge {
     ) -> SendingVerdict {
         let plan = planAnew(change, facts: facts, context: context)
         // A drift outranks the codes after it, as in a plan.
-        let drift = change.drift(to: plan) {
+        let drift = change.drift(to: plan, at: now) {
             planAnew(change, facts: facts, context: context.withoutOurs)
         }
         let faults = [plan.fault, drift].compactMap { $0 }
@@ -90,10 +103,13 @@ extension Judge {
 
 extension StoredChange {
     /// `withoutOurs` is the plan as if we had increased no other item.
-    fileprivate func drift(to plan: PlanRow, withoutOurs: () -> PlanRow) -> RowFault? {
+    fileprivate func drift(
+        to plan: PlanRow, at now: Instant, withoutOurs: () -> PlanRow
+    ) -> RowFault? {
+        let excused = foreseen.map { $0.from <= now ? $0.reasons : [] } ?? []
         let needsConsent =
             plan.consent == .required && consent != .required && consent != .notKnown
-            && !isConsentForeseen && withoutOurs().consent == .required
+            && !withoutOurs().reasons.allSatisfy(excused.contains)
         let differences = [
             difference("price", from: String(currentPrice), to: plan.currentPrice.map { "\($0)" }),
             difference("currency", from: currency, to: plan.currency),

@@ -16,7 +16,16 @@ struct RowCase {
 
     /// The price of the running period. For an item that only joins at the renewal, it is the price at which it
     /// joins.
-    var currentPrice: Int64? { item?.currentPrice ?? item?.renewalPrice }
+    var currentPrice: Int64? { item?.currentPrice ?? renewalPrice }
+
+    /// What the renewal charges for the item; nil where Apple has not said, or says it in another currency, as before a
+    /// move to another storefront: that figure cannot be compared.
+    private var renewalPrice: Int64? {
+        guard let renews = group.facts.renewalCurrency, let runs = group.facts.currency,
+            renews != runs
+        else { return item?.renewalPrice }
+        return nil
+    }
 
     /// The direction from the price of the running period; nil where the price would stay.
     var direction: PlanRow.Direction? {
@@ -116,12 +125,12 @@ extension RowCase {
 
     /// The item's price from the renewal on, as far as Apple has said it.
     private var priceThatRenews: Int64? {
-        item.flatMap { $0.increase?.price ?? $0.renewalPrice } ?? currentPrice
+        item?.increase?.price ?? renewalPrice ?? currentPrice
     }
 
     /// A decrease that is due, made by somebody else or by an open change of ours.
     private var decrease: Int64? {
-        guard let item, let running = item.currentPrice, let renewal = item.renewalPrice,
+        guard let item, let running = item.currentPrice, let renewal = renewalPrice,
             renewal < running, item.increase == nil, item.offer == nil
         else { return nil }
         return renewal

@@ -68,8 +68,8 @@ final class RowGroup: Sendable {
     /// Increases that can go count against those of later renewals, and so do open changes that wait. What takes effect
     /// earliest depends on no other, so they are settled renewal by renewal.
     func plan(at isWanted: (_ line: Int) -> Bool, _ take: (consuming PlanRow) -> Void) {
-        var history = knownHistory
         var waiting = waitingIncreases
+        var history = called(of: &waiting, besides: knownHistory)
         guard rows.count > 1 || !waiting.isEmpty, !areAllOfOneRenewal || hasDependentsAsRows else {
             for row in rows where isWanted(row.line) {
                 take(plan(RowCase(row, of: self), history))

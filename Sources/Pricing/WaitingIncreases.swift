@@ -5,21 +5,50 @@ extension RowGroup {
         context.openChanges.filter { $0.isUnsent && $0.increasesAt != nil }
     }
 
-    /// The renewal that a call for a waiting increase reaches, made as early as its date allows; nil where Apple has not
-    /// said when the subscription renews, or the item costs as much already.
+    /// Which of the waiting increases are called before rows are, each at the renewal that it reaches: a row is judged
+    /// beside them as beside others that Apple was told of. Those that are still waiting then are left in `waiting`.
+    func called(
+        of waiting: inout [JudgeContext.OpenChange], besides known: IncreaseHistory
+    ) -> IncreaseHistory {
+        var history = known
+        guard judge.waitingSince < judge.now else { return history }
+        while true {
+            let reached = waiting.map { reach(of: $0, besides: history, from: judge.waitingSince) }
+            // A call may go when its plan allows, and one without a plan goes at once.
+            let gone = reached.indices.filter {
+                (reached[$0]?.sendAfter ?? judge.waitingSince) < judge.now
+            }
+            guard let earliest = gone.compactMap({ reached[$0]?.renewal }).min() else { break }
+            let settled = gone.filter { reached[$0]?.renewal == earliest }.map { waiting[$0] }
+            settled.forEach { history.add($0.increase(at: earliest)) }
+            waiting.removeAll(where: settled.contains)
+        }
+        return history
+    }
+
+    /// The renewal that a call for a waiting increase reaches, made as early as its date allows; nil where the item
+    /// costs as much already.
     func renewal(of change: JudgeContext.OpenChange, besides history: IncreaseHistory) -> Instant? {
+        reach(of: change, besides: history, from: judge.now)?.renewal
+    }
+
+    /// The same with the instant before which the call must not go. Where Apple has not said when the subscription
+    /// renews, the renewal is the stored one.
+    private func reach(
+        of change: JudgeContext.OpenChange, besides history: IncreaseHistory, from now: Instant
+    ) -> (renewal: Instant, sendAfter: Instant?)? {
         guard let due = change.increasesAt else { return nil }
         let item = facts.items.first { $0.sku == change.sku }
         guard let renewals, let current = item?.currentPrice ?? item?.renewalPrice,
             let increase = increase(
                 of: change.sku, from: current, to: change.newPrice, currency: facts.currency,
-                storefront: facts.storefront, at: judge.now, besides: history)
-        else { return due }
+                storefront: facts.storefront, at: now, besides: history)
+        else { return (due, nil) }
         guard current < change.newPrice else { return nil }
         // A renewal may have moved by hours since the date was stored; periods are a week at least.
         let day = due.advanced(by: -Instant.millisecondsPerDay).day
-        return RenewalSearch(renewals, increase: increase, now: judge.now)
-            .timeline(onOrAfter: day)?.effectiveAt
+        return RenewalSearch(renewals, increase: increase, now: now).timeline(onOrAfter: day)
+            .map { ($0.effectiveAt, $0.sendAfter) }
     }
 }
 

@@ -18,6 +18,15 @@ struct AtRiskTests {
         #expect(plan.atRiskElsewhere.isEmpty)
     }
 
+    @Test func itemThatJoinsAtTheRenewal_countsWithWhatItWillCostThere() {
+        let facts = SubscriptionFacts.make { $0.edit { $0.currentPrice = nil } }
+
+        let plan = Judge.make().one(.make(dependents: ["OTHER"]), facts)
+
+        #expect(plan.code == nil)
+        #expect(plan.atRisk == 13_980)
+    }
+
     /// A price is that of one seat, and what a period costs and loses is that of all. A warning counts such rows.
     @Test func seats_areAllAtRisk() {
         let facts = SubscriptionFacts.make { $0.quantity = 3 }

@@ -156,7 +156,10 @@ struct ConsentTurnTests {
     @Test(arguments: [true, false])
     func change_whoseConsentIsForeseen_isSentAfterTheTurn(isForeseen: Bool) {
         var change = SendingTests.stored()
-        change.isConsentForeseen = isForeseen
+        if isForeseen {
+            change.foreseen = ForeseenConsent(
+                from: at("2026-11-02T00:00:00Z"), reasons: [.alwaysConsentStorefront])
+        }
         let now = at("2026-11-02T00:00:00Z")
         let judge = Judge(
             rules: RuleCourse(asking(from: "2026-11-02"), from: now), environment: .production,
@@ -171,6 +174,40 @@ struct ConsentTurnTests {
             #expect(plan.consent == .required)
         case .ineligible(let fault):
             #expect(!isForeseen)
+            #expect(fault.code == .drifted)
+        case .wait: Issue.record("\(verdict)")
+        }
+    }
+}
+
+extension ConsentTurnTests {
+    /// The list will ask from the 20th on, as the plan said. Something else that asks is a drift before and after it.
+    @Test(arguments: [
+        ("2026-11-10T00:00:00Z", false, true), ("2026-11-10T00:00:00Z", true, false),
+        ("2026-11-20T00:00:00Z", false, true), ("2026-11-20T00:00:00Z", true, false),
+    ])
+    func change_whoseConsentIsForeseen_isNotExcusedForAnotherReason(
+        now: String, hasRisen: Bool, isSent: Bool
+    ) {
+        var change = SendingTests.stored()
+        change.foreseen = ForeseenConsent(
+            from: at("2026-11-20T00:00:00Z"), reasons: [.alwaysConsentStorefront])
+        let judge = Judge(
+            rules: RuleCourse(asking(from: "2026-11-20"), from: at(now)), environment: .production,
+            now: at(now))
+        var context = SendingTests.ownContext
+        if hasRisen {
+            context.increaseHistory = [
+                .init(sku: "OTHER", at: at("2026-11-05T00:00:00Z"), source: .statement)
+            ]
+        }
+
+        let verdict = judge.judgeForSending(change, facts: .make(), context: context)
+
+        switch verdict {
+        case .send: #expect(isSent)
+        case .ineligible(let fault):
+            #expect(!isSent)
             #expect(fault.code == .drifted)
         case .wait: Issue.record("\(verdict)")
         }

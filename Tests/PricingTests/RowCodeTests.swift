@@ -54,6 +54,19 @@ struct RowCodeTests {
             }
         },
         Case("item that joins at the renewal", nil) { $0.edit { $0.currentPrice = nil } },
+        // Before a move to another storefront the renewal is told in its currency.
+        Case("a smaller number in another currency at the renewal", nil) {
+            $0.renewalCurrency = "KWD"
+            $0.edit { $0.renewalPrice = 3000 }
+        },
+        Case("the row's number in another currency at the renewal", nil) {
+            $0.renewalCurrency = "CAD"
+            $0.edit { $0.renewalPrice = 12_990 }
+        },
+        Case("item that joins at a renewal in another currency", .unknownItem) {
+            $0.renewalCurrency = "CAD"
+            $0.edit { $0.currentPrice = nil }
+        },
         Case("active, no item renews", .unknownItem) {
             $0.edit { $0.renews = false }
             $0.edit("OTHER") { $0.renews = false }

@@ -13,7 +13,7 @@ import Testing
     ) -> (forecast: ScenarioForecast, rows: [PlanRow]) {
         let judge = ScenarioJudge(
             [Scenario(rule: rule, ending: ending, sentAt: sentAt)], of: cohort, rules: rules,
-            environment: .production)
+            environment: .production, now: Self.now)
         var forecasts = judge.emptyForecasts
         var rows: [PlanRow] = []
         for one in facts { judge.add(one, context, to: &forecasts) { rows.append($1) } }
@@ -59,6 +59,31 @@ import Testing
         let rows = forecast(rule, [.make(price: current)], ending: ending).rows
 
         #expect(rows.map(\.newPrice) == [expected])
+    }
+
+    /// Until the calls of a later day, changes that wait have gone, and they count as what they will be then.
+    @Test(arguments: [
+        ("2026-11-01T00:00:00Z", "P1M", "2026-12-01T00:00:00Z", Consent.notRequired),
+        ("2027-02-01T00:00:00Z", "P1M", "2026-12-01T00:00:00Z", .required),
+        ("2027-02-01T00:00:00Z", "P1Y", "2026-12-31T00:00:00Z", .required),
+        // It is held for a renewal that no call of that day is late for.
+        ("2027-02-01T00:00:00Z", "P1M", "2027-06-01T00:00:00Z", .notRequired),
+    ])
+    func openChange_thatGoesBeforeTheScenariosCalls_counts(
+        sentAt: String, period: String, due: String, expected: Consent
+    ) {
+        let facts = SubscriptionFacts.make(
+            period: period,
+            renewalAt: period == "P1Y" ? "2026-12-31T00:00:00Z" : "2026-12-01T00:00:00Z")
+        let context = JudgeContext(openChanges: [
+            .init(
+                changeID: "c9", sku: "OTHER", newPrice: 4200, dependentSKUs: [], state: .queued,
+                increasesAt: at(due))
+        ])
+
+        let rows = forecast(.percent(5_00), [facts], sentAt: at(sentAt), context: context).rows
+
+        #expect(rows.map(\.consent) == [expected])
     }
 
     @Test func price_ofACurrencyWithoutDecimals_isWhole() {

@@ -323,6 +323,35 @@ import Testing
         #expect(showHeldOut.output.contains(#""overdue":0,"#), "\(showHeldOut.output)")
     }
 
+    /// One call carries what goes at the same time, and a row that is held for a later renewal goes by itself.
+    @Test func rowsOfOneSubscriptionAtTwoInstants_areTwoCalls_andNoneIsLate() async throws {
+        let office = try await Office()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            UPDATE repricer.subscriptions SET items = items
+                || '[{"sku":"MORE","currentPrice":4990,"renewalPrice":4990,"renews":true}]'
+            """)
+        await connection.close()
+        let file = try office.scratch.file(
+            "two.csv",
+            """
+            original_transaction_id,sku,price,currency,effective_on_or_after
+            2000000000000001,PLAN,8.99,USD,
+            2000000000000001,MORE,3.99,USD,2026-04-01
+
+            """)
+        let submitted = await run(
+            "submit", file, "--name", "two", "--grouping", "subscription", environment: office.ana)
+
+        let show = await run("show", "two", "--json", environment: office.ana)
+        let status = await run("status", "two", "--json", environment: office.ana)
+
+        #expect(submitted.code == .done, "\(submitted.messages)")
+        #expect(show.output.contains(#""warnings":[]"#), "\(show.output)")
+        #expect(status.output.contains(#""late_rows":0,"#), "\(status.output)")
+    }
+
     @Test func status_ofAWaveThatWaitsPastItsDates_saysForWhat() async throws {
         let office = try await Office()
         let batchID = await office.submit("--waves", "USA,GBR,rest").output

@@ -48,6 +48,12 @@ import Testing
                 toFile: file, atomically: true, encoding: .utf8)
         }
 
+        func write(_ name: String, _ content: String) throws -> String {
+            let path = "\(scratch.path)/\(name)"
+            try content.write(toFile: path, atomically: true, encoding: .utf8)
+            return path
+        }
+
         func submit(_ options: String...) async -> Outcome {
             await run(["submit", file, "--name", "spring"] + options, environment: ana)
         }
@@ -99,6 +105,57 @@ import Testing
         #expect(approved.output.hasSuffix("approved \(sent) changes of spring\n"))
         #expect(after == ["aborted held_out t": held, "queued f": sent])
         #expect(audit.code == .done, "\(audit.messages)")
+    }
+
+    /// A limit is about what is sent.
+    @Test func heldOut_countInNoLimitOfAnApprover() async throws {
+        let office = try await Office()
+        _ = await office.submit("--holdout", "50")
+        let connection = try await TestDatabase.connect()
+
+        let measured = try await connection.query(
+            """
+            SELECT m.rows, m.monthly_milliunits ->> 'USD' AS monthly,
+                (SELECT count(*) FROM repricer.price_changes c WHERE NOT c.is_held_out) AS sent
+            FROM repricer.batches b CROSS JOIN LATERAL repricer.batch_measure(b.batch_id) AS m
+            """
+        ).one()
+        await connection.close()
+
+        let sent = try measured.int64("sent")
+        #expect((1..<400).contains(sent))
+        #expect(try measured.int64("rows") == sent)
+        #expect(try measured.text("monthly") == "\(sent * 1000)")
+    }
+
+    /// It ends with the approval, so its price never rises; what is sent does.
+    @Test func heldOut_countsForNoOtherItemsConsent() async throws {
+        let office = try await Office()
+        let ids = [1, 2, 3, 4, 5, 6, 7, 8].map { "100000000000000\($0)" }
+        let header = "original_transaction_id,sku,price,currency,effective_on_or_after\n"
+        let first = try office.write(
+            "first.csv", header + ids.map { "\($0),PLAN,10.49,USD,\n" }.joined())
+        let second = try office.write(
+            "second.csv", header + ids.map { "\($0),MORE,5.19,USD,2026-04-01\n" }.joined())
+        _ = await run(
+            "submit", first, "--name", "first", "--holdout", "50", environment: office.ana)
+        let connection = try await TestDatabase.connect()
+        let held = Set(
+            try await connection.query(
+                "SELECT original_transaction_id AS id FROM repricer.price_changes WHERE is_held_out"
+            ).map { try $0.text("id") })
+        await connection.close()
+
+        let plan = await run("plan", second, "--rows", "-", environment: office.ana)
+
+        #expect((1..<8).contains(held.count), "\(held)")
+        for id in ids {
+            let line = plan.output.split(separator: "\n").first { $0.contains(id) } ?? ""
+            #expect(
+                line.contains(
+                    "\"consent\":\"\(held.contains(id) ? "not_required" : "required")\""), "\(line)"
+            )
+        }
     }
 
     @Test func sameFile_holdsOutTheSameOnes_andWithAnotherShareIsRefused() async throws {

@@ -72,16 +72,15 @@ extension TestDatabase {
     /// had. One at a time, for the server writes one log.
     ///
     /// - Parameters:
-    ///   - migrations: The folder whose schema it gets; nil: the ordinary one.
+    ///   - template: The database that it is a copy of.
     ///   - settings: Of its sessions, by name.
     package static func plans(
-        migrations: String? = nil, settings: [String: String],
-        of body: @Sendable () async throws -> Void
+        of template: String = TestCluster.template, settings: [String: String],
+        in body: @Sendable () async throws -> Void
     ) async throws -> [StatementPlan] {
         let log = URL(fileURLWithPath: "\(required.socketFolder.dropLast("/socket".count))/log")
         let before = try Data(contentsOf: log).count
-        try await withAnother {
-            if let migrations { try await migrateAnew(migrations) }
+        try await withAnother(of: template) {
             let all = settings.merging([
                 "session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0",
                 "auto_explain.log_analyze": "on", "auto_explain.log_timing": "off",
@@ -103,12 +102,5 @@ extension TestDatabase {
             if let plan = try StatementPlan(json: json) { plans.append(plan) }
         }
         return plans
-    }
-
-    private static func migrateAnew(_ migrations: String) async throws {
-        let connection = try await connect()
-        try await connection.script("DROP SCHEMA repricer, report CASCADE")
-        try await migrate(connection, by: migrations)
-        await connection.close()
     }
 }

@@ -6,9 +6,9 @@ import Postgres
 /// A watchdog shell starts the server and then reads a pipe whose other end only this process
 /// holds. However the process ends, by `exit`, a crash or `kill -9`, the pipe closes, and the
 /// watchdog stops the server and removes the folder.
-actor TestCluster {
+package actor TestCluster {
     static let shared = TestCluster()
-    static let template = "repricer_template"
+    package static let template = "repricer_template"
 
     /// Clones open at a time: more would only queue for the same two cores.
     private static let clonesMax = 6
@@ -38,14 +38,14 @@ actor TestCluster {
     }
 
     /// One that does not count: a test that holds one already must not wait for others.
-    func clone() async throws -> TestDatabase {
+    func clone(of template: String = template) async throws -> TestDatabase {
         let folder = try await start()
         cloneCount += 1
         let database = TestDatabase(name: "test_\(cloneCount)", socketFolder: folder)
         try await administer { connection in
             try await connection.script(
                 """
-                CREATE DATABASE \(database.name) TEMPLATE \(Self.template)
+                CREATE DATABASE \(database.name) TEMPLATE \(template)
                 STRATEGY \(place.cloneStrategy)
                 """)
         }

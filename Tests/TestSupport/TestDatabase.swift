@@ -79,6 +79,20 @@ package struct TestDatabase: Sendable {
         return empty.url
     }
 
+    /// A template of the schema that another folder of migrations makes; it is gone with the cluster.
+    package static func makeTemplate(by migrations: String) async throws -> String {
+        let template = TestDatabase(
+            name: "\(required.name)_template", socketFolder: required.socketFolder)
+        try await TestCluster.shared.administer {
+            try await $0.script("CREATE DATABASE \(template.name)")
+        }
+        let connection = try await PostgresConnection.connect(
+            template.url, applicationName: "test")
+        try await migrate(connection, by: migrations)
+        await connection.close()
+        return template.name
+    }
+
     /// Makes a rehearsal's schema by a folder of migrations: tests decide at instants of their own, and alone.
     static func migrate(_ connection: PostgresConnection, by folder: String) async throws {
         try await Migrator(directory: folder).migrate(connection, at: 1_767_571_200_000)
@@ -95,9 +109,9 @@ package struct TestDatabase: Sendable {
 
     /// Runs `body` with another fresh database, which everything here then means: for what is to be tried anew.
     package static func withAnother<T: Sendable>(
-        _ body: @Sendable () async throws -> T
+        of template: String = TestCluster.template, _ body: @Sendable () async throws -> T
     ) async throws -> T {
-        let database = try await TestCluster.shared.clone()
+        let database = try await TestCluster.shared.clone(of: template)
         let outcome: Result<T, any Error>
         do {
             outcome = .success(try await $current.withValue(database) { try await body() })

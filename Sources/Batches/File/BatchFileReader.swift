@@ -36,10 +36,22 @@ package struct SpoiledRow: Hashable, Sendable {
         var plan = PlanRow(
             line: line, originalTransactionID: cells[.originalTransactionID] ?? "",
             sku: cells[.sku] ?? "", fault: fault)
+        plan.currency = content(of: .currency, unless: [.malformedRow, .unknownCurrency])
+        plan.storefront = content(of: .storefront, unless: [.malformedRow])
         for fault in faults where !plan.cellFaults.contains(fault.code) {
             plan.cellFaults.append(fault.code)
         }
         return plan
+    }
+}
+
+extension SpoiledRow {
+    /// What a cell says that has no fault of its own.
+    private func content(of column: BatchColumn, unless codes: Set<RowCode>) -> String? {
+        guard !faults.contains(where: { codes.contains($0.code) }),
+            let text = cells[column]?.withoutBlanks, !text.isEmpty
+        else { return nil }
+        return text
     }
 }
 

@@ -21,8 +21,8 @@ package enum OpenChangeQueries {
         package let dependentSKUs: [String]
         package let effectiveOnOrAfter: String?
         package let forecastConsent: Consent
-        /// Whether its plan said that a later call, though in time, would need consent.
-        package let isConsentForeseen: Bool
+        /// What its plan said of a later call, though in time: that it would need consent.
+        package let foreseen: ForeseenConsent?
         package let sendBy: Instant
         package let dueEffectiveAt: Instant
         package let isReady: Bool
@@ -41,13 +41,19 @@ package enum OpenChangeQueries {
 
         package var isIncrease: Bool { newPrice > currentPrice }
 
+        private static func foreseen(_ row: Row) throws -> ForeseenConsent? {
+            guard let from = try row.instant("foreseen_from") else { return nil }
+            let reasons = try row.texts("foreseen_reasons").compactMap(ConsentReason.init)
+            return ForeseenConsent(from: from, reasons: Set(reasons))
+        }
+
         fileprivate init(_ row: Row) throws {
             guard let state = ChangeState(rawValue: try row.text("state")),
                 let consent = Consent(rawValue: try row.text("forecast_consent"))
             else { throw FactsError.unreadable("price_changes.state or forecast_consent") }
             self.state = state
             forecastConsent = consent
-            isConsentForeseen = try row.bool("is_consent_foreseen")
+            foreseen = try Self.foreseen(row)
             originalTransactionID = try row.text("original_transaction_id")
             changeID = try row.text("change_id")
             batchID = try row.text("batch_id")
@@ -157,8 +163,12 @@ package enum OpenChangeQueries {
         c.currency, c.storefront, c.period, c.current_price_milliunits, c.new_price_milliunits,
         c.dependent_skus, c.current_dependent_skus, c.forecast_consent, c.send_by,
         c.due_effective_at, c.is_ready, c.goes_alone, c.undoes_change_id,
-        c.forecast_consent = 'not_required' AND c.forecast_rules @> '[{"inputs": {"turns_to": true}}]'
-            AS is_consent_foreseen,
+        CASE c.forecast_consent WHEN 'not_required' THEN (
+            SELECT array_agg(r ->> 'rule') FROM jsonb_array_elements(c.forecast_rules) AS r
+            WHERE r -> 'inputs' -> 'turns_to' = 'true') END AS foreseen_reasons,
+        CASE c.forecast_consent WHEN 'not_required' THEN (
+            SELECT min((r -> 'inputs' ->> 'turns_at')::timestamptz) FROM jsonb_array_elements(c.forecast_rules) AS r
+            WHERE r -> 'inputs' -> 'turns_to' = 'true') END AS foreseen_from,
         to_char(c.effective_on_or_after, 'YYYY-MM-DD') AS not_before,
         c.stale_tokens,
         b.is_paused AND b.batch_id IS DISTINCT FROM \(uuid: probing) OR c.wave > b.released_wave

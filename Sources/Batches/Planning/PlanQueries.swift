@@ -60,7 +60,9 @@ package enum PlanQueries {
             -- name: planOpenChanges
             SELECT original_transaction_id, change_id, coalesce(current_sku, sku) AS sku,
                 new_price_milliunits, coalesce(current_dependent_skus, dependent_skus) AS dependent_skus,
-                state, due_effective_at, new_price_milliunits > current_price_milliunits AS is_increase
+                state, due_effective_at,
+                -- What is held out blocks its item until the approval, and never takes effect.
+                new_price_milliunits > current_price_milliunits AND NOT is_held_out AS is_increase
             FROM repricer.price_changes
             WHERE original_transaction_id = ANY (\(ids)::text[])
                 -- The condition names states, which no index knows. While the table is small, a query plan by stage

@@ -63,8 +63,10 @@ package struct ScenarioJudge: Sendable {
     private let questions: [Question]
     private let environment: StoreEnvironment
 
+    /// - Parameter now: When the cohort is asked for: changes that wait go from then on, before later calls of a scenario.
     package init(
-        _ scenarios: [Scenario], of cohort: Cohort, rules: RuleSet, environment: StoreEnvironment
+        _ scenarios: [Scenario], of cohort: Cohort, rules: RuleSet, environment: StoreEnvironment,
+        now: Instant
     ) {
         self.cohort = cohort
         self.environment = environment
@@ -73,7 +75,7 @@ package struct ScenarioJudge: Sendable {
                 scenario: scenario,
                 judge: Judge(
                     rules: RuleCourse(rules, from: scenario.sentAt), environment: environment,
-                    now: scenario.sentAt),
+                    now: scenario.sentAt, waitingSince: now),
                 rules: rules.inForce(at: scenario.sentAt))
         }
     }

@@ -68,7 +68,8 @@ extension Commands {
             let environment = try configuration.required(configuration.environment, .environment)
             let rules = try await pool.rules(at: now, knownAt: known)
             let judge = ScenarioJudge(
-                wish.scenarios, of: wish.cohort, rules: rules, environment: environment)
+                wish.scenarios, of: wish.cohort, rules: rules, environment: environment,
+                now: now)
             let decline = try await declineRate(wish, pool)
             try await out?.write(ScenarioRun.batchHeader)
             let bar = invocation.progressBar

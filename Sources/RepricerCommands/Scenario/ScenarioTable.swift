@@ -219,7 +219,7 @@ extension ScenarioTable {
     }
 
     private func breakEven(_ amounts: Amounts?) -> String {
-        guard let amounts, amounts.aMonth.rows > 0 else { return "-" }
+        guard let amounts, amounts.aMonth.rows > 0, amounts.effect != .none else { return "-" }
         if let points = amounts.effect.breakEvenBasisPoints { return percent(points) }
         return amounts.effect.gain.isNegative ? "loses at any" : "gains at any"
     }

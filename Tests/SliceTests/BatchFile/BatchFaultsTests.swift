@@ -30,6 +30,21 @@ struct BatchFaultsTests {
         #expect(try codes(Self.header + row).map { $0.map(\.rawValue) } == [expected])
     }
 
+    /// A refused row shows what its other cells say.
+    @Test(
+        arguments: [
+            ("1,A,0,USD,CAN,,,", "USD", "CAN"), ("1,A,1.00,XXX,CAN,,,", nil, "CAN"),
+            ("1,A,0, ,,,,", nil, nil), ("1,A,0,USD,CAN", nil, nil),
+        ] as [(String, String?, String?)])
+    func rowWithAFault_keepsWhatItsOtherCellsSay(
+        _ row: String, _ currency: String?, _ storefront: String?
+    ) throws {
+        let plans = try BatchText(Self.header + row).spoiled.map(\.plan)
+
+        #expect(plans.map(\.currency) == [currency])
+        #expect(plans.map(\.storefront) == [storefront])
+    }
+
     @Test(arguments: [
         ("1,A,0,USD,,,,2027-03-01", ["malformed_row", "bad_price"]),
         ("1,A,0,USD,,,,soon", ["malformed_row", "bad_price"]), ("1,A,0,USD,,,, ", ["bad_price"]),

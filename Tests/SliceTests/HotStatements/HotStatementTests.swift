@@ -90,12 +90,11 @@ import Testing
     }
 
     private static func plans(
-        migrations: String? = nil, settings: [String: String]
+        of template: String = TestCluster.template, settings: [String: String]
     ) async throws -> [StatementPlan] {
         var plans: [StatementPlan] = []
         for story in stories {
-            plans += try await TestDatabase.plans(
-                migrations: migrations, settings: settings, of: story)
+            plans += try await TestDatabase.plans(of: template, settings: settings, in: story)
         }
         return plans
     }
@@ -107,9 +106,11 @@ import Testing
         async throws
     {
         let folder = try Self.spreadMigrations()
+        let template = try await TestDatabase.makeTemplate(by: folder.path)
+        withExtendedLifetime(folder) {}
 
         let plans = try await Self.plans(
-            migrations: folder.path, settings: ["plan_cache_mode": mode])
+            of: template, settings: ["plan_cache_mode": mode])
 
         let wide = plans.filter { Self.hot.contains($0.name) }.flatMap { plan in
             Dictionary(grouping: Set(plan.scans.map(\.relation)), by: Self.table)
