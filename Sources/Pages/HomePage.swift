@@ -178,7 +178,12 @@ private struct Home {
 
     private func row(_ batch: BatchQueries.Batch) -> [HTML] {
         guard let progress = progress(batch) else {
-            let cells: [HTML] = [link(batch), batch.badge(isFinal: false), .day(batch.submittedAt)]
+            // Nothing says yet whether an approved one is under way or finished.
+            let isOpen = batch.state == "approved" && !batch.isPaused
+            let state: HTML =
+                isOpen
+                ? "<span class=\"badge\">approved</span>" : batch.badge(isFinal: false)
+            let cells: [HTML] = [link(batch), state, .day(batch.submittedAt)]
             let open = [HTML](repeating: "…", count: 7)
             return cells + [HTML(counted(batch.rowCount))] + open
         }

@@ -279,6 +279,26 @@ import Testing
         #expect(page.messages.hasPrefix("{"))
     }
 
+    /// What another subscription's open change takes along is nobody else's dependent: the file has no row that its plan
+    /// refuses.
+    @Test func dependentsThatAnOpenChangeNames_areRefusedAsInAPlan() async throws {
+        let desk = try await Desk()
+        let open = "\(desk.folder)/open.csv"
+        try "original_transaction_id,sku,price,currency,dependent_skus\n3,A,11.99,USD,6/B\n".write(
+            toFile: open, atomically: true, encoding: .utf8)
+        let submitted = await run("submit", open, "--name", "open", environment: desk.environment)
+        let file = "\(desk.folder)/scenario.csv"
+
+        let scenario = await desk.scenario(
+            "--sku", "A", "--storefront", "USA", "--rule", "+10%", "--dependents", "B", "--out",
+            file, "--json")
+        let plan = await run("plan", file, environment: desk.environment)
+
+        #expect(submitted.code == .done, "\(submitted.messages)")
+        #expect(scenario.output.contains(#""dependent_shared":1"#), "\(scenario.output)")
+        #expect(plan.code == .done, "\(plan.messages)\(plan.output)")
+    }
+
     @Test func dependents_fallWithTheFirstItemAlone() async throws {
         let desk = try await Desk()
 

@@ -57,8 +57,9 @@ package struct ScenarioRun: Sendable {
                         }
                         isAtEnd = rows.count == 0
                         if isAtEnd { break }
+                        let claims = try await claims(on: rows, connection)
                         let number = started
-                        group.addTask { try judged(rows, number, chosen) }
+                        group.addTask { try judged(rows, claims, number, chosen) }
                         started += 1
                         running += 1
                     }
@@ -81,8 +82,19 @@ package struct ScenarioRun: Sendable {
         }
     }
 
+    /// The open changes that name items of these subscriptions as their dependents, by `SUBSCRIPTION/SKU`. Only where the
+    /// scenario has dependents do they matter: the rows then name them, too.
+    private func claims(
+        on rows: PlanQueries.FactRows, _ connection: DatabaseConnection
+    ) async throws -> [String: [DependentClaim]] {
+        guard !judge.cohort.dependents.isEmpty else { return [:] }
+        let ids = try rows.facts.map { try $0.text("original_transaction_id") }
+        return try await connection.read { try PlanQueries.claims(on: ids, on: $0) }
+    }
+
     private func judged(
-        _ rows: PlanQueries.FactRows, _ number: Int, _ chosen: Int?
+        _ rows: PlanQueries.FactRows, _ claims: [String: [DependentClaim]], _ number: Int,
+        _ chosen: Int?
     ) throws -> Judged {
         var judged = Judged(number: number, forecasts: judge.emptyForecasts, batch: "")
         var batch = ""
@@ -93,6 +105,13 @@ package struct ScenarioRun: Sendable {
         }
         for known in all {
             judged.subscriptions += 1
+            if !claims.isEmpty {
+                let id = known.facts.originalTransactionID
+                for sku in known.facts.items.map(\.sku) {
+                    let place = DependentReference(sku).placed(on: id).text
+                    if let found = claims[place] { known.context.claims[place] = found }
+                }
+            }
             judge.add(known.facts, known.context, to: &judged.forecasts) { place, row in
                 if place == chosen, row.fault == nil { batch += Self.line(row) }
             }
