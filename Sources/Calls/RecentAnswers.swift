@@ -376,8 +376,10 @@ extension RecentAnswers.State {
     private func isOfAllBatches(_ key: RecentAnswers.Key) -> Bool {
         guard let streak = streaks[key], streak.batches.count > 1 else { return false }
         let faring = streak.batches.values.count { $0.count >= RecentAnswers.ofBatchMin }
-        return faring > 1
-            && (faring >= liveBatches || streak.refused.count >= RecentAnswers.ofBatchesMax)
+        let areMany = streak.refused.count >= RecentAnswers.ofBatchesMax
+        // Batches of a row or two, of which nobody knows how they fare, count where they are many.
+        let areSmall = streak.batches.count >= RecentAnswers.ofBatchesMax / RecentAnswers.ofBatchMin
+        return faring > 1 && (faring >= liveBatches || areMany) || areMany && areSmall
     }
 
     private func isSystemic(_ refusal: StoreRefusal, _ key: RecentAnswers.Key) -> Bool {

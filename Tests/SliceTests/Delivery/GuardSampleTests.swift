@@ -194,6 +194,26 @@ import Testing
         await harness.close()
     }
 
+    /// Sixty batches of one row each: no guard has anything to hold back, and yet all fare alike.
+    @Test func batchesOfOneRow_refusedAlike_haltTheService() async throws {
+        let harness = try await Harness.make()
+        for number in 1...60 {
+            try await harness.submitRows(number...number, guards: GuardRail.byDefault)
+        }
+        harness.store.setAnswers((1...60).map { "\($0)" }, Self.rejected)
+        let scheduler = harness.scheduler()
+
+        for _ in 0..<20 {
+            _ = try await scheduler.round()
+            harness.clock.advance(by: .seconds(1))
+        }
+
+        #expect(try await harness.stateCounts()["rejected", default: 0] <= 50)
+        #expect(harness.store.calls.count <= 50)
+        #expect(try await harness.stateCounts()["queued", default: 0] >= 10)
+        await harness.close()
+    }
+
     /// A batch of one row that was refused has nothing to hold back, however badly the other small ones fare.
     @Test func smallBatchWithNothingLeftToSend_isNotHalted() async throws {
         let harness = try await Harness.make()
