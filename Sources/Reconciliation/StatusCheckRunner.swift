@@ -80,6 +80,9 @@ package struct StatusCheckRunner: Sendable {
                     continue
                 }
                 let claim = try await claim(list, limits.inFlightMax - inFlight, &run)
+                if let permits = claim.permits, !claim.checks.isEmpty {
+                    group.addTask { await permitSource.heedOthers(while: permits) }
+                }
                 for check in claim.checks {
                     inFlight += 1
                     group.addTask {
@@ -88,6 +91,7 @@ package struct StatusCheckRunner: Sendable {
                         }
                         let answer = await store.checkStatus(
                             transactionID: check.originalTransactionID)
+                        try await permitSource.heed(answer, of: check.originalTransactionID)
                         finished.add(Finished(check: check, answer: answer))
                     }
                 }

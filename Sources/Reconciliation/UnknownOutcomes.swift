@@ -51,7 +51,11 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
                 // Each is checked at an instant of its own. A call that was not checked stays leased, and is due
                 // again when the lease ends.
                 try await kind.checkPermitSource.takeOne()
-                group.addTask { Attempt(call, await kind.check(call)) }
+                group.addTask {
+                    let answer = await kind.check(call)
+                    try await kind.checkPermitSource.heed(answer, of: call.subject)
+                    return Attempt(call, answer)
+                }
             }
             return try await group.reduce(into: []) { $0.append($1) }
         }
