@@ -115,15 +115,11 @@ struct CancelRound: Sendable {
     static let refusedChecksMax = 10
 
     /// Whether a refused status ends the work on a dependent: it was refused often enough, and others are not
-    /// refused alike. Some odd ones may be all that there is, so after a day it ends it all the same.
+    /// refused alike.
     func isBelieved(_ open: DependentQueries.Open, of target: String) -> Bool {
         open.checks >= Self.refusedChecksMax
-            && (open.checks >= Self.checksOfADay
-                || !engine.refusedStatuses.areAlike(besides: target))
+            && !engine.refusedStatuses.areAlike(besides: target)
     }
-
-    /// A dependent is checked each half minute.
-    private static let checksOfADay = 2880
 
     /// Says once of a dependent, whose status is not read again and again, that it waits. A missing answer, or a
     /// refusal of all, says nothing of it, so it is asked on.
