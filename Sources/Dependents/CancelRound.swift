@@ -12,6 +12,8 @@ import ServiceKit
 struct CancelRound: Sendable {
     let engine: CallEngine
     let kind: CancelKind
+    /// The least time until a dependent is looked at again that may not be cancelled now.
+    let putOffFor: Duration
 
     // MARK: Which subscription
 
@@ -88,6 +90,33 @@ struct CancelRound: Sendable {
     }
 
     // MARK: The first attempt
+
+    /// Whether the cancellation may leave now. Where it may not it is put off, and its status, which others wait for, is
+    /// not read for nothing.
+    func mayLeave(_ open: DependentQueries.Open, on target: String) async throws -> Bool {
+        let (isPaused, isInFlight) = try await engine.pool.withConnection { connection in
+            try await connection.read {
+                (
+                    try DependentQueries.isPaused(open, on: $0),
+                    try DependentQueries.hasCallInFlight(target, on: $0)
+                )
+            }
+        }
+        let silence = try await kind.permitSource.silenceLeft()
+        guard isPaused || isInFlight || silence != nil else { return true }
+        try await putOff(
+            open,
+            for: isPaused || silence != nil
+                ? max(putOffFor, silence ?? .zero) : kind.notYetWait)
+        return false
+    }
+
+    /// Looks at the dependent later. What was not asked does not count.
+    func putOff(_ open: DependentQueries.Open, for wait: Duration) async throws {
+        let later = DependentQueries.checkAgain(
+            open, at: engine.realClock.nowMilliseconds() + wait.milliseconds)
+        _ = try await engine.pool.withConnection { try await $0.pipeline([later]) }
+    }
 
     /// Reads the status of the subscription that carries the dependent, and cancels that subscription where it may.
     func cancel(
