@@ -170,6 +170,7 @@ struct CallRound<Kind: CallKind>: Sendable {
                 try await permitSource.block(until: until, for: reason)
             }
             try await thinOut(attempts)
+            try await spaceProbes(after: attempts)
             return try await judged(attempts).map(leftAlone).map(throttledAgain)
         }
         attempts.forEach(tell)
@@ -225,6 +226,15 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
         engine.metrics.increment(
             "repricer_breaker_opened_total", labels: ["kind": kind.kind.rawValue])
+    }
+
+    /// Waits a minute after a probe without an answer as after one that is refused, so that few calls become unknown.
+    private func spaceProbes(after attempts: [Attempt<Kind>]) async throws {
+        guard let probe, probe.batchID == nil,
+            attempts.contains(where: { $0.call.step == .send && $0.answer.isUnknown })
+        else { return }
+        try await permitSource.block(
+            until: engine.now.advanced(by: engine.limits.probeEvery.milliseconds), for: .halted)
     }
 
     // MARK: Refusals beside what others got
