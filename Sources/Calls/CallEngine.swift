@@ -262,7 +262,14 @@ package struct CallEngine: Sendable {
             let verdict = recentStatuses.judge(
                 refusal, of: subject, kind, [], realNow: realClock.nowMilliseconds())
             guard case .systemic = verdict else { return }
-            try await haltAll(because: refusal, subject, kind, nil, permitSource)
+            if refusal.isAboutKey {
+                return try await haltAll(because: refusal, subject, kind, nil, permitSource)
+            }
+            log.warning(
+                "statuses are refused alike; one a minute asks",
+                ["code": refusal.codeAndName, "subscription": subject])
+            try await permitSource.block(
+                until: now.advanced(by: limits.probeEvery.milliseconds), for: .halted)
         case .refused, .throttled, .unknown, .notSent: break
         }
     }

@@ -38,6 +38,7 @@ package struct CallPermitSource: Sendable {
     private let permitClock = PermitClock()
     private let missed = MissedPermits()
     private let silence = Silence()
+    private let asked = AskedToWait()
 
     package init(
         pool: DatabasePool, endpoint: String, perSecond: Double?, clock: any WallClock,
@@ -131,19 +132,28 @@ package struct CallPermitSource: Sendable {
         RateQueries.returnUnused(rate, permits.lease, used: permits.keep(used))
     }
 
-    /// Waits for a permit of the lease, or of another lease where those were missed.
+    /// Waits for a permit of the lease, or of another lease where those were missed, or where the App Store asked for
+    /// silence since.
     package func take(from permits: CallPermits) async throws {
-        if try await !permits.take() { try await takeOne() }
+        guard try await permits.take(), !permits.isSilenced, silenced == nil else {
+            return try await takeOne()
+        }
     }
 
     /// Waits until one call may be made.
     package func takeOne() async throws {
         while true {
+            // A silence that is known here needs no question.
+            while let left = silence.left(at: now) {
+                try await pause(blockedFor: left, delayMicros: 0)
+            }
             let permits = try await lease(1)
-            if try await permits.take() { return }
+            if try await permits.take(), silenced == nil { return }
             try await pause(after: permits)
         }
     }
+
+    private var now: Instant { Instant(milliseconds: clock.nowMilliseconds()) }
 
     /// Waits a moment before the next question. Throws where the App Store asked for a long silence.
     package func pause(after permits: CallPermits) async throws {
@@ -185,8 +195,14 @@ package struct CallPermitSource: Sendable {
     }
 
     /// Why no call of this process leaves now, whatever permits it holds; nil where one may.
-    package var silenced: SilenceReason? {
-        silence.reason(at: Instant(milliseconds: clock.nowMilliseconds()))
+    package var silenced: SilenceReason? { silence.reason(at: now) }
+
+    /// How much longer the endpoint is silent for every replica, in real time; nil where it is not.
+    package func silenceLeft() async throws -> Duration? {
+        let lease = try await lease(0).lease
+        return lease.blockedUntil.map {
+            real(.milliseconds(max(0, $0 &- lease.nowMicros / 1000)))
+        }
     }
 
     /// Silences this process at once, before the others are told.
@@ -194,7 +210,7 @@ package struct CallPermitSource: Sendable {
 
     /// Asks again and again, until the last of these permits has come, whether another process was asked for silence. Its
     /// calls stay then, as ours do, though they hold permits from before.
-    func heedOthers(while permits: CallPermits) async {
+    package func heedOthers(while permits: CallPermits) async {
         guard isReal, perSecond != nil, permits.granted > 0 else { return }
         while ContinuousClock.now < permits.end {
             do {
@@ -208,6 +224,24 @@ package struct CallPermitSource: Sendable {
                 // Without a database no lease follows, and these permits come within half a second.
                 return
             }
+        }
+    }
+
+    /// The longest silence that an error asks for which only one subscription met, in real time.
+    private static let aloneMax: Duration = .seconds(60)
+
+    /// Silences every replica where the answer to a status asks for it, by a 429 or by `Retry-After` of another error.
+    /// Such an error may be about one subscription. So where only one met it, everybody waits for a minute at most.
+    package func heed(_ answer: StoreAnswer, of subject: String) async throws {
+        switch answer {
+        case .throttled(let until, _): try await block(until: until, for: .rateLimited)
+        case .unknown(_, let reply):
+            guard let wait = reply.retryAfter, wait > .zero else { return }
+            let isAlone = asked.isAlone(subject)
+            let until = now.advanced(by: (isAlone ? min(wait, Self.aloneMax) : wait).milliseconds)
+            try await block(until: until, for: .askedToWait)
+        case .answered: asked.forget()
+        case .refused, .notSent: break
         }
     }
 

@@ -142,17 +142,15 @@ struct CallRound<Kind: CallKind>: Sendable {
     private func newestStatements(of call: StoreCall) async -> [SubscriptionEvent] {
         let checks = kind.checkPermitSource
         do {
-            // A long silence is not waited out, because an answer waits to be stored. Without this check the next
-            // judgement meets the old token once more, and asks again.
+            // A long silence is not waited out, because an answer waits to be stored. Without this check the call
+            // waits with its token, and the next one asks again.
             guard try await checks.takeOne(within: engine.limits.checksWithin) else { return [] }
         } catch {
             return []
         }
         let answer = await kind.check(call)
-        if case .throttled(let until, _) = answer {
-            do { try await checks.block(until: until, for: .rateLimited) } catch {
-                engine.log.warning("a silence is not shared", ["error": String(describing: error)])
-            }
+        do { try await checks.heed(answer, of: call.subject) } catch {
+            engine.log.warning("a silence is not shared", ["error": String(describing: error)])
         }
         return answer.statements
     }
@@ -172,6 +170,7 @@ struct CallRound<Kind: CallKind>: Sendable {
                 try await permitSource.block(until: until, for: reason)
             }
             try await thinOut(attempts)
+            try await spaceProbes(after: attempts)
             return try await judged(attempts).map(leftAlone).map(throttledAgain)
         }
         attempts.forEach(tell)
@@ -227,6 +226,15 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
         engine.metrics.increment(
             "repricer_breaker_opened_total", labels: ["kind": kind.kind.rawValue])
+    }
+
+    /// Waits a minute after a probe without an answer as after one that is refused, so that few calls become unknown.
+    private func spaceProbes(after attempts: [Attempt<Kind>]) async throws {
+        guard let probe, probe.batchID == nil,
+            attempts.contains(where: { $0.call.step == .send && $0.answer.isUnknown })
+        else { return }
+        try await permitSource.block(
+            until: engine.now.advanced(by: engine.limits.probeEvery.milliseconds), for: .halted)
     }
 
     // MARK: Refusals beside what others got
@@ -523,7 +531,12 @@ struct CallRound<Kind: CallKind>: Sendable {
     /// The instant until which Apple asks every replica for silence. A call that is told so again while others are
     /// answered waits by itself.
     private func silence(after answer: StoreAnswer, to call: StoreCall) -> Instant? {
-        let isOdd = answer.isUnknown && call.attempts > 1 && !engine.recent.isFew(kind.kind)
+        // A check comes after sends, and asks another endpoint.
+        let isOdd =
+            switch call.step {
+            case .check: answer.isUnknown && call.checks > 1
+            case .send: answer.isUnknown && call.attempts > 1 && !engine.recent.isFew(kind.kind)
+            }
         return isOdd
             ? nil
             : engine.silence(after: answer, to: call.subject, kind.kind, beside: engine.recent)

@@ -322,10 +322,11 @@ extension RecentAnswers.State {
         let key = RecentAnswers.Key(kind: kind, scope: CallScope())
         add(refusal, subject, scopes, key, now)
         let isSystemic = isSystemic(refusal, key)
-        // Where there is only one batch, a refused key concerns all.
+        // Where there is only one batch, what is about us concerns all. A kind without batches shows so only of our key.
         let isForAll =
             refusal.meaning == .haltService && liveBatches <= 1
             && (streaks[key]?.batches.count ?? 0) <= 1
+            && (refusal.isAboutKey || scopes.contains { $0.batchID != nil })
         if isHalted || isSystemic && (isOfAllBatches(key) || isForAll) {
             return halt(key, at: realNow, .all)
         }
@@ -357,7 +358,7 @@ extension RecentAnswers.State {
         var streak = streaks[key] ?? RecentAnswers.Streak(code: refusal.code, since: now)
         if streak.code != refusal.code { streak.subjects = [] }
         streak.code = refusal.code
-        streak.isAboutKey = refusal.meaning == .haltService
+        streak.isAboutKey = refusal.isAboutKey
         // More than that would tell nothing new. A first token may be old, so its refusal counts only among those
         // with any code.
         let isOld = refusal.meaning == .refresh && scopes.allSatisfy { $0.staleTokens == 0 }

@@ -57,6 +57,8 @@ package enum Resolution: Sendable {
             case replaced
             /// The status shows the refused token, or none.
             case same
+            /// The status was not read, so nobody knows what changed.
+            case unread
         }
 
         package init(

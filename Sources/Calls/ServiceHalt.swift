@@ -31,10 +31,11 @@ struct ServiceHalt: Sendable {
         metrics.increment("repricer_service_halts_total")
     }
 
-    /// Whether the code at the beginning of the reason is about our key, or the way to the App Store.
+    /// Whether the code at the beginning of the reason is about our key, which any answered call shows to be good. Any
+    /// other code, and a bare status of what stands between us and the App Store, may be about one endpoint alone.
     static func isAboutKey(_ reason: String) -> Bool {
         guard let code = Int(reason.prefix { $0.isASCII && $0.isNumber }) else { return false }
-        return APIErrorCode(rawValue: code).disposition(onRetry: false) == .haltService
+        return APIErrorCode(rawValue: code).isAboutKey
     }
 
     /// Halts calls of a kind that has no batches.

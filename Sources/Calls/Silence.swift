@@ -36,8 +36,30 @@ final class Silence: Sendable {
         }
     }
 
+    /// How much longer it lasts, in milliseconds; nil where there is none.
+    func left(at now: Instant) -> Int64? {
+        state.withLock { state in
+            state.flatMap { now < $0.until ? $0.until.milliseconds &- now.milliseconds : nil }
+        }
+    }
+
     /// Why no call leaves now; nil where one may.
     func reason(at now: Instant) -> SilenceReason? {
         state.withLock { state in state.flatMap { now < $0.until ? $0.reason : nil } }
     }
+}
+
+/// The subscriptions whose errors asked to wait since one of the endpoint was answered, two at most.
+final class AskedToWait: Sendable {
+    private let subjects = Mutex<Set<String>>([])
+
+    /// Notes one more. Returns true while no other was asked to wait.
+    func isAlone(_ subject: String) -> Bool {
+        subjects.withLock { subjects in
+            if subjects.count < 2 { subjects.insert(subject) }
+            return subjects == [subject]
+        }
+    }
+
+    func forget() { subjects.withLock { $0 = [] } }
 }

@@ -88,6 +88,9 @@ package struct StoreRefusal: Hashable, Sendable {
     /// other code may be about us, whatever it says.
     package var isAboutCustomer: Bool { meaning == .reject || meaning == .checkStatus }
 
+    /// Whether our key, or the token that it signed, was refused, whatever was asked for.
+    package var isAboutKey: Bool { APIErrorCode(rawValue: code).isAboutKey }
+
     /// Whether the request itself is wrong, so that nobody was asked.
     package var isOurs: Bool { code == 0 }
 
@@ -165,4 +168,9 @@ extension StoreAnswer {
         case .refused, .throttled, .unknown, .notSent: nil
         }
     }
+}
+
+extension APIErrorCode {
+    /// Any answered call shows that our key is good.
+    var isAboutKey: Bool { httpStatus == 401 }
 }

@@ -74,10 +74,8 @@ struct CancelKind: CallKind {
         // The proof is this answer, or a notification that overtook it.
         if let proof = scene[attempt.call.subject] { return .applied(proof) }
         var policy = policy
-        if refusedStatuses.areAlike(besides: attempt.call.subject) {
-            // Some odd ones may be all that there is, so it is believed in the end.
-            policy.refusedChecksMax = policy.refusedChecksMax.map { $0 * 10 }
-        }
+        // Nothing is known of any of them then.
+        if refusedStatuses.areAlike(besides: attempt.call.subject) { policy.refusedChecksMax = nil }
         return ResolutionTable(
             attempt.call, policy, attempt.verdict, overReason: "not asked for any more"
         ).resolve(attempt.answer)

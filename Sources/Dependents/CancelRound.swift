@@ -12,6 +12,8 @@ import ServiceKit
 struct CancelRound: Sendable {
     let engine: CallEngine
     let kind: CancelKind
+    /// The least time until a dependent is looked at again that may not be cancelled now.
+    let putOffFor: Duration
 
     // MARK: Which subscription
 
@@ -89,6 +91,33 @@ struct CancelRound: Sendable {
 
     // MARK: The first attempt
 
+    /// Whether the cancellation may leave now. Where it may not it is put off, and its status, which others wait for, is
+    /// not read for nothing.
+    func mayLeave(_ open: DependentQueries.Open, on target: String) async throws -> Bool {
+        let (isPaused, isInFlight) = try await engine.pool.withConnection { connection in
+            try await connection.read {
+                (
+                    try DependentQueries.isPaused(open, on: $0),
+                    try DependentQueries.hasCallInFlight(target, on: $0)
+                )
+            }
+        }
+        let silence = try await kind.permitSource.silenceLeft()
+        guard isPaused || isInFlight || silence != nil else { return true }
+        try await putOff(
+            open,
+            for: isPaused || silence != nil
+                ? max(putOffFor, silence ?? .zero) : kind.notYetWait)
+        return false
+    }
+
+    /// Looks at the dependent later. What was not asked does not count.
+    func putOff(_ open: DependentQueries.Open, for wait: Duration) async throws {
+        let later = DependentQueries.checkAgain(
+            open, at: engine.realClock.nowMilliseconds() + wait.milliseconds)
+        _ = try await engine.pool.withConnection { try await $0.pipeline([later]) }
+    }
+
     /// Reads the status of the subscription that carries the dependent, and cancels that subscription where it may.
     func cancel(
         _ open: DependentQueries.Open, on target: String,
@@ -115,15 +144,11 @@ struct CancelRound: Sendable {
     static let refusedChecksMax = 10
 
     /// Whether a refused status ends the work on a dependent: it was refused often enough, and others are not
-    /// refused alike. Some odd ones may be all that there is, so after a day it ends it all the same.
+    /// refused alike.
     func isBelieved(_ open: DependentQueries.Open, of target: String) -> Bool {
         open.checks >= Self.refusedChecksMax
-            && (open.checks >= Self.checksOfADay
-                || !engine.refusedStatuses.areAlike(besides: target))
+            && !engine.refusedStatuses.areAlike(besides: target)
     }
-
-    /// A dependent is checked each half minute.
-    private static let checksOfADay = 2880
 
     /// Says once of a dependent, whose status is not read again and again, that it waits. A missing answer, or a
     /// refusal of all, says nothing of it, so it is asked on.

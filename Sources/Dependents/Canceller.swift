@@ -48,7 +48,7 @@ package struct Canceller: Service {
                     retry: limits.retry, checksRefusals: true, checksAnswers: true,
                     refusedChecksMax: CancelRound.refusedChecksMax, keepsRefused: false),
                 notYetWait: limits.notYetWait, realClock: engine.realClock,
-                refusedStatuses: engine.refusedStatuses))
+                refusedStatuses: engine.refusedStatuses), putOffFor: limits.checkAgainAfter)
         Self.declare(engine.metrics)
     }
 
@@ -117,24 +117,43 @@ package struct Canceller: Service {
                 failure = failure ?? error
             }
         }
+        let ear = Task(executorPreference: Alarm.shared) {
+            await statuses.heedOthers(while: permits)
+        }
+        defer { ear.cancel() }
         for open in due {
             try Task.checkCancellation()
             // Each dependent is taken already, so one that fails must not cost the others their check.
-            do {
-                guard open.isCrossSubscription else {
-                    try await statuses.take(from: permits)
-                    try await checkStatus(open, controls)
-                    continue
-                }
-                guard let target = places[open] else { continue }
-                try await statuses.take(from: permits)
-                try await rounds.cancel(open, on: target, controls, out)
-            } catch {
+            do { try await check(open, on: places[open], permits, controls, out) } catch {
                 failure = failure ?? error
             }
         }
         if let failure { throw failure }
         return due.count
+    }
+
+    /// Checks one dependent, and cancels what it is placed on where it may.
+    private func check(
+        _ open: DependentQueries.Open, on target: String?, _ permits: CallPermits,
+        _ controls: ServiceControlQueries.Everything, _ out: CallsOut
+    ) async throws {
+        if open.isCrossSubscription {
+            guard let target, try await rounds.mayLeave(open, on: target) else { return }
+        }
+        // A silence is not waited out here, because open calls wait for this round's end.
+        let statuses = rounds.kind.checkPermitSource
+        guard
+            try await statuses.take(
+                from: permits, before: .now + engine.limits.checksWithin)
+        else {
+            let left = try await statuses.silenceLeft() ?? .zero
+            return try await rounds.putOff(open, for: max(limits.checkAgainAfter, left))
+        }
+        if let target, open.isCrossSubscription {
+            try await rounds.cancel(open, on: target, controls, out)
+        } else {
+            try await checkStatus(open, controls)
+        }
     }
 
     private func checkStatus(

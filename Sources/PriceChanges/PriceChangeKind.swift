@@ -156,7 +156,9 @@ package struct PriceChangeKind: CallKind {
         guard case .released(var release) = resolution,
             let refusal = attempt.answer.refusal, refusal.meaning == .refresh
         else { return resolution }
-        release.staleToken = attempt.showsAnotherToken ? .replaced : .same
+        release.staleToken = attempt.staleToken
+        // It keeps its token. A call without one would change what nobody has seen.
+        if case (.unread, .retry) = (attempt.staleToken, release.after) { release.after = .parked }
         return .released(release)
     }
 
@@ -214,13 +216,16 @@ extension Attempt<PriceChangeKind> {
 }
 
 extension Attempt<PriceChangeKind> {
-    /// Whether the status that was read after a stale token shows another token than was sent.
-    fileprivate var showsAnotherToken: Bool {
+    /// What the status that was read after a stale token shows of it.
+    fileprivate var staleToken: Resolution.Release.StaleToken {
         // Where the intent cannot be read, nothing was sent.
         let sent = (claimed?.intent ?? (try? PriceChangeIntent(of: call)))?.consistencyToken
-        let shown = newest.filter { $0.originalTransactionID == call.subject }
-            .max { $0.key < $1.key }?.renewal?.consistencyToken
-        return shown != nil && shown != sent
+        guard
+            let status = newest.filter({ $0.originalTransactionID == call.subject })
+                .max(by: { $0.key < $1.key })
+        else { return .unread }
+        let shown = status.renewal?.consistencyToken
+        return shown != nil && shown != sent ? .replaced : .same
     }
 }
 
@@ -241,7 +246,7 @@ extension Resolution.Release {
         case (.parked, _): .parked
         case (_, .replaced): .staleToken
         case (_, .same): .sameStaleToken
-        case (_, nil): nil
+        case (_, .unread), (_, nil): nil
         }
     }
 }

@@ -132,17 +132,41 @@ package struct Reconciler: Sendable {
         since: Instant?, lease: HeldLease, progress: @escaping @Sendable (HistorySummary) -> Void
     ) async -> (summary: Summary, failure: (any Error)?) {
         var summary = Summary()
-        do {
-            try await readHistory(since: since, lease: lease, progress, into: &summary.history)
-            try await fold(into: &summary)
-            try await settleUnknown(into: &summary)
-            try await checkSilent(into: &summary)
-        } catch {
-            count(summary)
-            return (summary, error)
+        var failure: (any Error)?
+        for part in Part.allCases where failure.map(Self.endsOneAlone) ?? true {
+            do {
+                try await run(part, since, lease, progress, into: &summary)
+            } catch {
+                failure = Self.endsOneAlone(error) ? failure ?? error : error
+            }
         }
         count(summary)
-        return (summary, nil)
+        return (summary, failure)
+    }
+
+    private enum Part: CaseIterable {
+        case history, fold, unknownOutcomes, silent, hinted, former
+    }
+
+    /// Whether a failure says nothing of the other parts: the run is still wanted, and it is still ours.
+    private static func endsOneAlone(_ failure: any Error) -> Bool {
+        !(failure is CancellationError) && failure as? ReconcileError != .leaseLost
+    }
+
+    private func run(
+        _ part: Part, _ since: Instant?, _ lease: HeldLease,
+        _ progress: @escaping @Sendable (HistorySummary) -> Void, into summary: inout Summary
+    ) async throws {
+        switch part {
+        case .history:
+            try await readHistory(since: since, lease: lease, progress, into: &summary.history)
+        case .fold: try await fold(into: &summary)
+        case .unknownOutcomes: try await settleUnknown(into: &summary)
+        case .silent: try await checkSilent(into: &summary)
+        case .hinted:
+            try await statusChecks.run(StatusCheckQueries.List(.legacy), into: &summary.checks)
+        case .former: try await forgetFormer()
+        }
     }
 
     private func permitSource(_ endpoint: String) -> CallPermitSource {
@@ -216,10 +240,14 @@ package struct Reconciler: Sendable {
                 now: now, margin: limits.silentAfter.milliseconds, limit: limits.silentPerRun,
                 on: connection)
         }
-        for reason in [StatusCheckQueries.Reason.silent, .legacy] {
-            try await statusChecks.run(StatusCheckQueries.List(reason), into: &summary.checks)
-        }
-        // Finished checks are kept while they hold further ones back, and deleted afterwards.
+        try await statusChecks.run(StatusCheckQueries.List(.silent), into: &summary.checks)
+    }
+
+    /// Deletes finished checks, which are kept while they hold further ones back. Those of a lost database that could
+    /// not be read are asked for again.
+    private func forgetFormer() async throws {
+        let now = dependencies.clock.nowMilliseconds()
+        let limits = dependencies.limits
         let old = now - 2 * limits.silentAfter.milliseconds
         _ = try await dependencies.pool.withTransaction { connection in
             for reason in [StatusCheckQueries.Reason.silent, .legacy] {

@@ -78,8 +78,9 @@ package enum RecoveryQueries {
             """)
     }
 
-    /// The outcomes after which Apple has not said what it has. "Not found" is an answer, and so not among them.
-    private static let isUnread: SQL = "('refused', 'unreadable', 'unanswered')"
+    /// The outcomes after which nobody knows what Apple has. "Not found" is among them: Apple has sold every subscription
+    /// that is asked for, and may well have applied a call to one that it does not show for a moment.
+    private static let isUnread: SQL = "('refused', 'unreadable', 'unanswered', 'not_found')"
 
     package struct Outcome: Sendable, Equatable {
         package struct Batch: Sendable, Equatable {

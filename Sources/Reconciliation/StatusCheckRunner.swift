@@ -74,12 +74,18 @@ package struct StatusCheckRunner: Sendable {
                     try await settle(done, &run)
                     progress(run.summary)
                 }
-                if let stop = run.stop {
-                    if inFlight == 0 { throw stop }
+                if run.stop == nil, inFlight == 0, run.refused.areSeveral {
+                    try await judgeRefused(&run)
+                }
+                if run.stop != nil || run.refused.areSeveral {
+                    if inFlight == 0, let stop = run.stop { try await end(&run, stop) }
                     try await permitSource.wait(limits.pace)
                     continue
                 }
                 let claim = try await claim(list, limits.inFlightMax - inFlight, &run)
+                if let permits = claim.permits, !claim.checks.isEmpty {
+                    group.addTask { await permitSource.heedOthers(while: permits) }
+                }
                 for check in claim.checks {
                     inFlight += 1
                     group.addTask {
@@ -88,12 +94,16 @@ package struct StatusCheckRunner: Sendable {
                         }
                         let answer = await store.checkStatus(
                             transactionID: check.originalTransactionID)
+                        try await permitSource.heed(answer, of: check.originalTransactionID)
                         finished.add(Finished(check: check, answer: answer))
                     }
                 }
                 guard done.isEmpty && claim.checks.isEmpty else { continue }
                 if inFlight > 0 {
                     try await permitSource.wait(limits.pace)
+                } else if !claim.hasDue, run.refused.count > 0 {
+                    // Nobody else is asked now, and so few say nothing of all.
+                    try await write([], run.refused.takeAll().map(\.settled), [], &run)
                 } else if try await !waitForNext(list, claim) {
                     return
                 }
@@ -120,6 +130,7 @@ package struct StatusCheckRunner: Sendable {
         let settlement: StatusCheckSettlement
         var summary: StatusCheckSummary
         var stop: ReconcileError?
+        var refused = RefusedChecks()
         /// How many answers have come since the last check without one.
         var answersInARow = 0
         /// Where the next claim begins, so that every bucket has its turn.
@@ -196,31 +207,60 @@ package struct StatusCheckRunner: Sendable {
             case .read(let events):
                 statuses.append(StatusCheckSettlement.Status(askedFor: id, events: events))
                 run.answersInARow += 1
-            case .ended(let outcome, let detail):
-                ended.append(StatusCheckQueries.Settled(id, outcome, detail: detail))
+            case .ended(let outcome, let detail, let isAboutUs):
+                let settled = StatusCheckQueries.Settled(id, outcome, detail: detail)
                 run.answersInARow += 1
-            case .throttled(let until):
-                try await permitSource.block(until: until)
-                back.append((id, one.check.attempts, realNow))
-            case .halted(let why):
-                run.stop = .refused(why)
-                back.append((id, one.check.attempts, realNow))
+                // A person's list may name many that the App Store does not know, and nothing waits for them.
+                if outcome == .notFound, run.settlement.list.reason == .sync {
+                    ended.append(settled)
+                } else {
+                    run.refused.add(
+                        .init(settled: settled, attempts: one.check.attempts, isAboutUs: isAboutUs))
+                }
+            case .throttled: back.append((id, one.check.attempts, realNow))
             case .unanswered(let reason):
-                if let tried = unanswered(one.check, reason, realNow, &run) {
+                if let tried = unanswered(one, reason, realNow, &run) {
                     back.append(tried)
                 } else {
                     ended.append(StatusCheckQueries.Settled(id, .unanswered, detail: reason))
                 }
             }
         }
+        if !statuses.isEmpty { ended += run.refused.takeAll().map(\.settled) }
         try await write(statuses, ended, back, &run)
+    }
+
+    /// Decides what several answers without a status mean, once nothing is on its way. Odd ones may be all that is left
+    /// of a list of which others were read. They would stop each run, so they end.
+    private func judgeRefused(_ run: inout Run) async throws {
+        let list = run.settlement.list
+        let counts = try await pool.withConnection { connection in
+            try await connection.read { try StatusCheckQueries.counts(of: list, on: $0) }
+        }
+        let read =
+            counts.outcomes[.read, default: 0] + counts.outcomes[.drifted, default: 0]
+        guard read > 0, counts.open <= run.refused.count else {
+            run.stop = .refused(run.refused.why)
+            return
+        }
+        try await write([], run.refused.takeAll().map(\.settled), [], &run)
+    }
+
+    /// Ends the run before its end. What was refused is asked again by the next one.
+    private func end(_ run: inout Run, _ stop: ReconcileError) async throws {
+        let realNow = realClock.nowMilliseconds()
+        let back = run.refused.takeAll().map {
+            (id: $0.settled.originalTransactionID, attempts: $0.attempts, at: realNow)
+        }
+        try await write([], [], back, &run)
+        throw stop
     }
 
     /// The next try of a check without an answer; nil where it gets none though others do.
     private func unanswered(
-        _ check: StatusCheckQueries.Claimed, _ reason: String, _ realNow: Int64, _ run: inout Run
+        _ one: Finished, _ reason: String, _ realNow: Int64, _ run: inout Run
     ) -> (id: String, attempts: Int, at: Int64)? {
-        let attempts = check.attempts + 1
+        let attempts = one.check.attempts + 1
         if attempts >= limits.attemptsMax {
             if run.answersInARow > 0 { return nil }
             run.stop = run.stop ?? .storeAway(reason)
@@ -229,7 +269,7 @@ package struct StatusCheckRunner: Sendable {
         run.summary.retries += 1
         var random = SystemRandomNumberGenerator()
         let delay = limits.retry.delay(attempt: attempts, random: &random)
-        return (check.originalTransactionID, attempts, realNow + delay.milliseconds)
+        return (one.check.originalTransactionID, attempts, realNow + delay.milliseconds)
     }
 
     private func write(

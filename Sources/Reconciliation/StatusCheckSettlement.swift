@@ -8,12 +8,12 @@ import ServiceKit
 /// What the answer of one check means: a status to fold, an end without one, or another try.
 enum StatusCheckVerdict {
     case read([SubscriptionEvent])
-    case ended(StatusCheckQueries.Outcome, detail: String)
+    /// `isAboutUs`: the answer says that our key, or our way to the App Store, is wrong. That of one subscription alone
+    /// is no more than odd.
+    case ended(StatusCheckQueries.Outcome, detail: String, isAboutUs: Bool = false)
     /// No answer came that says anything.
     case unanswered(String)
-    case throttled(until: Instant)
-    /// No check can succeed until somebody acts.
-    case halted(String)
+    case throttled
 
     /// How often an answer is tried that cannot be read, or a "not found" that Apple calls temporary: these may come
     /// for ever.
@@ -26,11 +26,11 @@ enum StatusCheckVerdict {
                 words.statements.isEmpty
                 ? .ended(.notFound, detail: "no_subscription: no subscription of this app")
                 : .read(words.statements)
-        case .throttled(let until, _): self = .throttled(until: until)
+        case .throttled: self = .throttled
         case .refused(let refusal, _):
             let text = "\(refusal.code) \(refusal.name): \(refusal.message)"
             switch refusal.meaning {
-            case .haltService: self = .halted(text)
+            case .haltService: self = .ended(.refused, detail: text, isAboutUs: true)
             case .reject, .suspect, .checkStatus, .refresh, .haltBatch, .haltStorefront:
                 self = .ended(refusal.code / 10_000 == 404 ? .notFound : .refused, detail: text)
             }

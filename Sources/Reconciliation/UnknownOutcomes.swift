@@ -16,6 +16,15 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
         var settled = 0
     }
 
+    /// The subscriptions whose statuses were refused, or did not leave, since one was answered. One alone is odd.
+    private struct Refused {
+        static var othersMax: Int { 1 }
+        var subjects: Set<String> = []
+        var last: ReconcileError?
+
+        var stop: ReconcileError? { subjects.count > Self.othersMax ? last : nil }
+    }
+
     func settleAll(into summary: inout Summary) async throws {
         let realNow = engine.realClock.nowMilliseconds()
         let buckets = try await engine.pool.withConnection { connection in
@@ -23,13 +32,14 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
                 try StoreCallQueries.unknownBuckets(kind.kind, realNow: realNow, on: $0)
             }
         }
+        var refused = Refused()
         for bucket in buckets {
             var seen: [String] = []
             while true {
                 let calls = try await take(bucket, besides: seen)
                 guard !calls.isEmpty else { break }
                 seen += calls.map(\.callID)
-                try await settle(calls, into: &summary)
+                try await settle(calls, &refused, into: &summary)
             }
         }
     }
@@ -45,26 +55,29 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
         }
     }
 
-    private func settle(_ calls: [StoreCall], into summary: inout Summary) async throws {
+    private func settle(
+        _ calls: [StoreCall], _ refused: inout Refused, into summary: inout Summary
+    ) async throws {
         let attempts = try await withThrowingTaskGroup(of: Attempt<Kind>.self) { group in
             for call in calls {
                 // Each is checked at an instant of its own. A call that was not checked stays leased, and is due
                 // again when the lease ends.
                 try await kind.checkPermitSource.takeOne()
-                group.addTask { Attempt(call, await kind.check(call)) }
+                group.addTask {
+                    let answer = await kind.check(call)
+                    try await kind.checkPermitSource.heed(answer, of: call.subject)
+                    return Attempt(call, answer)
+                }
             }
             return try await group.reduce(into: []) { $0.append($1) }
         }
-        var stop: ReconcileError?
-        for attempt in attempts {
-            stop = try await settle(attempt, into: &summary) ?? stop
-        }
-        if let stop { throw stop }
+        for attempt in attempts { try await settle(attempt, &refused, into: &summary) }
+        if let stop = refused.stop { throw stop }
     }
 
     private func settle(
-        _ attempt: Attempt<Kind>, into summary: inout Summary
-    ) async throws -> ReconcileError? {
+        _ attempt: Attempt<Kind>, _ refused: inout Refused, into summary: inout Summary
+    ) async throws {
         let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
         summary.checked += 1
         do {
@@ -77,13 +90,15 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
         }
         if isSettled { summary.settled += 1 }
         switch attempt.answer {
-        case .throttled(let until, _):
-            try await kind.checkPermitSource.block(until: until)
-            return nil
+        case .answered: refused = Refused()
         case .refused(let refusal, _) where refusal.meaning == .haltService:
-            return .refused(refusal.codeAndName)
-        case .notSent(let reason): return .storeAway(reason)
-        case .answered, .refused, .unknown: return nil
+            refused.subjects.insert(attempt.call.subject)
+            refused.last = .refused(
+                "the statuses of several calls of unknown outcome: \(refusal.codeAndName)")
+        case .notSent(let reason):
+            refused.subjects.insert(attempt.call.subject)
+            refused.last = .storeAway(reason)
+        case .refused, .throttled, .unknown: break
         }
     }
 }

@@ -229,6 +229,95 @@ import Testing
         await harness.close()
     }
 
+    /// Whether they were applied is not known, and nothing was learnt of any of them.
+    @Test func cancelsUnanswered_andStatusesRefusedAlike_endNothing_untilOneIsAnswered()
+        async throws
+    {
+        let (harness, store) = try await Harness.declined(through: 7)
+        store.setReplies(Array(repeating: .lost, count: 60))
+        let canceller = harness.canceller(store)
+        try await harness.run(canceller, rounds: 3)
+        store.refuseChecks(4_040_010)
+
+        try await harness.run(canceller, rounds: 140)
+        let whileAlike = try await harness.dependents()
+        store.refuseChecks(nil)
+        try await harness.run(canceller, rounds: 4)
+
+        #expect(whileAlike.filter { $0.hasSuffix("discrepancy") } == [])
+        #expect(try await harness.dependents().allSatisfy { $0.hasSuffix("confirmed") })
+        await harness.close()
+    }
+
+    /// However long it takes.
+    @Test func dependentsWhoseStatusesAreRefusedAlikeForDays_endNothing() async throws {
+        let (harness, store) = try await Harness.declined(through: 7)
+        store.refuseChecks(4_040_010)
+        let canceller = harness.canceller(store)
+        try await harness.run(canceller)
+        try await harness.write("UPDATE repricer.dependent_cancellations SET checks = 5000")
+
+        try await harness.run(canceller, rounds: 2)
+        let whileAlike = try await harness.dependents()
+        store.refuseChecks(nil)
+        try await harness.run(canceller, rounds: 4)
+
+        #expect(whileAlike.filter { $0.hasSuffix("discrepancy") } == [])
+        #expect(try await harness.dependents().allSatisfy { $0.hasSuffix("confirmed") })
+        await harness.close(isTamperedWith: true)
+    }
+
+    @Test func statusesOfDependents_areSilentOnceOneMeetsA429() async throws {
+        let (harness, store) = try await Harness.declined(through: 11)
+        let until = harness.now.advanced(by: 600_000)
+        store.answerChecks(.throttled(until: until, StoreReply(httpStatus: 429)))
+        let canceller = harness.canceller(store)
+
+        try await harness.run(canceller)
+        let asked = store.checks.count
+        store.answerChecks(nil)
+        harness.clock.set(until.milliseconds)
+        harness.realClock.advance(by: .seconds(600))
+        try await harness.run(canceller, rounds: 12)
+
+        #expect(asked == 1)
+        #expect(try await harness.dependents().allSatisfy { $0.hasSuffix("confirmed") })
+        await harness.close()
+    }
+
+    /// Statuses are shared with all other checks, and none is needed of what may not be cancelled.
+    @Test(arguments: ["batch", "all", "silence"])
+    func cancelThatMayNotLeave_readsNoStatus(why: String) async throws {
+        let harness = try await Harness.declined()
+        let store = harness.cancellingStore()
+        let canceller = harness.canceller(store)
+        let batch = try await harness.texts("SELECT batch_id::text AS text FROM repricer.batches")
+        let paused = why == "batch" ? batch.first : nil
+        if why == "silence" {
+            let cancels = CallPermitSource(
+                pool: harness.service, endpoint: "cancel", perSecond: 5, clock: harness.clock)
+            _ = try await cancels.lease(1)
+            try await cancels.block(until: harness.now.advanced(by: 3_600_000))
+        } else {
+            try await harness.setPause(paused, true)
+        }
+
+        try await harness.run(canceller, rounds: 20)
+        let checks = store.checks
+        if why == "silence" {
+            harness.clock.advance(by: .seconds(3600))
+            harness.realClock.advance(by: .seconds(3600))
+        } else {
+            try await harness.setPause(paused, false)
+        }
+        try await harness.run(canceller, rounds: 3)
+
+        #expect(checks == [])
+        #expect(store.calls.count == 1)
+        #expect(try await harness.dependents() == ["2/FAR confirmed"])
+        await harness.close()
+    }
+
     @Test func cancel_everythingPaused_waits() async throws {
         let harness = try await Harness.declined()
         let store = harness.cancellingStore()

@@ -37,6 +37,7 @@ final class CancellingStore: StoreCalls, CancelCalls {
         var appliedIDs: Set<String> = []
         /// Looks are refused with this code.
         var checkRefusal: Int?
+        var checkAnswer: StoreAnswer?
     }
 
     /// Item names of each subscription.
@@ -65,7 +66,12 @@ final class CancellingStore: StoreCalls, CancelCalls {
         }
     }
 
+    func setReplies(_ replies: [Reply]) { state.withLock { $0.replies = replies } }
+
     func refuseChecks(_ code: Int?) { state.withLock { $0.checkRefusal = code } }
+
+    /// From now on every look gets this; nil: as scripted.
+    func answerChecks(_ answer: StoreAnswer?) { state.withLock { $0.checkAnswer = answer } }
 
     /// Calls that turned a renewal off, by request id.
     var applied: Set<String> { state.withLock { $0.appliedIDs } }
@@ -77,10 +83,11 @@ final class CancellingStore: StoreCalls, CancelCalls {
     }
 
     func checkStatus(transactionID: String) async -> StoreAnswer {
-        let (isOff, refusal) = state.withLock { state in
+        let (isOff, refusal, answer) = state.withLock { state in
             state.checks.append(transactionID)
-            return (state.off.contains(transactionID), state.checkRefusal)
+            return (state.off.contains(transactionID), state.checkRefusal, state.checkAnswer)
         }
+        if let answer { return answer }
         if let refusal {
             return .refused(
                 StoreRefusal(
@@ -162,6 +169,25 @@ extension DeliveryHarness {
         try await harness.tellRenewal(items: ["B"])
         harness.run(to: 41)
         return harness
+    }
+
+    /// The same with a dependent `FAR…` on each of the subscriptions 2 … `last`.
+    static func declined(through last: Int) async throws -> (DeliveryHarness, CancellingStore) {
+        let harness = try await make()
+        let targets = (2...last).map(String.init)
+        try await harness.subscribe("1", items: ["A", "B"])
+        for id in targets { try await harness.subscribe(id, items: ["FAR\(id)"]) }
+        try await harness.raise(dependents: targets.map { "\($0)/FAR\($0)" })
+        harness.run(to: 13)
+        try await harness.tellIncrease("PENDING", on: 13)
+        harness.run(to: 40)
+        try await harness.tellRenewal(items: ["B"])
+        harness.run(to: 41)
+        let items = [("1", ["B"])] + targets.map { ($0, ["FAR\($0)"]) }
+        return (
+            harness,
+            harness.cancellingStore(items: Dictionary(uniqueKeysWithValues: items))
+        )
     }
 
     static let day: Int64 = 86_400_000

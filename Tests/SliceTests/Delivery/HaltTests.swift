@@ -1,4 +1,5 @@
 import Batches
+import Calls
 import Postgres
 import PriceChanges
 import Reports
@@ -372,6 +373,62 @@ import Testing
             ).map { try $0.text("action") }
         }
         #expect(actions == ["halt", "recover"])
+        await harness.close()
+    }
+
+    /// An answered status proves that our key is good. It says nothing of what stands between us and the price changes.
+    @Test(arguments: [(4_010_000, false), (401, false), (403, true), (404, true)])
+    func halt_ofPriceChanges_isEndedByAnAnsweredStatus_onlyWhereItIsAboutOurKey(
+        code: Int, isStillHalted: Bool
+    ) async throws {
+        let harness = try await Harness.make()
+        try await harness.submitRows(1...12)
+        harness.store.setAnswers([], nil, all: .refused(.haltService, code: code))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        let engine = harness.engine()
+        let controls = try await engine.controls()
+        #expect(controls.haltedReason?.hasPrefix("\(code) ") == true)
+
+        try await engine.heed(
+            .answered([], StoreReply(httpStatus: 200)), of: "77", for: .cancel,
+            .statuses(engine, perSecond: 50, wait: { _ in }), controls)
+
+        #expect(try await engine.controls().isHalted == isStillHalted)
+        harness.store.setAnswers([], nil)
+        for _ in 0..<14 {
+            harness.clock.advance(by: .seconds(61))
+            harness.realClock.advance(by: .seconds(61))
+            try await harness.deliver(scheduler)
+        }
+        #expect(try await engine.controls().isHalted == false)
+        #expect(harness.store.applied.count == 12)
+        await harness.close()
+    }
+
+    /// Each probe without an answer leaves a call whose outcome nobody knows.
+    @Test func probesOfAHaltedService_withoutAnAnswer_areAMinuteApart() async throws {
+        let harness = try await Harness.make()
+        try await harness.submitRows(1...20)
+        harness.store.setAnswers([], nil, all: .refused(.haltService, code: 4_010_000))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        harness.store.setAnswers([], nil, all: .unavailable)
+        let before = harness.store.calls.count
+
+        harness.clock.advance(by: .seconds(61))
+        harness.realClock.advance(by: .seconds(61))
+        for _ in 0..<5 { try await harness.deliver(scheduler) }
+        let atOnce = harness.store.calls.count - before
+        harness.store.setAnswers([], nil)
+        for _ in 0..<25 {
+            harness.clock.advance(by: .seconds(61))
+            harness.realClock.advance(by: .seconds(61))
+            try await harness.deliver(scheduler)
+        }
+
+        #expect(atOnce == 1)
+        #expect(try await harness.changes() == Array(repeating: "A scheduled", count: 20))
         await harness.close()
     }
 

@@ -205,6 +205,86 @@ import Testing
         await harness.close()
     }
 
+    /// What was changed meanwhile is not known: a call without a token would change it again, or over somebody's price.
+    @Test(arguments: [
+        StoreAnswer.throttled(
+            until: Harness.start.advanced(by: 600_000), StoreReply(httpStatus: 429)),
+        .unknown(reason: "503", StoreReply(httpStatus: 503)),
+        .unknown(reason: "timed out", StoreReply()),
+        .answered([], StoreReply(httpStatus: 200)),
+        Harness.refusal(.haltService, 403),
+    ])
+    func delivery_staleTokenAndNoStatus_isNotSentWithoutAToken(answer: StoreAnswer) async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        harness.store.setValidToken("newer")
+        harness.store.answerChecks(answer)
+        let scheduler = harness.scheduler()
+        func pass(_ halfMinutes: Int) async throws {
+            for _ in 0..<halfMinutes {
+                try await harness.deliver(scheduler)
+                harness.clock.advance(by: .seconds(30))
+                harness.realClock.advance(by: .seconds(30))
+            }
+        }
+
+        try await pass(20)
+        let unread = harness.store.calls.map(\.consistencyToken)
+        let parked = try await harness.texts(
+            "SELECT parked_reason AS text FROM repricer.price_changes")
+        harness.store.answerChecks(nil)
+        try await pass(130)
+
+        #expect(Set(unread) == ["first"])
+        #expect((2...4).contains(unread.count))
+        #expect(parked == ["4000082 code_4000082"])
+        #expect(harness.store.calls.last?.consistencyToken == "newer")
+        #expect(try await harness.changes() == ["A scheduled"])
+        await harness.close()
+    }
+
+    @Test func delivery_staleTokenAndAStatusThatAsksToWait_silencesTheChecksOfEveryReplica()
+        async throws
+    {
+        let harness = try await Harness.make([.refused(.refresh, code: 4_000_082)])
+        harness.store.answerChecks(
+            .unknown(reason: "503", StoreReply(httpStatus: 503, retryAfter: .seconds(30))))
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+
+        try await harness.deliver(harness.scheduler())
+
+        let checks = CallPermitSource(
+            pool: harness.service, endpoint: "status", perSecond: 50, clock: harness.clock)
+        #expect(
+            try await checks.lease(1).lease.blockedUntil
+                == Harness.start.advanced(by: 30_000).milliseconds)
+        await harness.close()
+    }
+
+    /// Each open call would ask by itself otherwise.
+    @Test func delivery_checkThatIsToldToWait_silencesTheChecksOfEveryReplica() async throws {
+        let harness = try await Harness.make([.unavailable, .unavailable, .unavailable])
+        harness.store.answerChecks(
+            .unknown(reason: "503", StoreReply(httpStatus: 503, retryAfter: .seconds(30))))
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+
+        let scheduler = harness.scheduler()
+        for _ in 0..<60 where harness.store.checks == 0 {
+            try await harness.deliver(scheduler)
+            harness.clock.advance(by: .seconds(2))
+            harness.realClock.advance(by: .seconds(2))
+        }
+
+        let checks = CallPermitSource(
+            pool: harness.service, endpoint: "status", perSecond: 50, clock: harness.clock)
+        #expect(harness.store.checks == 1)
+        #expect(try await checks.lease(1).lease.blockedUntil != nil)
+        await harness.close()
+    }
+
     @Test func service_toldToStop_putsBackWhatHasNotLeft() async throws {
         let harness = try await Harness.make()
         let ids = (1...20).map(String.init)

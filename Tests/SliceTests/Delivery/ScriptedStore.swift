@@ -25,6 +25,7 @@ final class ScriptedStore: StoreCalls {
         var calls: [PriceChangeIntent] = []
         var checks = 0
         var checksThrottledUntil: Instant?
+        var checkAnswer: StoreAnswer?
         /// Storefronts without a price: their calls are refused with 4000134.
         var unpriced: Set<String> = []
         /// What calls of these subscriptions get, as long as it stands here.
@@ -68,7 +69,10 @@ final class ScriptedStore: StoreCalls {
     }
 
     /// From now on no look is answered otherwise.
-    func throttleChecks(until: Instant) { state.withLock { $0.checksThrottledUntil = until } }
+    func throttleChecks(until: Instant?) { state.withLock { $0.checksThrottledUntil = until } }
+
+    /// From now on every look gets this; nil: as scripted.
+    func answerChecks(_ answer: StoreAnswer?) { state.withLock { $0.checkAnswer = answer } }
 
     /// From now on calls of these subscriptions get this answer, and all others `all` (nil: as scripted).
     func setAnswers(_ ids: some Sequence<String>, _ reply: Reply?, all: Reply? = nil) {
@@ -136,10 +140,11 @@ final class ScriptedStore: StoreCalls {
     }
 
     func checkStatus(transactionID: String) async -> StoreAnswer {
-        let (intent, until) = state.withLock { state in
+        let (intent, until, answer) = state.withLock { state in
             state.checks += 1
-            return (state.latest[transactionID], state.checksThrottledUntil)
+            return (state.latest[transactionID], state.checksThrottledUntil, state.checkAnswer)
         }
+        if let answer { return answer }
         if let until { return .throttled(until: until, StoreReply(httpStatus: 429)) }
         guard let intent else {
             return .answered([untouched(transactionID)], StoreReply(httpStatus: 200))

@@ -30,6 +30,50 @@ import Testing
         await harness.close()
     }
 
+    /// A permit of before says nothing once the App Store has asked for silence.
+    @Test func permitOfBefore_isNotUsedWithinASilence() async throws {
+        let harness = try await DeliveryHarness.make()
+        let clock = harness.clock
+        let statuses = CallPermitSource(
+            pool: harness.service, endpoint: "status", perSecond: 50, clock: clock,
+            wait: { clock.advance(by: $0) })
+        let permits = try await statuses.lease(2)
+        try await statuses.take(from: permits)
+        let until = harness.now.advanced(by: 30_000)
+
+        try await statuses.block(until: until)
+        try await statuses.take(from: permits)
+
+        #expect(harness.now >= until)
+        await harness.close()
+    }
+
+    /// Told to one subscription alone it may be about that one. Told to the next as well it is meant for all.
+    @Test func statusThatAsksToWait_silencesEveryReplica() async throws {
+        let harness = try await DeliveryHarness.make()
+        func statuses() -> CallPermitSource {
+            CallPermitSource(
+                pool: harness.service, endpoint: "status", perSecond: 50, clock: harness.clock,
+                wait: { _ in })
+        }
+        let (ours, others) = (statuses(), statuses())
+        _ = try await ours.lease(1)
+        func left() async throws -> Duration? { try await others.silenceLeft() }
+        let away = StoreAnswer.unknown(
+            reason: "503", StoreReply(httpStatus: 503, retryAfter: .seconds(7200)))
+
+        try await ours.heed(.unknown(reason: "500", StoreReply(httpStatus: 500)), of: "1")
+        #expect(try await left() == nil)
+        try await ours.heed(away, of: "1")
+        #expect(try await left() == .seconds(60))
+        #expect(ours.silenced == .askedToWait)
+        try await ours.heed(away, of: "1")
+        #expect(try await left() == .seconds(60))
+        try await ours.heed(away, of: "2")
+        #expect(try await left() == .seconds(7200))
+        await harness.close()
+    }
+
     private static func source(_ harness: DeliveryHarness) -> CallPermitSource {
         CallPermitSource(
             pool: harness.service, endpoint: "change_price", perSecond: 0.02, clock: SystemClock(),

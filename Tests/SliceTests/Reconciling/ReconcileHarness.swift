@@ -34,6 +34,12 @@ extension DeliveryHarness {
             clock: clock, realClock: realClock, log: .silent)
     }
 
+    static func refusal(_ meaning: StoreRefusal.Meaning, _ code: Int) -> StoreAnswer {
+        .refused(
+            StoreRefusal(code: code, name: "code_\(code)", message: "no", meaning: meaning),
+            StoreReply(httpStatus: code < 1000 ? code : code / 10_000))
+    }
+
     func position() async throws -> HistoryQueries.Position {
         try await service.withConnection { connection in
             try await connection.read { try HistoryQueries.load(on: $0) }

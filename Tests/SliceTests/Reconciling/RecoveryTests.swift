@@ -173,6 +173,65 @@ import Testing
         await harness.close()
     }
 
+    /// Apple applied the lost database's call, and does not show its subscription for a moment: it may have it or not.
+    @Test(arguments: [
+        DeliveryHarness.refusal(.suspect, 4_040_010),
+        .unknown(reason: "4040002", StoreReply(httpStatus: 404)),
+        .answered([], StoreReply(httpStatus: 200)),
+    ])
+    func statusThatIsNotFound_putsItsRowOff_andCallsNothingTwice(answer: StoreAnswer) async throws {
+        let harness = try await Self.approved(2)
+        try await Self.forgottenCall(harness, "1")
+
+        let outcome = try await Self.recover(
+            Self.recovery(harness, store: RefusingChecks(["1"], harness.store, answer)))
+        try await harness.deliver(harness.scheduler())
+
+        #expect(outcome.unread.map(\.originalTransactionID) == ["1"])
+        #expect(outcome.batches.map { [$0.released, $0.unread] } == [[1, 1]])
+        #expect(harness.store.calls.map(\.transactionID) == ["1", "2"])
+        await harness.close()
+    }
+
+    /// Our key is good, and the others are answered: nobody waits for the one that is refused.
+    @Test(arguments: [403, 302, 4_010_000])
+    func statusRefusedAsIfOurKeyWereBad_putsItsRowOff_andStopsNoOther(code: Int) async throws {
+        let harness = try await Self.approved(2)
+
+        let outcome = try await Self.recover(
+            Self.recovery(
+                harness,
+                store: RefusingChecks(
+                    ["1"], harness.store, DeliveryHarness.refusal(.haltService, code))))
+        try await harness.deliver(harness.scheduler())
+
+        #expect(outcome.unread.map(\.originalTransactionID) == ["1"])
+        #expect(outcome.unread.first?.why.hasPrefix("\(code) ") == true)
+        #expect(harness.store.calls.map(\.transactionID) == ["2"])
+        await harness.close()
+    }
+
+    /// Nothing is known of any of them, so none is put off for a day.
+    @Test func anotherDatabase_statusesRefusedAlike_leaveTheirRowsToTheNextReading() async throws {
+        let harness = try await Self.approved(30)
+        try await Self.restored(harness)
+        try await harness.deliver(harness.scheduler())
+        let all = Set((1...30).map(String.init))
+
+        await #expect(throws: ReconcileError.self) {
+            try await Self.readStatuses(harness, RefusingChecks(all, harness.store))
+        }
+        #expect(
+            try await harness.texts(
+                "SELECT original_transaction_id AS text FROM repricer.price_changes"
+                    + " WHERE parked_reason IS NOT NULL") == [])
+
+        try await Self.readStatuses(harness, harness.store)
+        try await harness.deliver(harness.scheduler())
+        #expect(Set(harness.store.calls.map(\.transactionID)) == all)
+        await harness.close()
+    }
+
     // MARK: Without recover
 
     @Test(arguments: [("SCHEDULED", "scheduled"), ("PENDING", "pending_consent")])
@@ -453,10 +512,15 @@ import Testing
 private struct RefusingChecks: StoreCalls {
     let ids: Set<String>
     let inner: ScriptedStore
+    let answer: StoreAnswer
 
-    init(_ ids: Set<String>, _ inner: ScriptedStore) {
+    init(
+        _ ids: Set<String>, _ inner: ScriptedStore,
+        _ answer: StoreAnswer = DeliveryHarness.refusal(.reject, 4_030_001)
+    ) {
         self.ids = ids
         self.inner = inner
+        self.answer = answer
     }
 
     func changePrice(
@@ -469,9 +533,6 @@ private struct RefusingChecks: StoreCalls {
         guard ids.contains(transactionID) else {
             return await inner.checkStatus(transactionID: transactionID)
         }
-        return .refused(
-            StoreRefusal(
-                code: 4_030_001, name: "code_4030001", message: "no", meaning: .reject),
-            StoreReply(httpStatus: 403))
+        return answer
     }
 }

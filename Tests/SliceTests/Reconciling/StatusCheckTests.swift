@@ -210,6 +210,169 @@ import Testing
         await harness.close()
     }
 
+    // MARK: One that is refused, and all
+
+    private static func list(
+        _ ids: ClosedRange<Int>, _ harness: Harness, _ store: StatusStore
+    ) async throws -> (sync: Synchronizer, list: StatusCheckQueries.List) {
+        let sync = Synchronizer(
+            pool: harness.service, runner: harness.statusChecks(store), clock: harness.clock)
+        let text = ids.map { "\($0)" }.joined(separator: "\n")
+        let loaded = try await sync.load(BatchInput(Array(text.utf8), path: "ids")) { _, _ in }
+        return (sync, loaded.list)
+    }
+
+    private static func healthy(_ id: String, _ harness: Harness) -> StoreAnswer {
+        .answered([Harness.listed(id, at: harness.now)], StoreReply(httpStatus: 200))
+    }
+
+    /// A 401 or a page of a proxy for one subscription, while others are answered, says nothing of our key.
+    @Test(arguments: [403, 302, 4_010_000])
+    func oneIDRefusedAsIfOurKeyWereBad_endsByItself_andStopsNoOther(code: Int) async throws {
+        let harness = try await Harness.make()
+        let store = StatusStore { id in
+            id == "7" ? Harness.refusal(.haltService, code) : Self.healthy(id, harness)
+        }
+        let (sync, list) = try await Self.list(1...100, harness, store)
+
+        var summary = StatusCheckSummary()
+        try await sync.run(list, into: &summary)
+        let problems = Mutex<[String]>([])
+        try await sync.forEachProblem(of: list) { problem in
+            problems.withLock { $0.append("\(problem.originalTransactionID): \(problem.detail)") }
+        }
+
+        #expect(summary.outcomes == [.read: 99, .refused: 1])
+        #expect(problems.withLock { $0 } == ["7: \(code) code_\(code): no"])
+        await harness.close()
+    }
+
+    /// Several odd ones that are left alone in their list would stop each run, and the list would never end.
+    @Test func oddIDsThatAreLeft_endOnceOthersOfTheirListWereRead() async throws {
+        let harness = try await Harness.make()
+        let isAway = Mutex(true)
+        let store = StatusStore { id in
+            guard ["1", "2", "3", "4"].contains(id) else { return Self.healthy(id, harness) }
+            return isAway.withLock { $0 }
+                ? .notSent(reason: "connection refused") : Harness.refusal(.haltService, 403)
+        }
+        let (sync, list) = try await Self.list(1...6, harness, store)
+        var first = StatusCheckSummary()
+        await #expect(throws: ReconcileError.storeAway("connection refused")) {
+            try await sync.run(list, into: &first)
+        }
+        isAway.withLock { $0 = false }
+
+        var second = StatusCheckSummary()
+        try await sync.run(list, into: &second)
+
+        #expect(first.outcomes == [.read: 2])
+        #expect(second.outcomes == [.refused: 4])
+        await harness.close()
+    }
+
+    @Test(arguments: [
+        (StoreRefusal.Meaning.haltService, 403), (.haltService, 4_010_000), (.reject, 4_030_001),
+        (.suspect, 4_000_999),
+    ])
+    func refusedAlike_stopTheRun_endNothing_andAreReadByTheNextOne(
+        meaning: StoreRefusal.Meaning, code: Int
+    ) async throws {
+        let harness = try await Harness.make()
+        let isRefused = Mutex(true)
+        let store = StatusStore { id in
+            isRefused.withLock { $0 }
+                ? Harness.refusal(meaning, code) : Self.healthy(id, harness)
+        }
+        let (sync, list) = try await Self.list(1...200, harness, store)
+
+        var first = StatusCheckSummary()
+        let error = await #expect(throws: ReconcileError.self) {
+            try await sync.run(list, into: &first)
+        }
+        let told = String(describing: try #require(error))
+        let asked = (1...200).count { store.statusChecks(of: "\($0)") > 0 }
+        isRefused.withLock { $0 = false }
+        var second = StatusCheckSummary()
+        try await sync.run(list, into: &second)
+
+        #expect(told.contains("\(code) code_\(code)"))
+        #expect(first.outcomes.isEmpty)
+        #expect(asked < 100)
+        #expect(second.outcomes == [.read: 200])
+        await harness.close()
+    }
+
+    /// Each part needs an answer of its own.
+    @Test func partOfARunThatFails_doesNotStopTheOthers() async throws {
+        let harness = try await Harness.make([.lost])
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
+        let history = ScriptedHistory()
+        for call in 0..<20 { history.fail(call, .refused(4_010_000)) }
+
+        let result = try await harness.reconciler(history, ScriptedDoor()).runOnce()
+
+        let (summary, failure) = try #require(result)
+        #expect(failure is ReconcileError)
+        #expect([summary.unknownChecked, summary.unknownSettled] == [1, 1])
+        #expect(try await harness.changes() == ["A scheduled"])
+        await harness.close()
+    }
+
+    @Test(arguments: [403, 4_010_000])
+    func unknownOutcomeWhoseStatusIsRefused_doesNotStopTheOtherParts(code: Int) async throws {
+        let harness = try await Harness.make([.lost])
+        for id in ["1", "2"] { try await harness.subscribe(id) }
+        try await harness.submitAndApprove([
+            Harness.row("1"), Harness.row("2", line: 3),
+        ])
+        try await harness.deliver(harness.scheduler())
+        let odd = try #require(harness.store.calls.first).transactionID
+        harness.clock.advance(by: .seconds(90 * 86_400))
+        let store = StatusStore { id in
+            id == odd ? Harness.refusal(.haltService, code) : Self.healthy(id, harness)
+        }
+
+        let result = try await harness.reconciler(
+            ScriptedHistory(), ScriptedDoor(), store: store
+        ).runOnce()
+
+        let (summary, failure) = try #require(result)
+        #expect(failure == nil)
+        #expect(summary.unknownChecked == 1)
+        #expect(summary.silent >= 1)
+        #expect(summary.checks.done >= 1)
+        await harness.close()
+    }
+
+    // MARK: Silences
+
+    @Test func listOfIDs_toldToWait_asksNobodyBefore() async throws {
+        let harness = try await Harness.make()
+        let asked = Mutex<[Int64]>([])
+        let store = StatusStore { id in
+            let count = asked.withLock {
+                $0.append(harness.realClock.nowMilliseconds())
+                return $0.count
+            }
+            return count == 1
+                ? .unknown(
+                    reason: "503", StoreReply(httpStatus: 503, retryAfter: .seconds(40)))
+                : Self.healthy(id, harness)
+        }
+        let (sync, list) = try await Self.list(1...1, harness, store)
+
+        var summary = StatusCheckSummary()
+        try await sync.run(list, into: &summary)
+        let waited = asked.withLock { ($0.last ?? 0) - ($0.first ?? 0) }
+
+        #expect(summary.outcomes == [.read: 1])
+        #expect(waited >= 40_000)
+        await harness.close()
+    }
+
     private static let notFound = StoreRefusal(
         code: 4_040_010, name: "TransactionIdNotFoundError", message: "no", meaning: .reject)
 }
