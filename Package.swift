@@ -23,7 +23,7 @@ func program(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 }
 
 /// Tests are not optimised, which would take minutes: their time is that of what they test.
-let plain = strict + [.unsafeFlags(["-Onone"], .when(configuration: .release))]
+let plain = strict + [.unsafeFlags(["-Onone", "-no-whole-module-optimization", "-enable-batch-mode", "-num-threads", "0"], .when(configuration: .release))]
 
 func tests(_ module: String, _ dependencies: [Target.Dependency] = []) -> Target {
     .testTarget(

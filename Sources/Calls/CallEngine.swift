@@ -268,8 +268,7 @@ package struct CallEngine: Sendable {
             log.warning(
                 "statuses are refused alike; one a minute asks",
                 ["code": refusal.codeAndName, "subscription": subject])
-            try await permitSource.block(
-                until: now.advanced(by: limits.probeEvery.milliseconds), for: .halted)
+            refusedStatuses.askOne(from: now.advanced(by: limits.probeEvery.milliseconds))
         case .refused, .throttled, .unknown, .notSent: break
         }
     }

@@ -1,3 +1,4 @@
+package import Pricing
 internal import Synchronization
 
 /// Whose statuses were refused since the last one that was answered.
@@ -10,10 +11,13 @@ package final class RefusedStatuses: Sendable {
     private static let rememberedMax = 100
 
     private let subjects = Mutex<Set<String>>([])
+    /// Until when dependents ask for none; nil where the last one was answered.
+    private let hold = Mutex<Instant?>(nil)
 
     package init() {}
 
     package func note(_ answer: StoreAnswer, of subject: String) {
+        if answer.isAnswered { hold.withLock { $0 = nil } }
         subjects.withLock { subjects in
             switch answer {
             case .answered: subjects = []
@@ -22,6 +26,15 @@ package final class RefusedStatuses: Sendable {
             case .refused, .throttled, .unknown, .notSent: break
             }
         }
+    }
+
+    /// Lets dependents ask for one status at a time, and for none until an instant. Who else asks for statuses may ask
+    /// for others, so nobody else waits.
+    func askOne(from instant: Instant) { hold.withLock { $0 = instant } }
+
+    /// How many statuses of dependents may be asked for, of so many.
+    package func allowed(_ count: Int, at now: Instant) -> Int {
+        hold.withLock { from in from.map { now < $0 ? 0 : min(1, count) } ?? count }
     }
 
     /// Whether the statuses of several other subscriptions were refused, too, and none was answered since.

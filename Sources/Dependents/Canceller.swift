@@ -92,7 +92,9 @@ package struct Canceller: Service {
         let realNow = engine.realClock.nowMilliseconds()
         let limits = limits
         let isProbing = engine.isProbing(.cancel, controls)
-        let wanted = isProbing ? 1 : limits.dependentsPerRound
+        let wanted = engine.refusedStatuses.allowed(
+            isProbing ? 1 : limits.dependentsPerRound, at: engine.now)
+        guard wanted > 0 else { return 0 }
         let statuses = rounds.kind.checkPermitSource
         let (due, permits) = try await engine.pool.withTransaction { connection in
             let permits = try statuses.lease(wanted, on: connection)

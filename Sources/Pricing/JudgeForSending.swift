@@ -40,12 +40,19 @@ package struct StoredChange: Hashable, Sendable {
 package struct ForeseenConsent: Hashable, Sendable {
     /// A call from this instant on needs it.
     package var from: Instant
-    /// The rules that ask for it then. Another rule's reason is a drift all the same.
+    /// The rules that ask for it then.
     package var reasons: Set<ConsentReason>
 
     package init(from: Instant, reasons: Set<ConsentReason>) {
         self.from = from
         self.reasons = reasons
+    }
+
+    /// What may ask at an instant without a drift. Time goes on to turn other rules after the first ones; it brings no
+    /// increase of another item, which only somebody makes.
+    func excused(at instant: Instant) -> Set<ConsentReason> {
+        guard from <= instant else { return [] }
+        return reasons.union(ConsentReason.allCases.filter { $0 != .increaseWithin12Months })
     }
 }
 
@@ -72,7 +79,7 @@ extension Judge {
     ) -> SendingVerdict {
         let plan = planAnew(change, facts: facts, context: context)
         // A drift outranks the codes after it, as in a plan.
-        let drift = change.drift(to: plan, at: now) {
+        let drift = change.drift(to: plan, at: plan.judgedAt ?? now) {
             planAnew(change, facts: facts, context: context.withoutOurs)
         }
         let faults = [plan.fault, drift].compactMap { $0 }
@@ -106,7 +113,7 @@ extension StoredChange {
     fileprivate func drift(
         to plan: PlanRow, at now: Instant, withoutOurs: () -> PlanRow
     ) -> RowFault? {
-        let excused = foreseen.map { $0.from <= now ? $0.reasons : [] } ?? []
+        let excused = foreseen.map { $0.excused(at: now) } ?? []
         let needsConsent =
             plan.consent == .required && consent != .required && consent != .notKnown
             && !withoutOurs().reasons.allSatisfy(excused.contains)

@@ -256,7 +256,12 @@ package struct Reconciler: Sendable {
                     on: connection)
             }
             _ = try connection.pipeline([
-                StatusCheckQueries.repeatUnread(.restored, doneBefore: now - 86_400_000)
+                StatusCheckQueries.repeatUnread(
+                    .restored, doneBefore: now - 86_400_000, wantedAfter: 0),
+                // A hint comes once, and an answer that shows no status may be about us and not about it.
+                StatusCheckQueries.repeatUnread(
+                    StatusCheckQueries.List(.legacy), doneBefore: now - 3_600_000,
+                    wantedAfter: old),
             ])
         }
     }

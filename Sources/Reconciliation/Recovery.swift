@@ -88,17 +88,18 @@ package struct Recovery: Sendable {
         try await runner.run(list, into: &summary, progress: progress)
     }
 
-    /// Lets calls go on. Rows whose subscription could not be read wait another day, and are named.
+    /// Lets calls go on. Rows whose subscription could not be read wait until it is, and are named.
     package func end() async throws -> RecoveryQueries.Outcome {
         let (since, list) = (lostSince.milliseconds, list)
         let realNow = reconciler.dependencies.realClock.nowMilliseconds()
         let now = reconciler.dependencies.clock.nowMilliseconds()
         return try await pool.withTransaction { connection in
             try RecoveryQueries.parkUnread(in: list, until: realNow + 86_400_000, on: connection)
+            try RecoveryQueries.keepAsking(for: list, on: connection)
             var outcome = try RecoveryQueries.outcome(since: since, in: list, on: connection)
             outcome.isPaused = try ServiceControlQueries.everything(on: connection).isPaused
             _ = try connection.pipeline([
-                ServiceControlQueries.endCatchUp(isRestored: false),
+                ServiceControlQueries.endCatchUp(isRestored: outcome.unreadSubscriptions > 0),
                 RecoveryQueries.note(outcome, since: since, at: now),
             ])
             while try StatusCheckQueries.forget(list, doneBefore: nil, limit: 5000, on: connection)

@@ -78,6 +78,26 @@ package enum RecoveryQueries {
             """)
     }
 
+    /// Hands the subscriptions that could not be read to the service, which asks again each day. Until one is read, no
+    /// call of it goes.
+    package static func keepAsking(
+        for list: StatusCheckQueries.List, on connection: isolated PostgresConnection
+    ) throws {
+        try connection.execute(
+            """
+            -- name: keepAskingAfterRecovery
+            INSERT INTO repricer.status_checks (original_transaction_id, bucket, reason, list_id, requested_at,
+                attempts, done_at, outcome, detail)
+            SELECT k.original_transaction_id, k.bucket, \(StatusCheckQueries.List.restored.reason.rawValue),
+                \(StatusCheckQueries.List.restored.id), k.requested_at, k.attempts, k.done_at, k.outcome, k.detail
+            FROM repricer.status_checks k
+            WHERE k.reason = \(list.reason.rawValue) AND k.list_id = \(list.id)
+                AND k.outcome IN \(fragment: isUnread)
+            ON CONFLICT ON CONSTRAINT status_checks_pkey DO UPDATE SET requested_at = excluded.requested_at,
+                done_at = excluded.done_at, outcome = excluded.outcome, detail = excluded.detail
+            """)
+    }
+
     /// The outcomes after which nobody knows what Apple has. "Not found" is among them: Apple has sold every subscription
     /// that is asked for, and may well have applied a call to one that it does not show for a moment.
     private static let isUnread: SQL = "('refused', 'unreadable', 'unanswered', 'not_found')"

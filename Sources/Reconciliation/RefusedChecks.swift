@@ -35,6 +35,9 @@ struct RefusedChecks {
         last = one.settled
     }
 
+    /// A status was read of it after all, by a later try.
+    mutating func remove(_ id: String) { waiting[id] = nil }
+
     mutating func takeAll() -> [One] {
         defer { waiting = [:] }
         return waiting.values.sorted {

@@ -208,14 +208,16 @@ package enum StatusCheckQueries {
         return try row.millisecondsOrNil("next_check_at") ?? 0
     }
 
-    /// Asks again for those of a list that could not be read before an instant (UTC milliseconds).
-    static func repeatUnread(_ list: List, doneBefore: Int64) -> SQL {
+    /// Asks again for those of a list that could not be read before an instant, and were wanted after another one (both
+    /// in UTC milliseconds).
+    static func repeatUnread(_ list: List, doneBefore: Int64, wantedAfter: Int64) -> SQL {
         """
         -- name: repeatUnreadChecks
         UPDATE repricer.status_checks SET done_at = NULL, outcome = NULL, detail = NULL, next_check_at = NULL,
             attempts = 0
         WHERE reason = \(list.reason.rawValue) AND list_id = \(list.id)
             AND outcome NOT IN ('read', 'drifted') AND done_at < \(timestamp: doneBefore)
+            AND requested_at > \(timestamp: wantedAfter)
         """
     }
 

@@ -206,6 +206,7 @@ package struct StatusCheckRunner: Sendable {
             switch StatusCheckVerdict(one.answer, attempts: one.check.attempts) {
             case .read(let events):
                 statuses.append(StatusCheckSettlement.Status(askedFor: id, events: events))
+                run.refused.remove(id)
                 run.answersInARow += 1
             case .ended(let outcome, let detail, let isAboutUs):
                 let settled = StatusCheckQueries.Settled(id, outcome, detail: detail)
