@@ -2308,7 +2308,7 @@ COMMENT ON VIEW report.revenue_bridge IS
 
 -- Converts to one currency at the newest rates: that of the setting repricer.reporting_currency, or else US dollars.
 CREATE VIEW report.revenue_bridge_total AS
-WITH rates AS (
+WITH imported AS (
     SELECT DISTINCT ON (r.currency) r.currency, r.billionths_per_euro::numeric AS per_euro, r.valid_from
     FROM (
         -- The newest revision of an instant counts; one that withdraws it leaves none.
@@ -2318,6 +2318,11 @@ WITH rates AS (
         ORDER BY e.currency, e.valid_from, e.revision DESC) r
     WHERE r.billionths_per_euro IS NOT NULL
     ORDER BY r.currency, r.valid_from DESC
+), rates AS (
+    SELECT i.currency, i.per_euro, i.valid_from FROM imported i
+    UNION ALL
+    -- Rates are units for one euro, so the euro itself needs none.
+    SELECT 'EUR', 1000000000::numeric, NULL::timestamptz WHERE NOT EXISTS (SELECT FROM imported i WHERE i.currency = 'EUR')
 ), target AS (
     SELECT t.currency, r.per_euro, r.valid_from
     FROM (SELECT coalesce(nullif(current_setting('repricer.reporting_currency', true), ''), 'USD') AS currency) t
@@ -2325,7 +2330,12 @@ WITH rates AS (
 ), converted AS (
     SELECT b.*, t.currency AS reporting_currency,
         CASE WHEN b.currency = t.currency THEN 1 ELSE t.per_euro / r.per_euro END AS rate,
-        CASE WHEN b.currency <> t.currency THEN least(t.valid_from, r.valid_from) END AS valid_from
+        CASE WHEN b.currency <> t.currency THEN least(t.valid_from, r.valid_from) END AS valid_from,
+        -- By what a sum was converted, so that it can be done again by hand.
+        CASE WHEN b.currency <> t.currency AND t.per_euro / r.per_euro IS NOT NULL THEN r.currency || ' '
+            || trim_scale(r.per_euro / 1000000000) || ' for EUR 1 since ' || (r.valid_from AT TIME ZONE 'UTC')::date END AS rate_used,
+        CASE WHEN b.currency <> t.currency AND t.per_euro / r.per_euro IS NOT NULL THEN t.currency || ' '
+            || trim_scale(t.per_euro / 1000000000) || ' for EUR 1 since ' || (t.valid_from AT TIME ZONE 'UTC')::date END AS target_used
     FROM report.revenue_bridge b CROSS JOIN target t LEFT JOIN rates r ON r.currency = b.currency
 ), sums AS (
     SELECT batch_id, batch_name, month, reporting_currency,
@@ -2338,14 +2348,17 @@ WITH rates AS (
         round(sum(refunds_milliunits * rate))::bigint AS refunds,
         round(sum(closing_milliunits * rate))::bigint AS closing,
         (min(valid_from) AT TIME ZONE 'UTC')::date AS rates_from,
-        array_agg(DISTINCT currency ORDER BY currency) FILTER (WHERE rate IS NULL) AS without_rate
+        array_agg(DISTINCT currency ORDER BY currency) FILTER (WHERE rate IS NULL) AS without_rate,
+        -- The null of the euro, whose rate is nobody's, is in no list.
+        (SELECT array_agg(u.used ORDER BY u.used)
+            FROM (SELECT unnest(array_agg(DISTINCT rate_used) || max(target_used)) AS used) u WHERE u.used IS NOT NULL) AS rates
     FROM converted GROUP BY batch_id, batch_name, month, reporting_currency
 )
 SELECT batch_id, batch_name, month, reporting_currency AS currency, opening AS opening_milliunits,
     price_effect AS price_effect_milliunits, declined AS declined_milliunits, "left" AS left_milliunits,
     lapsed AS lapsed_milliunits, dependents AS dependents_milliunits, refunds AS refunds_milliunits,
     closing - opening - price_effect - declined - "left" - lapsed - dependents - refunds AS other_milliunits,
-    closing AS closing_milliunits, rates_from, without_rate
+    closing AS closing_milliunits, rates_from, without_rate, rates
 FROM sums;
 COMMENT ON VIEW report.revenue_bridge_total IS
     'revenue_bridge in one currency: the setting repricer.reporting_currency, else USD, at the newest imported rates.';
@@ -3050,6 +3063,9 @@ BEGIN
         ('revenue_bridge_total', 'closing_milliunits', 'Likewise.'),
         ('revenue_bridge_total', 'rates_from', 'The day of the oldest rate that it rests on; null: nothing was converted.'),
         ('revenue_bridge_total', 'without_rate', 'Currencies that have no rate: their money is in no figure of the row.'),
+        ('revenue_bridge_total', 'rates',
+            'The rates that were used, each with the day since which it holds: units for one euro, whose own is 1. Money is '
+            'divided by the rate of its currency and multiplied by that of the reporting one.'),
         ('revenue_at_risk', 'consent_due_on', 'The day, UTC, of the renewal at which items end if consent is not given.'),
         ('revenue_at_risk', 'changes',
             'Price changes that wait for consent, or may have to; 0: only dependents of some in another currency or period.'),

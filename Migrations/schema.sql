@@ -3946,7 +3946,7 @@ CREATE TABLE repricer.exchange_rates (
 COMMENT ON TABLE repricer.exchange_rates IS 'Append-only. What one euro costs, in billionths of the currency: only for estimates of thresholds.';
 
 CREATE VIEW report.revenue_bridge_total AS
- WITH rates AS (
+ WITH imported AS (
          SELECT DISTINCT ON (r.currency) r.currency,
             (r.billionths_per_euro)::numeric AS per_euro,
             r.valid_from
@@ -3958,6 +3958,18 @@ CREATE VIEW report.revenue_bridge_total AS
                   ORDER BY e.currency, e.valid_from, e.revision DESC) r
           WHERE (r.billionths_per_euro IS NOT NULL)
           ORDER BY r.currency, r.valid_from DESC
+        ), rates AS (
+         SELECT i.currency,
+            i.per_euro,
+            i.valid_from
+           FROM imported i
+        UNION ALL
+         SELECT 'EUR'::text,
+            (1000000000)::numeric AS "numeric",
+            NULL::timestamp with time zone AS timestamptz
+          WHERE (NOT (EXISTS ( SELECT
+                   FROM imported i
+                  WHERE (i.currency = 'EUR'::text))))
         ), target AS (
          SELECT t.currency,
             r.per_euro,
@@ -3987,7 +3999,15 @@ CREATE VIEW report.revenue_bridge_total AS
                 CASE
                     WHEN (b.currency <> t.currency) THEN LEAST(t.valid_from, r.valid_from)
                     ELSE NULL::timestamp with time zone
-                END AS valid_from
+                END AS valid_from,
+                CASE
+                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((r.currency || ' '::text) || trim_scale((r.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || ((r.valid_from AT TIME ZONE 'UTC'::text))::date)
+                    ELSE NULL::text
+                END AS rate_used,
+                CASE
+                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((t.currency || ' '::text) || trim_scale((t.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || ((t.valid_from AT TIME ZONE 'UTC'::text))::date)
+                    ELSE NULL::text
+                END AS target_used
            FROM ((report.revenue_bridge b
              CROSS JOIN target t)
              LEFT JOIN rates r ON ((r.currency = b.currency)))
@@ -4005,7 +4025,10 @@ CREATE VIEW report.revenue_bridge_total AS
             (round(sum(((converted.refunds_milliunits)::numeric * converted.rate))))::bigint AS refunds,
             (round(sum(((converted.closing_milliunits)::numeric * converted.rate))))::bigint AS closing,
             ((min(converted.valid_from) AT TIME ZONE 'UTC'::text))::date AS rates_from,
-            array_agg(DISTINCT converted.currency ORDER BY converted.currency) FILTER (WHERE (converted.rate IS NULL)) AS without_rate
+            array_agg(DISTINCT converted.currency ORDER BY converted.currency) FILTER (WHERE (converted.rate IS NULL)) AS without_rate,
+            ( SELECT array_agg(u.used ORDER BY u.used) AS array_agg
+                   FROM ( SELECT unnest((array_agg(DISTINCT converted.rate_used) || max(converted.target_used))) AS used) u
+                  WHERE (u.used IS NOT NULL)) AS rates
            FROM converted
           GROUP BY converted.batch_id, converted.batch_name, converted.month, converted.reporting_currency
         )
@@ -4023,7 +4046,8 @@ CREATE VIEW report.revenue_bridge_total AS
     (((((((sums.closing - sums.opening) - sums.price_effect) - sums.declined) - sums."left") - sums.lapsed) - sums.dependents) - sums.refunds) AS other_milliunits,
     sums.closing AS closing_milliunits,
     sums.rates_from,
-    sums.without_rate
+    sums.without_rate,
+    sums.rates
    FROM sums;
 
 COMMENT ON VIEW report.revenue_bridge_total IS 'revenue_bridge in one currency: the setting repricer.reporting_currency, else USD, at the newest imported rates.';
@@ -4058,6 +4082,8 @@ COMMENT ON COLUMN report.revenue_bridge_total.rates_from IS 'The day of the olde
 
 COMMENT ON COLUMN report.revenue_bridge_total.without_rate IS 'Currencies that have no rate: their money is in no figure of the row.';
 
+COMMENT ON COLUMN report.revenue_bridge_total.rates IS 'The rates that were used, each with the day since which it holds: units for one euro, whose own is 1. Money is divided by the rate of its currency and multiplied by that of the reporting one.';
+
 CREATE FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_bridge_total
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -4068,7 +4094,7 @@ CREATE FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone,
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
- WITH rates AS (
+ WITH imported AS (
          SELECT DISTINCT ON (r.currency) r.currency,
             (r.billionths_per_euro)::numeric AS per_euro,
             r.valid_from
@@ -4080,6 +4106,18 @@ BEGIN
                   ORDER BY e.currency, e.valid_from, e.revision DESC) r
           WHERE (r.billionths_per_euro IS NOT NULL)
           ORDER BY r.currency, r.valid_from DESC
+        ), rates AS (
+         SELECT i.currency,
+            i.per_euro,
+            i.valid_from
+           FROM imported i
+        UNION ALL
+         SELECT 'EUR'::text,
+            (1000000000)::numeric AS "numeric",
+            NULL::timestamp with time zone AS timestamptz
+          WHERE (NOT (EXISTS ( SELECT
+                   FROM imported i
+                  WHERE (i.currency = 'EUR'::text))))
         ), target AS (
          SELECT t.currency,
             r.per_euro,
@@ -4109,7 +4147,15 @@ BEGIN
                 CASE
                     WHEN (b.currency <> t.currency) THEN LEAST(t.valid_from, r.valid_from)
                     ELSE NULL::timestamp with time zone
-                END AS valid_from
+                END AS valid_from,
+                CASE
+                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((r.currency || ' '::text) || trim_scale((r.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || ((r.valid_from AT TIME ZONE 'UTC'::text))::date)
+                    ELSE NULL::text
+                END AS rate_used,
+                CASE
+                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((t.currency || ' '::text) || trim_scale((t.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || ((t.valid_from AT TIME ZONE 'UTC'::text))::date)
+                    ELSE NULL::text
+                END AS target_used
            FROM ((report.revenue_bridge_as_of(p_at, p_batch) b
              CROSS JOIN target t)
              LEFT JOIN rates r ON ((r.currency = b.currency)))
@@ -4127,7 +4173,10 @@ BEGIN
             (round(sum(((converted.refunds_milliunits)::numeric * converted.rate))))::bigint AS refunds,
             (round(sum(((converted.closing_milliunits)::numeric * converted.rate))))::bigint AS closing,
             ((min(converted.valid_from) AT TIME ZONE 'UTC'::text))::date AS rates_from,
-            array_agg(DISTINCT converted.currency ORDER BY converted.currency) FILTER (WHERE (converted.rate IS NULL)) AS without_rate
+            array_agg(DISTINCT converted.currency ORDER BY converted.currency) FILTER (WHERE (converted.rate IS NULL)) AS without_rate,
+            ( SELECT array_agg(u.used ORDER BY u.used) AS array_agg
+                   FROM ( SELECT unnest((array_agg(DISTINCT converted.rate_used) || max(converted.target_used))) AS used) u
+                  WHERE (u.used IS NOT NULL)) AS rates
            FROM converted
           GROUP BY converted.batch_id, converted.batch_name, converted.month, converted.reporting_currency
         )
@@ -4145,7 +4194,8 @@ BEGIN
     (((((((sums.closing - sums.opening) - sums.price_effect) - sums.declined) - sums."left") - sums.lapsed) - sums.dependents) - sums.refunds) AS other_milliunits,
     sums.closing AS closing_milliunits,
     sums.rates_from,
-    sums.without_rate
+    sums.without_rate,
+    sums.rates
    FROM sums
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
@@ -7677,6 +7727,8 @@ BEGIN
             FROM extension_requests e
             JOIN subscriptions s ON s.original_transaction_id = e.original_transaction_id AND s.bucket = v_bucket
             WHERE e.extension_id = ANY (v_found) AND e.bucket = v_bucket AND e.state = 'refused'
+                AND e.settled_by = 'answer' AND e.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND e.settled_at >= p_halt.ended_from - interval '1 minute'
             ORDER BY e.original_transaction_id LIMIT p_limit - v_rows FOR UPDATE OF s, e SKIP LOCKED
         ) held;
         CONTINUE WHEN v_ids IS NULL;
@@ -7725,7 +7777,10 @@ BEGIN
                 AND r.settled_at <= coalesce(p_halt.ended_until, 'infinity'));
         UPDATE mass_extensions m SET state = 'queued', code = NULL, detail = NULL, called_at = NULL,
             next_attempt_at = p_now
-        WHERE m.extension_id = v_extension AND m.state = 'refused';
+        WHERE m.extension_id = v_extension AND m.state = 'refused'
+            -- One may have been submitted since the search began.
+            AND NOT EXISTS (SELECT FROM mass_extensions o WHERE o.product_id = m.product_id
+                AND o.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'running'));
         GET DIAGNOSTICS v_moved = ROW_COUNT;
         v_rows := v_rows + v_moved;
     END LOOP;
