@@ -44,7 +44,7 @@ CREATE FUNCTION repricer.charges_at(p_at timestamptz) RETURNS SETOF repricer.cha
 SELECT * FROM repricer.charges WHERE recorded_at <= p_at
 UNION ALL
 SELECT original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at, revoked_at, price_milliunits, quantity,
-    currency, storefront, is_offer, is_purchase, refunded_milliunits, recorded_at
+    currency, storefront, is_offer, is_purchase, is_added_seat, refunded_milliunits, recorded_at
 FROM repricer.charge_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 CREATE FUNCTION repricer.money_entries_at(p_at timestamptz) RETURNS SETOF repricer.money_entries
@@ -551,8 +551,8 @@ CROSS JOIN LATERAL (
         row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
         max(k.expires_at) FILTER (WHERE k.revoked_at IS NULL AND (k.refunded_milliunits = 0
             OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER (ORDER BY k.purchased_at) AS kept_until,
-        greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase) OVER period, 0)
-            + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
+        greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_added_seat) OVER period, 0)
+            + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat AND (k.refunded_milliunits = 0
                 OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER period, 0))::bigint AS seats
     FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
@@ -649,8 +649,8 @@ SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, c.currency,
 FROM repricer.price_changes c
 -- OFFSET 0: as explained_charges.
 CROSS JOIN LATERAL (
-    SELECT k.*, greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase) OVER period, 0)
-        + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
+    SELECT k.*, greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_added_seat) OVER period, 0)
+        + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat AND (k.refunded_milliunits = 0
             OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER period, 0))::bigint AS seats
     FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
@@ -734,10 +734,10 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
     p.quantity AS paid_quantity, coalesce(q.seats, 1) AS seats
 FROM repricer.price_changes c
 LEFT JOIN LATERAL (
-    -- A price is that of one seat, and the last period was charged for so many: those of its renewal, and those that were
-    -- bought beside it. That a further period has as many is an inference.
-    SELECT coalesce(nullif(coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase), 0)
-            + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
+    -- A price is that of one seat, and the last period was charged for so many: those of its renewal, or of what the
+    -- customer bought in its place, and those that were added beside it. That a further period has as many is an inference.
+    SELECT coalesce(nullif(coalesce(max(k.quantity) FILTER (WHERE NOT k.is_added_seat), 0)
+            + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat AND (k.refunded_milliunits = 0
                 OR k.refunded_milliunits < k.price_milliunits * k.quantity)), 0), 0), max(k.quantity))::bigint AS seats
     FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
@@ -758,8 +758,8 @@ LEFT JOIN LATERAL (
     SELECT sum(l.price_milliunits * l.seats)::bigint AS lost_milliunits
     FROM (
         SELECT DISTINCT ON (h.sku) h.sku, h.price_milliunits, h.purchased_at, h.expires_at,
-            coalesce(nullif(coalesce(max(h.quantity) FILTER (WHERE NOT h.is_purchase) OVER period, 0)
-                + coalesce(sum(h.quantity) FILTER (WHERE h.is_purchase AND (h.refunded_milliunits = 0
+            coalesce(nullif(coalesce(max(h.quantity) FILTER (WHERE NOT h.is_added_seat) OVER period, 0)
+                + coalesce(sum(h.quantity) FILTER (WHERE h.is_added_seat AND (h.refunded_milliunits = 0
                     OR h.refunded_milliunits < h.price_milliunits * h.quantity)) OVER period, 0), 0),
                 max(h.quantity) OVER period) AS seats
         FROM repricer.charges h
@@ -1275,8 +1275,8 @@ SELECT d.batch_id, d.original_transaction_id, d.change_id, c.currency, c.storefr
 FROM repricer.dependent_cancellations d
 LEFT JOIN LATERAL (
     -- Its price is that of one seat.
-    SELECT coalesce(nullif(coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase), 0)
-            + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
+    SELECT coalesce(nullif(coalesce(max(k.quantity) FILTER (WHERE NOT k.is_added_seat), 0)
+            + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat AND (k.refunded_milliunits = 0
                 OR k.refunded_milliunits < k.price_milliunits * k.quantity)), 0), 0), max(k.quantity)) AS seats
     FROM repricer.charges k
     WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
@@ -1919,7 +1919,8 @@ WITH subjects AS (
             ELSE i.at AT TIME ZONE 'UTC' END AS ends
     FROM named i
 ), runs AS (
-    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
+    -- The periods that were paid for. A renewal ends the one before it, and so does a modification in mid period, whose
+    -- transaction has all items anew (an inference); a seat that is added comes beside.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
@@ -1950,9 +1951,9 @@ WITH subjects AS (
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
                     AND e.sku = h.sku AND e.kind = 'refund') END,
             -- One that was given back in full, or revoked, ended no other: it may have been charged twice.
-            CASE WHEN NOT h.is_purchase THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
+            CASE WHEN NOT h.is_added_seat THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
                     AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0)) OVER (
-                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase
+                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_added_seat
                 ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
                 END) AT TIME ZONE 'UTC' AS ends
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s

@@ -641,6 +641,7 @@ CREATE TABLE repricer.charges (
     storefront text,
     is_offer boolean DEFAULT false NOT NULL,
     is_purchase boolean DEFAULT false NOT NULL,
+    is_added_seat boolean DEFAULT false NOT NULL,
     refunded_milliunits bigint DEFAULT 0 NOT NULL,
     recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
     CONSTRAINT charges_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
@@ -655,7 +656,9 @@ COMMENT ON COLUMN repricer.charges.price_milliunits IS 'Of one seat; price times
 
 COMMENT ON COLUMN repricer.charges.is_offer IS 'Charged at the price of an offer.';
 
-COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as a seat that is added; no renewal.';
+COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as a modification, or a seat that is added; no renewal.';
+
+COMMENT ON COLUMN repricer.charges.is_added_seat IS 'Of a purchase: it is of seats that came beside those of the period. Any other charge takes the place of the one before it.';
 
 COMMENT ON COLUMN repricer.charges.refunded_milliunits IS 'What money_entries say was given back and not taken back again.';
 
@@ -809,6 +812,7 @@ CREATE VIEW repricer.explained_charges AS
             k.storefront,
             k.is_offer,
             k.is_purchase,
+            k.is_added_seat,
             k.refunded_milliunits,
             k.recorded_at,
             ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + '00:01:00'::interval)), false)) AS is_double,
@@ -1022,12 +1026,13 @@ CREATE VIEW repricer.missing_renewals AS
             k.storefront,
             k.is_offer,
             k.is_purchase,
+            k.is_added_seat,
             k.refunded_milliunits,
             k.recorded_at,
             min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
             row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
             max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (ORDER BY k.purchased_at) AS kept_until,
-            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
+            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
           WINDOW period AS (PARTITION BY k.expires_at)
@@ -1104,9 +1109,10 @@ CREATE VIEW repricer.paid_changes AS
             k.storefront,
             k.is_offer,
             k.is_purchase,
+            k.is_added_seat,
             k.refunded_milliunits,
             k.recorded_at,
-            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
+            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
           WINDOW period AS (PARTITION BY k.expires_at)
@@ -1501,7 +1507,7 @@ CREATE VIEW repricer.live_change_figures AS
     p.quantity AS paid_quantity,
     COALESCE(q.seats, (1)::bigint) AS seats
    FROM ((((repricer.price_changes c
-     LEFT JOIN LATERAL ( SELECT (COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric))::bigint AS seats
+     LEFT JOIN LATERAL ( SELECT (COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric))::bigint AS seats
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)))
           GROUP BY COALESCE(k.expires_at, k.purchased_at)
@@ -1519,7 +1525,7 @@ CREATE VIEW repricer.live_change_figures AS
                     h.price_milliunits,
                     h.purchased_at,
                     h.expires_at,
-                    COALESCE(NULLIF(((COALESCE(max(h.quantity) FILTER (WHERE (NOT h.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(h.quantity) FILTER (WHERE (h.is_purchase AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))) OVER period, (0)::numeric)), (0)::numeric), (max(h.quantity) OVER period)::numeric) AS seats
+                    COALESCE(NULLIF(((COALESCE(max(h.quantity) FILTER (WHERE (NOT h.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(h.quantity) FILTER (WHERE (h.is_added_seat AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))) OVER period, (0)::numeric)), (0)::numeric), (max(h.quantity) OVER period)::numeric) AS seats
                    FROM repricer.charges h
                   WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (h.sku <> c.sku) AND (h.sku IS DISTINCT FROM c.current_sku) AND ((c.former_skus IS NULL) OR (h.sku <> ALL (c.former_skus))))
                   WINDOW period AS (PARTITION BY h.sku, COALESCE(h.expires_at, h.purchased_at))
@@ -4213,7 +4219,7 @@ CREATE VIEW repricer.lost_dependents AS
     count(*) AS dependents,
     (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * (repricer.twelfths(COALESCE(t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
    FROM (((repricer.dependent_cancellations d
-     LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
+     LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
                 CASE
@@ -5341,7 +5347,7 @@ CREATE FUNCTION repricer.charges_at(p_at timestamp with time zone) RETURNS SETOF
 SELECT * FROM repricer.charges WHERE recorded_at <= p_at
 UNION ALL
 SELECT original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at, revoked_at, price_milliunits, quantity,
-    currency, storefront, is_offer, is_purchase, refunded_milliunits, recorded_at
+    currency, storefront, is_offer, is_purchase, is_added_seat, refunded_milliunits, recorded_at
 FROM repricer.charge_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 
@@ -5584,6 +5590,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             k.storefront,
             k.is_offer,
             k.is_purchase,
+            k.is_added_seat,
             k.refunded_milliunits,
             k.recorded_at,
             ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + 'PT1M'::interval)), false)) AS is_double,
@@ -6253,7 +6260,7 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
     p.quantity AS paid_quantity,
     COALESCE(q.seats, (1)::bigint) AS seats
    FROM ((((repricer.unfrozen_changes_at(p_at) c
-     LEFT JOIN LATERAL ( SELECT (COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric))::bigint AS seats
+     LEFT JOIN LATERAL ( SELECT (COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric))::bigint AS seats
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)))
           GROUP BY COALESCE(k.expires_at, k.purchased_at)
@@ -6271,7 +6278,7 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
                     h.price_milliunits,
                     h.purchased_at,
                     h.expires_at,
-                    COALESCE(NULLIF(((COALESCE(max(h.quantity) FILTER (WHERE (NOT h.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(h.quantity) FILTER (WHERE (h.is_purchase AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))) OVER period, (0)::numeric)), (0)::numeric), (max(h.quantity) OVER period)::numeric) AS seats
+                    COALESCE(NULLIF(((COALESCE(max(h.quantity) FILTER (WHERE (NOT h.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(h.quantity) FILTER (WHERE (h.is_added_seat AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))) OVER period, (0)::numeric)), (0)::numeric), (max(h.quantity) OVER period)::numeric) AS seats
                    FROM repricer.charges_at(p_at) h
                   WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (h.sku <> c.sku) AND (h.sku IS DISTINCT FROM c.current_sku) AND ((c.former_skus IS NULL) OR (h.sku <> ALL (c.former_skus))))
                   WINDOW period AS (PARTITION BY h.sku, COALESCE(h.expires_at, h.purchased_at))
@@ -6478,7 +6485,7 @@ CREATE FUNCTION repricer.lost_dependents_at(p_at timestamp with time zone) RETUR
     count(*) AS dependents,
     (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * (repricer.twelfths(COALESCE(t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
    FROM (((repricer.dependent_cancellations_at(p_at) d
-     LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
+     LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
                 CASE
@@ -6530,12 +6537,13 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
             k.storefront,
             k.is_offer,
             k.is_purchase,
+            k.is_added_seat,
             k.refunded_milliunits,
             k.recorded_at,
             min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
             row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
             max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (ORDER BY k.purchased_at) AS kept_until,
-            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
+            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
           WINDOW period AS (PARTITION BY k.expires_at)
@@ -6654,7 +6662,8 @@ WITH subjects AS (
             ELSE i.at AT TIME ZONE 'UTC' END AS ends
     FROM named i
 ), runs AS (
-    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
+    -- The periods that were paid for. A renewal ends the one before it, and so does a modification in mid period, whose
+    -- transaction has all items anew (an inference); a seat that is added comes beside.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
@@ -6685,9 +6694,9 @@ WITH subjects AS (
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
                     AND e.sku = h.sku AND e.kind = 'refund') END,
             -- One that was given back in full, or revoked, ended no other: it may have been charged twice.
-            CASE WHEN NOT h.is_purchase THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
+            CASE WHEN NOT h.is_added_seat THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
                     AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0)) OVER (
-                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase
+                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_added_seat
                 ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
                 END) AT TIME ZONE 'UTC' AS ends
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
@@ -6853,7 +6862,8 @@ WITH subjects AS (
             ELSE i.at AT TIME ZONE 'UTC' END AS ends
     FROM named i
 ), runs AS (
-    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
+    -- The periods that were paid for. A renewal ends the one before it, and so does a modification in mid period, whose
+    -- transaction has all items anew (an inference); a seat that is added comes beside.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
@@ -6884,9 +6894,9 @@ WITH subjects AS (
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
                     AND e.sku = h.sku AND e.kind = 'refund') END,
             -- One that was given back in full, or revoked, ended no other: it may have been charged twice.
-            CASE WHEN NOT h.is_purchase THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
+            CASE WHEN NOT h.is_added_seat THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
                     AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0)) OVER (
-                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase
+                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_added_seat
                 ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
                 END) AT TIME ZONE 'UTC' AS ends
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
@@ -7249,9 +7259,10 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
             k.storefront,
             k.is_offer,
             k.is_purchase,
+            k.is_added_seat,
             k.refunded_milliunits,
             k.recorded_at,
-            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
+            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
           WINDOW period AS (PARTITION BY k.expires_at)
@@ -9849,6 +9860,7 @@ CREATE TABLE repricer.charge_versions (
     storefront text,
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
+    is_added_seat boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -9872,6 +9884,7 @@ CREATE TABLE repricer.charge_versions_2026_11 (
     storefront text,
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
+    is_added_seat boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -9892,6 +9905,7 @@ CREATE TABLE repricer.charge_versions_2026_12 (
     storefront text,
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
+    is_added_seat boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -9912,6 +9926,7 @@ CREATE TABLE repricer.charge_versions_2027_01 (
     storefront text,
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
+    is_added_seat boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -9932,6 +9947,7 @@ CREATE TABLE repricer.charge_versions_2027_02 (
     storefront text,
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
+    is_added_seat boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -9952,6 +9968,7 @@ CREATE TABLE repricer.charge_versions_default (
     storefront text,
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
+    is_added_seat boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,

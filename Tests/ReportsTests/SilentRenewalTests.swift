@@ -181,7 +181,7 @@ import Testing
         "1", "2026-04-01T00:05:00Z", 12990, until: "2026-05-01Z")
     private static let seat =
         charge("1", "2026-04-16Z", 12990, until: "2026-05-01Z")
-        + update("2026-04-16Z", "is_purchase = true")
+        + update("2026-04-16Z", "is_purchase = true, is_added_seat = true")
     private static let refund = told("REFUND", "2026-04-17Z")
     private static let isMissing = ["missing 2026-05-01 0 12990"]
 

@@ -111,10 +111,11 @@ extension TransactionStatement {
         let seats = Int64(max(1, quantity ?? 1))
         // No sum can hold more money than there is.
         let isTooMuch = price.multipliedReportingOverflow(by: seats).overflow
+        // Only this says that seats came beside those of the period: a modification is a PURCHASE as well.
+        let isAddedSeat = details[.additionalTransactionReason] == .text("SEAT_ADDITION")
         return MoneyEntry.Terms(
             price: price, quantity: isTooMuch ? 1 : seats, isOffer: item.isInOffer,
-            isPurchase: reason == "PURCHASE"
-                || details[.additionalTransactionReason] == .text("SEAT_ADDITION"),
+            isPurchase: reason == "PURCHASE" || isAddedSeat, isAddedSeat: isAddedSeat,
             expiresAt: expiresAt)
     }
 

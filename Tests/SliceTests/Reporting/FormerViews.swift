@@ -80,9 +80,9 @@ enum FormerViews {
                 -- A dependent on another subscription is paid by that one's period: its price is converted to the period of
                 -- its parent. A yearly dependent of a monthly parent would count twelve times otherwise.
                 sum(round(d.price_milliunits * coalesce((
-                    SELECT coalesce(nullif(sum(CASE WHEN k.is_purchase AND k.refunded_milliunits > 0
-                            AND k.refunded_milliunits >= k.price_milliunits * k.quantity THEN 0 WHEN k.is_purchase THEN k.quantity
-                            ELSE 0 END) + coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase), 0), 0), max(k.quantity))
+                    SELECT coalesce(nullif(sum(CASE WHEN k.is_added_seat AND k.refunded_milliunits > 0
+                            AND k.refunded_milliunits >= k.price_milliunits * k.quantity THEN 0 WHEN k.is_added_seat THEN k.quantity
+                            ELSE 0 END) + coalesce(max(k.quantity) FILTER (WHERE NOT k.is_added_seat), 0), 0), max(k.quantity))
                     FROM repricer.charges k
                     WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
                         AND k.sku = regexp_replace(d.dependent_sku, '^[0-9]+/', '')
@@ -190,12 +190,12 @@ enum FormerViews {
             SELECT c.batch_id, c.original_transaction_id, c.change_id, NULL, h.sku, 'missing', gap.at, 0,
                 CASE WHEN c.is_on OR c.state = 'effective' AND gap.at >= c.due_effective_at THEN c.new_price_milliunits
                     ELSE c.current_price_milliunits END * (
-                    SELECT coalesce(max(q.quantity) FILTER (WHERE NOT q.is_purchase), 0)
-                        + coalesce(sum(q.quantity) FILTER (WHERE q.is_purchase), 0)
+                    SELECT coalesce(max(q.quantity) FILTER (WHERE NOT q.is_added_seat), 0)
+                        + coalesce(sum(q.quantity) FILTER (WHERE q.is_added_seat), 0)
                     FROM repricer.charges q
                     WHERE q.original_transaction_id = h.original_transaction_id AND q.sku = ANY (names.skus)
                         AND q.expires_at = h.expires_at AND (q.refunded_milliunits < q.price_milliunits * q.quantity
-                            OR q.refunded_milliunits = 0 OR NOT q.is_purchase))::bigint, 0, h.currency, h.storefront
+                            OR q.refunded_milliunits = 0 OR NOT q.is_added_seat))::bigint, 0, h.currency, h.storefront
             FROM repricer.charges h
             JOIN repricer.subscriptions s ON s.original_transaction_id = h.original_transaction_id
             -- All that the item was called.
