@@ -1,0 +1,96 @@
+import Postgres
+import TestSupport
+import Testing
+
+/// What explains a charge, or names it, where the customer acted: part refunds, who comes back, another currency, a lost
+/// call, a former name that is another item's now.
+@Suite(.database) struct ChargeExplanationTests {
+    private static func change(
+        _ state: String, old: Int = 9990, new: Int = 12990, effective: String = "2026-03-01Z",
+        _ more: String = ""
+    ) -> String {
+        let isEffective = state == "effective"
+        return ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 1)
+            + ReportFixture.Change(
+                subscription: "1", line: 2, old: old, new: new,
+                consent: new > old ? "required" : "none",
+                state: state, effective: isEffective ? effective : nil
+            ).sql
+            + (isEffective || state == "scheduled"
+                ? "" : "UPDATE repricer.price_changes SET ended_at = '2026-02-20Z';")
+            + more
+    }
+
+    private static func charge(
+        _ day: String, _ price: Int, until: String, sku: String = "PLAN", currency: String = "USD",
+        storefront: String = "USA", isOffer: Bool = false, isPurchase: Bool = false,
+        refunded: Int = 0
+    ) -> String {
+        """
+        INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at,
+            price_milliunits, currency, storefront, is_offer, is_purchase, refunded_milliunits)
+        VALUES ('1', repricer.bucket_of('1'), '\(day)', '\(sku)', '\(day)', '\(until)', \(price),
+            '\(currency)', '\(storefront)', \(isOffer), \(isPurchase), \(refunded));
+        INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at,
+            number, correction, amount_milliunits, currency, storefront, evidence_id)
+        VALUES ('1', repricer.bucket_of('1'), '\(day)', '\(sku)', 'charge', '\(day)', 0, 0,
+            \(price), '\(currency)', '\(storefront)', 'e');
+        """
+    }
+
+    /// `line explained-as exception` of each charge, by its day: from the facts, which are then kept and say the same.
+    private func told(_ sql: String) async throws -> [String] {
+        let connection = try await TestDatabase.connect()
+        // A test asks more than once.
+        try await connection.script(
+            """
+            TRUNCATE repricer.batches, repricer.price_changes, repricer.charges, repricer.money_entries,
+                repricer.subscriptions, repricer.subscription_events, repricer.change_figures, repricer.figure_tallies,
+                repricer.kept_exceptions, repricer.kept_moves, repricer.move_tallies, repricer.running_moves,
+                repricer.forecast_tallies, repricer.stale_figures CASCADE;
+            """ + sql + "SET timezone = 'UTC';")
+        func lines() async throws -> [String] {
+            try await connection.query(
+                """
+                SELECT concat_ws(' ', to_char(m.occurred_at, 'MM-DD'), c.line, m.explained_as, x.exception) AS line
+                FROM report.money m
+                LEFT JOIN report.charge_exception x USING (original_transaction_id, transaction_id)
+                LEFT JOIN repricer.price_changes c ON c.change_id = m.change_id
+                WHERE m.kind = 'charge' ORDER BY 1
+                """
+            ).map { try $0.text("line") }
+        }
+        let fromFacts = try await lines()
+        try await connection.script(
+            """
+            BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT repricer.summarise_figures(100); COMMIT;
+            """)
+        #expect(try await lines() == fromFacts, "kept")
+        await connection.close()
+        return fromFacts
+    }
+
+    private static let march = charge("2026-03-01Z", 12990, until: "2026-04-01Z")
+
+    /// The answer to the first call was lost, its price was charged, and only then the second call left.
+    @Test func aChargeOfALostCall_beforeTheSecondOne_isOfTheChange() async throws {
+        let called =
+            "UPDATE repricer.price_changes SET doubtful_since = '2026-03-13Z', sent_at = '2026-03-16Z';"
+        let connection = try await TestDatabase.connect()
+        let charged = try await told(
+            Self.change("effective", old: 12990, new: 9990, effective: "2026-03-15Z", called)
+                + Self.charge("2026-02-15Z", 12990, until: "2026-03-15Z")
+                + Self.charge("2026-03-15Z", 9990, until: "2026-04-15Z"))
+        try await connection.script("SET repricer.as_of = '2026-03-20Z'")
+        let bridge = try await connection.query(
+            """
+            SELECT concat_ws(' ', opening_milliunits, price_effect_milliunits, other_milliunits, closing_milliunits) AS line
+            FROM report.revenue_bridge
+            """
+        ).map { try $0.text("line") }
+        await connection.close()
+
+        #expect(charged == ["02-15", "03-15 2 new_price"])
+        #expect(bridge == ["12990 -3000 0 9990"])
+    }
+}
