@@ -495,13 +495,17 @@ CROSS JOIN LATERAL (
             SELECT FROM repricer.told_statements q
             WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'EXPIRED'
                 AND q.signed_at > h.paid_before_until - interval '1 day' AND q.signed_at < h.purchased_at) AS is_after_end,
-        -- The customer bought it again after the change had ended; or a renewal at that price.
-        c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at
-            AND h.price_milliunits <> c.new_price_milliunits AND (h.is_purchase OR EXISTS (
+        -- The customer bought it again after the change had ended, or in effect at the old price or less; or a renewal at that
+        -- price.
+        (c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at
+                AND h.price_milliunits <> c.new_price_milliunits
+            OR t.is_in_effect AND h.price_milliunits <= c.current_price_milliunits)
+            AND (h.is_purchase OR EXISTS (
                 SELECT FROM repricer.charges b
-                WHERE b.original_transaction_id = c.original_transaction_id AND b.sku = h.sku AND b.is_purchase
-                    AND b.purchased_at > c.ended_at AND b.purchased_at < h.purchased_at AND b.currency = h.currency
-                    AND b.price_milliunits = h.price_milliunits)) AS is_back) e
+                WHERE b.original_transaction_id = c.original_transaction_id
+                    AND (b.sku = c.sku OR b.sku = c.current_sku OR b.sku = ANY (c.former_skus)) AND b.is_purchase
+                    AND b.purchased_at > CASE WHEN t.is_in_effect THEN c.effective_at ELSE c.ended_at END AND b.purchased_at < h.purchased_at
+                    AND b.currency = h.currency AND b.price_milliunits = h.price_milliunits)) AS is_back) e
 ) w
 WHERE h.purchased_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
     AND (a.is_alone OR NOT EXISTS (

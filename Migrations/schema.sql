@@ -856,9 +856,13 @@ CREATE VIEW repricer.explained_charges AS
              CROSS JOIN ( SELECT ((NOT h.is_purchase) AND (h.paid_before_until < (h.purchased_at - '00:01:00'::interval)) AND (EXISTS ( SELECT
                            FROM repricer.told_statements q
                           WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - '1 day'::interval)) AND (q.signed_at < h.purchased_at))))) AS is_after_end,
-                    ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (h.price_milliunits <> c.new_price_milliunits) AND (h.is_purchase OR (EXISTS ( SELECT
+                    ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (h.price_milliunits <> c.new_price_milliunits)) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
                            FROM repricer.charges b
-                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND (b.sku = h.sku) AND b.is_purchase AND (b.purchased_at > c.ended_at) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
+                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (b.purchased_at >
+                                CASE
+                                    WHEN t.is_in_effect THEN c.effective_at
+                                    ELSE c.ended_at
+                                END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
   WHERE ((h.purchased_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
@@ -5634,9 +5638,13 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
              CROSS JOIN ( SELECT ((NOT h.is_purchase) AND (h.paid_before_until < (h.purchased_at - 'PT1M'::interval)) AND (EXISTS ( SELECT
                            FROM repricer.told_statements_at(p_at) q
                           WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - 'P1D'::interval)) AND (q.signed_at < h.purchased_at))))) AS is_after_end,
-                    ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (h.price_milliunits <> c.new_price_milliunits) AND (h.is_purchase OR (EXISTS ( SELECT
+                    ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (h.price_milliunits <> c.new_price_milliunits)) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
                            FROM repricer.charges_at(p_at) b
-                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND (b.sku = h.sku) AND b.is_purchase AND (b.purchased_at > c.ended_at) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
+                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (b.purchased_at >
+                                CASE
+                                    WHEN t.is_in_effect THEN c.effective_at
+                                    ELSE c.ended_at
+                                END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
   WHERE ((h.purchased_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT

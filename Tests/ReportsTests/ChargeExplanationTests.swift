@@ -72,6 +72,34 @@ import Testing
 
     private static let march = charge("2026-03-01Z", 12990, until: "2026-04-01Z")
 
+    /// Whoever left after the new price may come back at the old one, or less: the renewals of it are theirs, too.
+    @Test func whoComesBackAfterTheNewPrice_atTheOldOneOrLess_isChargedAsTheyBought() async throws {
+        func back(_ price: Int, _ renewal: Int) -> String {
+            Self.change("effective") + Self.march
+                + Self.charge("2026-06-01Z", price, until: "2026-07-01Z", isPurchase: true)
+                + Self.charge("2026-07-01Z", renewal, until: "2026-08-01Z")
+                + Self.charge("2026-08-01Z", renewal, until: "2026-09-01Z")
+        }
+        let ours = ["03-01 2 new_price", "06-01 2 new_purchase"]
+
+        #expect(
+            try await told(back(9990, 9990))
+                == ours + ["07-01 2 new_purchase", "08-01 2 new_purchase"])
+        #expect(
+            try await told(back(8990, 8990))
+                == ours + ["07-01 2 new_purchase", "08-01 2 new_purchase"])
+        // Somebody else's price.
+        #expect(
+            try await told(back(9990, 8990)) == ours + [
+                "07-01 2 other_price", "08-01 2 other_price",
+            ])
+        #expect(
+            try await told(back(11990, 11990)) == [
+                "03-01 2 new_price", "06-01 2 other_price", "07-01 2 other_price",
+                "08-01 2 other_price",
+            ])
+    }
+
     /// The answer to the first call was lost, its price was charged, and only then the second call left.
     @Test func aChargeOfALostCall_beforeTheSecondOne_isOfTheChange() async throws {
         let called =
