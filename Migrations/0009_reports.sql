@@ -199,7 +199,7 @@ CREATE INDEX change_figures_batch ON repricer.change_figures (batch_id);
 CREATE INDEX change_figures_word_due ON repricer.change_figures (batch_id, word_due_at) WHERE word_due_at IS NOT NULL;
 COMMENT ON COLUMN repricer.change_figures.paid_until IS
     'Of an effective one whose item is set to renew: until when its last charge is paid. The newest change of the item has '
-    'paid_sku and paid_quantity of it, too.';
+    'paid_sku and paid_quantity of it, too, unless it was given back as a whole.';
 COMMENT ON COLUMN repricer.change_figures.word_due_at IS
     'Likewise: paid_until, or when the longest billing retry, or extension to a day that was not told, ends. Who is silent '
     'after it, is missing.';
@@ -648,9 +648,10 @@ COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of called changes that no
 CREATE VIEW repricer.paid_changes AS
 SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, c.currency, c.storefront, c.new_price_milliunits, h.sku,
     h.seats AS quantity, h.expires_at AS paid_until, greatest(h.expires_at, e.until) AS word_due_at,
-    h.is_offer OR h.currency = c.currency AND (h.price_milliunits = c.new_price_milliunits
+    -- What was given back says nothing of the price that goes on.
+    g.is_given_back OR h.is_offer OR h.currency = c.currency AND (h.price_milliunits = c.new_price_milliunits
         OR coalesce(h.price_milliunits = ANY (n.prices), false)) AS is_at_price,
-    n.prices IS NULL AS is_newest
+    n.prices IS NULL AS is_newest, g.is_given_back
 FROM repricer.price_changes c
 -- OFFSET 0: as explained_charges.
 CROSS JOIN LATERAL (
@@ -666,6 +667,10 @@ CROSS JOIN LATERAL (
     ORDER BY k.expires_at DESC, k.revoked_at IS NOT NULL,
         k.refunded_milliunits > 0 AND k.refunded_milliunits >= k.price_milliunits * k.quantity, k.purchased_at DESC, k.transaction_id LIMIT 1) h
 CROSS JOIN LATERAL (
+    -- It falls silent like any other that is told no more, and then brings nothing in a further period. But no charge of it
+    -- is missing: that none came may be what the refund was for.
+    SELECT h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity AS is_given_back) g
+CROSS JOIN LATERAL (
     SELECT coalesce(bool_or(t.type IN ('EXPIRED', 'REVOKE')), false) AS is_ended,
         -- An extension that tells the new end has moved that of the charge.
         max(t.signed_at + CASE t.type WHEN 'RENEWAL_EXTENDED' THEN interval '90 days' ELSE interval '61 days' END)
@@ -680,11 +685,10 @@ CROSS JOIN LATERAL (
         AND o.state = 'effective' AND o.undoes_change_id IS NULL
         AND coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku)
         AND (o.effective_at, o.change_id) > (c.effective_at, c.change_id)) n
-WHERE c.state = 'effective' AND NOT c.is_leaving AND c.undoes_change_id IS NULL AND NOT e.is_ended AND h.revoked_at IS NULL
-    AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity);
+WHERE c.state = 'effective' AND NOT c.is_leaving AND c.undoes_change_id IS NULL AND NOT e.is_ended AND h.revoked_at IS NULL;
 COMMENT ON VIEW repricer.paid_changes IS
     'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when '
-    'something must be told of it.';
+    'something must be told of it. Where the last charge was given back as a whole, until when it paid.';
 
 -- Silence of one tells something only as far as others are heard: until the newest charge of anybody. A notification may
 -- come days late.
@@ -705,7 +709,7 @@ UNION ALL
 SELECT p.batch_id, p.original_transaction_id, p.change_id, NULL, p.sku, 'missing', p.paid_until, 0,
     p.new_price_milliunits * p.quantity, 0, p.currency, p.storefront, p.bucket
 FROM repricer.paid_changes p
-WHERE p.is_newest AND p.word_due_at < (SELECT d.until FROM repricer.heard_charges d)
+WHERE p.is_newest AND NOT p.is_given_back AND p.word_due_at < (SELECT d.until FROM repricer.heard_charges d)
     AND NOT EXISTS (
         SELECT FROM repricer.missing_renewals r
         WHERE r.original_transaction_id = p.original_transaction_id AND r.change_id = p.change_id AND r.sku = p.sku
@@ -753,7 +757,8 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     -- One at most. As a sum it is left out where nobody asks for it.
     SELECT max(k.paid_until) AS paid_until, max(k.word_due_at) AS word_due_at,
-        max(k.sku) FILTER (WHERE k.is_newest) AS sku, max(k.quantity) FILTER (WHERE k.is_newest) AS quantity,
+        max(k.sku) FILTER (WHERE k.is_newest AND NOT k.is_given_back) AS sku,
+        max(k.quantity) FILTER (WHERE k.is_newest AND NOT k.is_given_back) AS quantity,
         bool_and(k.is_at_price) AS is_at_price
     FROM repricer.paid_changes k
     WHERE c.state = 'effective' AND k.original_transaction_id = c.original_transaction_id AND k.change_id = c.change_id

@@ -617,7 +617,7 @@ COMMENT ON COLUMN repricer.change_figures.others_lost_milliunits IS 'Of a declin
 
 COMMENT ON COLUMN repricer.change_figures.taxed_renewals IS 'Renewals of which the tax is signed; taxed_uplift_milliunits is theirs, without it.';
 
-COMMENT ON COLUMN repricer.change_figures.paid_until IS 'Of an effective one whose item is set to renew: until when its last charge is paid. The newest change of the item has paid_sku and paid_quantity of it, too.';
+COMMENT ON COLUMN repricer.change_figures.paid_until IS 'Of an effective one whose item is set to renew: until when its last charge is paid. The newest change of the item has paid_sku and paid_quantity of it, too, unless it was given back as a whole.';
 
 COMMENT ON COLUMN repricer.change_figures.word_due_at IS 'Likewise: paid_until, or when the longest billing retry, or extension to a day that was not told, ends. Who is silent after it, is missing.';
 
@@ -1097,9 +1097,10 @@ CREATE VIEW repricer.paid_changes AS
     h.seats AS quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
-    (h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
-    (n.prices IS NULL) AS is_newest
-   FROM (((repricer.price_changes c
+    (g.is_given_back OR h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
+    (n.prices IS NULL) AS is_newest,
+    g.is_given_back
+   FROM ((((repricer.price_changes c
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -1122,6 +1123,7 @@ CREATE VIEW repricer.paid_changes AS
           WINDOW period AS (PARTITION BY k.expires_at)
           ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.purchased_at DESC, k.transaction_id
          LIMIT 1) h)
+     CROSS JOIN LATERAL ( SELECT ((h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AS is_given_back) g)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
             max((t.signed_at +
                 CASE t.type
@@ -1133,9 +1135,9 @@ CREATE VIEW repricer.paid_changes AS
      CROSS JOIN LATERAL ( SELECT array_agg(o.new_price_milliunits) AS prices
            FROM repricer.price_changes o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (ROW(o.effective_at, o.change_id) > ROW(c.effective_at, c.change_id)))) n)
-  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))));
+  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND (h.revoked_at IS NULL));
 
-COMMENT ON VIEW repricer.paid_changes IS 'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when something must be told of it.';
+COMMENT ON VIEW repricer.paid_changes IS 'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when something must be told of it. Where the last charge was given back as a whole, until when it paid.';
 
 CREATE VIEW repricer.live_charge_exceptions AS
  SELECT x.batch_id,
@@ -1183,7 +1185,7 @@ UNION ALL
     p.storefront,
     p.bucket
    FROM repricer.paid_changes p
-  WHERE (p.is_newest AND (p.word_due_at < ( SELECT d.until
+  WHERE (p.is_newest AND (NOT p.is_given_back) AND (p.word_due_at < ( SELECT d.until
            FROM repricer.heard_charges d)) AND (NOT (EXISTS ( SELECT
            FROM repricer.missing_renewals r
           WHERE ((r.original_transaction_id = p.original_transaction_id) AND (r.change_id = p.change_id) AND (r.sku = p.sku) AND (r.occurred_at = p.paid_until))))));
@@ -1519,8 +1521,8 @@ CREATE VIEW repricer.live_change_figures AS
          LIMIT 1) q ON ((c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text]))))
      LEFT JOIN LATERAL ( SELECT max(k.paid_until) AS paid_until,
             max(k.word_due_at) AS word_due_at,
-            max(k.sku) FILTER (WHERE k.is_newest) AS sku,
-            max(k.quantity) FILTER (WHERE k.is_newest) AS quantity,
+            max(k.sku) FILTER (WHERE (k.is_newest AND (NOT k.is_given_back))) AS sku,
+            max(k.quantity) FILTER (WHERE (k.is_newest AND (NOT k.is_given_back))) AS quantity,
             bool_and(k.is_at_price) AS is_at_price
            FROM repricer.paid_changes k
           WHERE ((c.state = 'effective'::text) AND (k.original_transaction_id = c.original_transaction_id) AND (k.change_id = c.change_id))) p ON (true))
@@ -6276,8 +6278,8 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
          LIMIT 1) q ON ((c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text]))))
      LEFT JOIN LATERAL ( SELECT max(k.paid_until) AS paid_until,
             max(k.word_due_at) AS word_due_at,
-            max(k.sku) FILTER (WHERE k.is_newest) AS sku,
-            max(k.quantity) FILTER (WHERE k.is_newest) AS quantity,
+            max(k.sku) FILTER (WHERE (k.is_newest AND (NOT k.is_given_back))) AS sku,
+            max(k.quantity) FILTER (WHERE (k.is_newest AND (NOT k.is_given_back))) AS quantity,
             bool_and(k.is_at_price) AS is_at_price
            FROM repricer.paid_changes_at(p_at) k
           WHERE ((c.state = 'effective'::text) AND (k.original_transaction_id = c.original_transaction_id) AND (k.change_id = c.change_id))) p ON (true))
@@ -6354,7 +6356,7 @@ UNION ALL
     p.storefront,
     p.bucket
    FROM repricer.paid_changes_at(p_at) p
-  WHERE (p.is_newest AND (p.word_due_at < ( SELECT d.until
+  WHERE (p.is_newest AND (NOT p.is_given_back) AND (p.word_due_at < ( SELECT d.until
            FROM repricer.heard_charges_at(p_at) d)) AND (NOT (EXISTS ( SELECT
            FROM repricer.missing_renewals_at(p_at) r
           WHERE ((r.original_transaction_id = p.original_transaction_id) AND (r.change_id = p.change_id) AND (r.sku = p.sku) AND (r.occurred_at = p.paid_until))))))
@@ -7259,9 +7261,10 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
     h.seats AS quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
-    (h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
-    (n.prices IS NULL) AS is_newest
-   FROM (((repricer.unfrozen_changes_at(p_at) c
+    (g.is_given_back OR h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
+    (n.prices IS NULL) AS is_newest,
+    g.is_given_back
+   FROM ((((repricer.unfrozen_changes_at(p_at) c
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -7284,6 +7287,7 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
           WINDOW period AS (PARTITION BY k.expires_at)
           ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.purchased_at DESC, k.transaction_id
          LIMIT 1) h)
+     CROSS JOIN LATERAL ( SELECT ((h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AS is_given_back) g)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
             max((t.signed_at +
                 CASE t.type
@@ -7295,7 +7299,7 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
      CROSS JOIN LATERAL ( SELECT array_agg(o.new_price_milliunits) AS prices
            FROM repricer.price_changes_at(p_at) o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (ROW(o.effective_at, o.change_id) > ROW(c.effective_at, c.change_id)))) n)
-  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))
+  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND (h.revoked_at IS NULL))
 $$;
 
 CREATE FUNCTION repricer.park_halted(p_limit integer) RETURNS bigint

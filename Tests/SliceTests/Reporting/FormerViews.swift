@@ -288,7 +288,7 @@ enum FormerViews {
             SELECT p.batch_id, p.original_transaction_id, p.change_id, NULL::text, p.sku, 'missing', p.paid_until, 0::bigint,
                 p.new_price_milliunits * p.quantity, 0::bigint, p.currency, p.storefront
             FROM repricer.paid_changes p
-            WHERE p.word_due_at + interval '3 days' < (
+            WHERE NOT p.is_given_back AND p.word_due_at + interval '3 days' < (
                     SELECT max(m.occurred_at) FROM repricer.money_entries m WHERE m.occurred_at <= report.as_of())
                 AND NOT EXISTS (
                     SELECT FROM found f WHERE f.change_id = p.change_id AND f.exception = 'missing' AND f.occurred_at = p.paid_until)
