@@ -479,7 +479,8 @@ CROSS JOIN LATERAL (
             -- Above the old price nothing is left to an explanation but ours and an offer's, wherever it was bought.
             WHEN NOT h.is_offer AND h.currency = c.currency AND h.price_milliunits > c.current_price_milliunits
                 AND NOT (t.is_in_effect AND (h.price_milliunits = c.new_price_milliunits OR u.is_undone)) THEN 'other_price'
-            WHEN h.is_offer OR NOT t.is_of_the_place OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone) THEN NULL
+            WHEN h.is_offer OR NOT t.is_of_the_place OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)
+                THEN CASE WHEN h.refunded_milliunits > 0 THEN 'refunded' END
             WHEN h.price_milliunits <> CASE WHEN t.is_in_effect THEN c.new_price_milliunits
                 ELSE c.current_price_milliunits END THEN 'other_price'
             WHEN h.refunded_milliunits > 0 THEN 'refunded'

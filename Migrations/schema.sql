@@ -841,7 +841,11 @@ CREATE VIEW repricer.explained_charges AS
                     WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'after_end'::text
                     WHEN (t.is_in_effect AND e.is_after_end) THEN 'after_end'::text
                     WHEN ((NOT h.is_offer) AND (h.currency = c.currency) AND (h.price_milliunits > c.current_price_milliunits) AND (NOT (t.is_in_effect AND ((h.price_milliunits = c.new_price_milliunits) OR u.is_undone)))) THEN 'other_price'::text
-                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN NULL::text
+                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN
+                    CASE
+                        WHEN (h.refunded_milliunits > 0) THEN 'refunded'::text
+                        ELSE NULL::text
+                    END
                     WHEN (h.price_milliunits <>
                     CASE
                         WHEN t.is_in_effect THEN c.new_price_milliunits
@@ -5625,7 +5629,11 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                     WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'after_end'::text
                     WHEN (t.is_in_effect AND e.is_after_end) THEN 'after_end'::text
                     WHEN ((NOT h.is_offer) AND (h.currency = c.currency) AND (h.price_milliunits > c.current_price_milliunits) AND (NOT (t.is_in_effect AND ((h.price_milliunits = c.new_price_milliunits) OR u.is_undone)))) THEN 'other_price'::text
-                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN NULL::text
+                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN
+                    CASE
+                        WHEN (h.refunded_milliunits > 0) THEN 'refunded'::text
+                        ELSE NULL::text
+                    END
                     WHEN (h.price_milliunits <>
                     CASE
                         WHEN t.is_in_effect THEN c.new_price_milliunits

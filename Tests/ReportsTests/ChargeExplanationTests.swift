@@ -72,6 +72,22 @@ import Testing
 
     private static let march = charge("2026-03-01Z", 12990, until: "2026-04-01Z")
 
+    /// A part that was given back is named, whoever made the charge and whatever explains the rest of it.
+    @Test(arguments: [
+        charge("2026-04-01Z", 9990, until: "2026-05-01Z", isPurchase: true, refunded: 1000),
+        charge("2026-04-01Z", 990, until: "2026-05-01Z", isOffer: true, refunded: 100),
+        charge(
+            "2026-04-01Z", 8990, until: "2026-05-01Z", currency: "GBP", storefront: "GBR",
+            refunded: 1000),
+        charge("2026-04-01Z", 12990, until: "2026-05-01Z", isPurchase: true, refunded: 5000),
+    ])
+    func aChargeThatIsGivenBackInPart_isNamed_whateverExplainsIt(charge: String) async throws {
+        #expect(
+            try await told(Self.change("effective") + Self.march + charge) == [
+                "03-01 2 new_price", "04-01 2 refunded",
+            ])
+    }
+
     /// Whoever left after the new price may come back at the old one, or less: the renewals of it are theirs, too.
     @Test func whoComesBackAfterTheNewPrice_atTheOldOneOrLess_isChargedAsTheyBought() async throws {
         func back(_ price: Int, _ renewal: Int) -> String {
