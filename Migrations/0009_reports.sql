@@ -1281,7 +1281,8 @@ CREATE VIEW repricer.lost_dependents AS
 SELECT d.batch_id, d.original_transaction_id, d.change_id, c.currency, c.storefront, c.period, count(*) AS dependents,
     -- A dependent on another subscription is paid by that one's period: its price is converted to the period of its
     -- parent. A yearly dependent of a monthly parent would count twelve times otherwise.
-    sum(round(d.price_milliunits::numeric * coalesce(q.seats, 1) * repricer.twelfths(coalesce(t.period, c.period))
+    -- By the period that it had when it was cancelled: its subscription may have another one since.
+    sum(round(d.price_milliunits::numeric * coalesce(q.seats, 1) * repricer.twelfths(coalesce(d.target_period, t.period, c.period))
         / repricer.twelfths(c.period)))::bigint AS price_milliunits
 FROM repricer.dependent_cancellations d
 LEFT JOIN LATERAL (
@@ -1396,7 +1397,7 @@ SELECT d.batch_id, b.name AS batch_name, d.original_transaction_id, d.change_id,
     d.cause, d.state, d.currency, d.price_milliunits, d.requested_at, d.requested_by_evidence, d.settled_at,
     d.settled_by_evidence, d.detail, d.state = 'confirmed' AS is_proved, d.is_cross_subscription,
     d.target_transaction_id AS dependent_transaction_id, d.cancel_reference_id,
-    CASE WHEN d.is_cross_subscription THEN t.period ELSE c.period END AS period
+    CASE WHEN d.is_cross_subscription THEN coalesce(d.target_period, t.period) ELSE c.period END AS period
 FROM repricer.dependent_cancellations d
 JOIN repricer.batches b ON b.batch_id = d.batch_id
 LEFT JOIN repricer.price_changes c
@@ -1909,7 +1910,8 @@ WITH subjects AS (
     UNION ALL
     SELECT c.subject, c.at, c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
         ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
-        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths ELSE twelfths(t.period) END,
+        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
+            ELSE twelfths(coalesce(d.period, t.period)) END,
         c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
     FROM called c
     CROSS JOIN LATERAL unnest(c.dependents) AS u (name)
@@ -2513,7 +2515,8 @@ SELECT s.original_transaction_id, s.period, greatest(
 FROM repricer.subscriptions s
 $$;
 COMMENT ON FUNCTION repricer.subscriptions_at(timestamptz) IS
-    'Of each subscription the latest period that a statement had told of. What it is paid by does not change.';
+    'Of each subscription the latest period that a statement had told of. The length of its periods is that of today: what must '
+    'say the same for ever asks for one that was recorded (dependent_claims, dependent_cancellations).';
 CREATE FUNCTION repricer.change_figures_at(p_at timestamptz) RETURNS SETOF repricer.change_figures LANGUAGE sql STABLE AS $$
 SELECT * FROM repricer.change_figures WHERE false
 $$;

@@ -2134,7 +2134,7 @@ CREATE VIEW report.dependent_cancellation AS
     d.target_transaction_id AS dependent_transaction_id,
     d.cancel_reference_id,
         CASE
-            WHEN d.is_cross_subscription THEN t.period
+            WHEN d.is_cross_subscription THEN COALESCE(d.target_period, t.period)
             ELSE c.period
         END AS period
    FROM (((repricer.dependent_cancellations d
@@ -2214,7 +2214,7 @@ BEGIN
     d.target_transaction_id AS dependent_transaction_id,
     d.cancel_reference_id,
         CASE
-            WHEN d.is_cross_subscription THEN t.period
+            WHEN d.is_cross_subscription THEN COALESCE(d.target_period, t.period)
             ELSE c.period
         END AS period
    FROM (((repricer.dependent_cancellations_at(p_at) d
@@ -3580,6 +3580,7 @@ CREATE TABLE repricer.dependent_claims (
     claimed_by text NOT NULL,
     change_id uuid NOT NULL,
     recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    period text,
     CONSTRAINT dependent_claims_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
@@ -3588,6 +3589,8 @@ COMMENT ON TABLE repricer.dependent_claims IS 'Items that a change names as depe
 COMMENT ON COLUMN repricer.dependent_claims.original_transaction_id IS 'The subscription that carries the item.';
 
 COMMENT ON COLUMN repricer.dependent_claims.claimed_by IS 'The subscription of the change that names it.';
+
+COMMENT ON COLUMN repricer.dependent_claims.period IS 'How long the periods of the carrying subscription were when the claim was recorded; null: not known.';
 
 CREATE VIEW report.revenue_at_risk AS
  WITH open AS (
@@ -4227,7 +4230,7 @@ CREATE VIEW repricer.lost_dependents AS
     c.storefront,
     c.period,
     count(*) AS dependents,
-    (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * (repricer.twelfths(COALESCE(t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
+    (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * (repricer.twelfths(COALESCE(d.target_period, t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
    FROM (((repricer.dependent_cancellations d
      LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
            FROM repricer.charges k
@@ -6501,7 +6504,7 @@ CREATE FUNCTION repricer.lost_dependents_at(p_at timestamp with time zone) RETUR
     c.storefront,
     c.period,
     count(*) AS dependents,
-    (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * (repricer.twelfths(COALESCE(t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
+    (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * (repricer.twelfths(COALESCE(d.target_period, t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
    FROM (((repricer.dependent_cancellations_at(p_at) d
      LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
            FROM repricer.charges_at(p_at) k
@@ -6659,7 +6662,8 @@ WITH subjects AS (
     UNION ALL
     SELECT c.subject, c.at, c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
         ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
-        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths ELSE twelfths(t.period) END,
+        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
+            ELSE twelfths(coalesce(d.period, t.period)) END,
         c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
     FROM called c
     CROSS JOIN LATERAL unnest(c.dependents) AS u (name)
@@ -6863,7 +6867,8 @@ WITH subjects AS (
     UNION ALL
     SELECT c.subject, c.at, c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
         ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
-        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths ELSE twelfths(t.period) END,
+        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
+            ELSE twelfths(coalesce(d.period, t.period)) END,
         c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
     FROM called c
     CROSS JOIN LATERAL unnest(c.dependents) AS u (name)
@@ -7884,8 +7889,10 @@ BEGIN
     END IF;
     -- One batch at a time records claims: two side by side would not see each other's. This holds up no other writer.
     LOCK TABLE dependent_claims IN SHARE UPDATE EXCLUSIVE MODE;
-    INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id)
-        SELECT n.place[1], bucket_of(n.place[1]), n.place[2], c.original_transaction_id, c.change_id
+    INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id, period)
+        SELECT n.place[1], bucket_of(n.place[1]), n.place[2], c.original_transaction_id, c.change_id,
+            (SELECT s.period FROM subscriptions s
+                WHERE s.original_transaction_id = n.place[1] AND s.bucket = bucket_of(n.place[1]))
         FROM price_changes c, unnest(c.dependent_skus) AS name,
             LATERAL (SELECT regexp_match(name, '^([0-9]+)/(.+)$') AS place) n
         WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND n.place IS NOT NULL
@@ -7902,8 +7909,8 @@ BEGIN
                 'pending_consent', 'accepted')
             AND NOT s.items @> jsonb_build_array(jsonb_build_object('sku', n.name, 'renews', true))
     )
-    INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id)
-        SELECT o.original_transaction_id, o.bucket, n.sku, n.id, n.change_id
+    INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id, period)
+        SELECT o.original_transaction_id, o.bucket, n.sku, n.id, n.change_id, o.period
         FROM named n JOIN subscriptions o ON o.app_account_token = n.customer AND o.original_transaction_id <> n.id
             AND o.items @> n.item AND o.auto_renews IS NOT FALSE
             AND coalesce(o.status IN (1, 3, 4), true)
@@ -8492,7 +8499,7 @@ SELECT s.original_transaction_id, s.period, greatest(
 FROM repricer.subscriptions s
 $$;
 
-COMMENT ON FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) IS 'Of each subscription the latest period that a statement had told of. What it is paid by does not change.';
+COMMENT ON FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) IS 'Of each subscription the latest period that a statement had told of. The length of its periods is that of today: what must say the same for ever asks for one that was recorded (dependent_claims, dependent_cancellations).';
 
 CREATE FUNCTION repricer.summarise_figures(p_limit integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER

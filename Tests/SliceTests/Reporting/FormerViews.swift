@@ -95,7 +95,7 @@ enum FormerViews {
                 ON c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
             LEFT JOIN factors own ON own.period = c.period
             LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = d.target_transaction_id
-            LEFT JOIN factors theirs ON theirs.period = t.period
+            LEFT JOIN factors theirs ON theirs.period = coalesce(d.target_period, t.period)
             WHERE d.state = 'confirmed' AND coalesce(d.currency, c.currency) = c.currency
                 AND NOT EXISTS (
                     SELECT FROM repricer.price_changes o
