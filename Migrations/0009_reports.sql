@@ -724,7 +724,9 @@ CREATE VIEW repricer.live_change_figures AS
 SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction,
     c.forecast_consent, c.currency, c.storefront, c.period, c.state,
     coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL AS is_sent,
-    c.consent_asked_at IS NOT NULL AS is_asked, c.acceptance,
+    -- Nobody consents or declines unasked: the notification that told of the question was lost.
+    c.consent_asked_at IS NOT NULL OR coalesce(c.acceptance = 'consented', false)
+        OR c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AS is_asked, c.acceptance,
     c.state = 'effective' AND NOT EXISTS (
         SELECT FROM repricer.charges h
         WHERE h.original_transaction_id = c.original_transaction_id
@@ -898,7 +900,9 @@ CREATE VIEW repricer.unkept_change_figures AS
 SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction,
     c.forecast_consent, c.currency, c.storefront, c.period, c.state,
     coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL AS is_sent,
-    c.consent_asked_at IS NOT NULL AS is_asked, c.acceptance, false AS is_uncharged, c.current_price_milliunits,
+    -- None of these has declined.
+    c.consent_asked_at IS NOT NULL OR coalesce(c.acceptance = 'consented', false) AS is_asked, c.acceptance,
+    false AS is_uncharged, c.current_price_milliunits,
     c.new_price_milliunits, 0::bigint AS renewals, NULL::timestamptz AS first_at, 0::bigint AS old_total_milliunits,
     0::bigint AS new_total_milliunits, c.stage, false AS is_final, c.is_leaving,
     coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL AS is_told, false AS fell_with_parent,
@@ -2691,7 +2695,8 @@ CROSS JOIN LATERAL (
             v_text := replace(v_text, 'repricer.change_tallies t', $funnel$(
         SELECT c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction, c.forecast_consent, 1 AS changes,
             (coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL)::integer AS sent,
-            (c.consent_asked_at IS NOT NULL)::integer AS asked_for_consent,
+            (c.consent_asked_at IS NOT NULL OR coalesce(c.acceptance = 'consented', false)
+                OR c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined')::integer AS asked_for_consent,
             coalesce(c.acceptance = 'consented', false)::integer AS consented,
             coalesce(c.acceptance = 'informed', false)::integer AS informed,
             (c.state = 'effective')::integer AS effective,
@@ -2919,7 +2924,7 @@ BEGIN
         ('price_change', 'charged_uplift_milliunits', 'What these renewals charged more than at the old price.'),
         ('price_change', 'undoes_change_id', 'The change that this one takes back; null: it is no undo.'),
         ('consent_funnel', 'sent', 'Changes that were sent to the App Store.'),
-        ('consent_funnel', 'asked_for_consent', 'Changes for which the App Store asked for consent.'),
+        ('consent_funnel', 'asked_for_consent', 'Changes for which the App Store asked for consent, told or not: nobody consents or declines unasked.'),
         ('consent_funnel', 'consented', 'Changes that the subscriber consented to.'),
         ('consent_funnel', 'informed', 'Changes that were announced without a need of consent.'),
         ('consent_funnel', 'fell_with_parent',

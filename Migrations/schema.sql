@@ -1492,7 +1492,7 @@ CREATE VIEW repricer.live_change_figures AS
     c.period,
     c.state,
     (COALESCE(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL) AS is_sent,
-    (c.consent_asked_at IS NOT NULL) AS is_asked,
+    ((c.consent_asked_at IS NOT NULL) OR COALESCE((c.acceptance = 'consented'::text), false) OR ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text))) AS is_asked,
     c.acceptance,
     ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
            FROM repricer.charges h
@@ -1569,7 +1569,7 @@ CREATE VIEW repricer.unkept_change_figures AS
     c.period,
     c.state,
     (COALESCE(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL) AS is_sent,
-    (c.consent_asked_at IS NOT NULL) AS is_asked,
+    ((c.consent_asked_at IS NOT NULL) OR COALESCE((c.acceptance = 'consented'::text), false)) AS is_asked,
     c.acceptance,
     false AS is_uncharged,
     c.current_price_milliunits,
@@ -2015,7 +2015,7 @@ COMMENT ON COLUMN report.consent_funnel.changes IS 'Number of price changes.';
 
 COMMENT ON COLUMN report.consent_funnel.sent IS 'Changes that were sent to the App Store.';
 
-COMMENT ON COLUMN report.consent_funnel.asked_for_consent IS 'Changes for which the App Store asked for consent.';
+COMMENT ON COLUMN report.consent_funnel.asked_for_consent IS 'Changes for which the App Store asked for consent, told or not: nobody consents or declines unasked.';
 
 COMMENT ON COLUMN report.consent_funnel.consented IS 'Changes that the subscriber consented to.';
 
@@ -2071,7 +2071,8 @@ BEGIN
            FROM (
         SELECT c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction, c.forecast_consent, 1 AS changes,
             (coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL)::integer AS sent,
-            (c.consent_asked_at IS NOT NULL)::integer AS asked_for_consent,
+            (c.consent_asked_at IS NOT NULL OR coalesce(c.acceptance = 'consented', false)
+                OR c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined')::integer AS asked_for_consent,
             coalesce(c.acceptance = 'consented', false)::integer AS consented,
             coalesce(c.acceptance = 'informed', false)::integer AS informed,
             (c.state = 'effective')::integer AS effective,
@@ -6256,7 +6257,7 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
     c.period,
     c.state,
     (COALESCE(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL) AS is_sent,
-    (c.consent_asked_at IS NOT NULL) AS is_asked,
+    ((c.consent_asked_at IS NOT NULL) OR COALESCE((c.acceptance = 'consented'::text), false) OR ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text))) AS is_asked,
     c.acceptance,
     ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
            FROM repricer.charges_at(p_at) h

@@ -41,7 +41,8 @@ enum FormerViews {
             SELECT batch_id, direction, forecast_consent, count(*) AS changes,
                 count(*) FILTER (WHERE coalesce(sent_at, scheduled_at, consent_asked_at, accepted_at,
                     effective_at) IS NOT NULL) AS sent,
-                count(*) FILTER (WHERE consent_asked_at IS NOT NULL) AS asked_for_consent,
+                count(*) FILTER (WHERE consent_asked_at IS NOT NULL OR acceptance = 'consented'
+                    OR state = 'declined' AND reason IS DISTINCT FROM 'parent_declined') AS asked_for_consent,
                 count(*) FILTER (WHERE acceptance = 'consented') AS consented,
                 count(*) FILTER (WHERE acceptance = 'informed') AS informed,
                 count(*) FILTER (WHERE state = 'effective') AS effective,
