@@ -499,7 +499,7 @@ CROSS JOIN LATERAL (
         -- The customer bought it again after the change had ended, or in effect at the old price or less; or a renewal at that
         -- price.
         (c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at
-                AND h.price_milliunits <> c.new_price_milliunits
+                AND (h.price_milliunits <> c.new_price_milliunits OR h.currency <> c.currency)
             OR t.is_in_effect AND h.price_milliunits <= c.current_price_milliunits)
             AND (h.is_purchase OR EXISTS (
                 SELECT FROM repricer.charges b

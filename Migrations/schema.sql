@@ -860,7 +860,7 @@ CREATE VIEW repricer.explained_charges AS
              CROSS JOIN ( SELECT ((NOT h.is_purchase) AND (h.paid_before_until < (h.purchased_at - '00:01:00'::interval)) AND (EXISTS ( SELECT
                            FROM repricer.told_statements q
                           WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - '1 day'::interval)) AND (q.signed_at < h.purchased_at))))) AS is_after_end,
-                    ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (h.price_milliunits <> c.new_price_milliunits)) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
+                    ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND ((h.price_milliunits <> c.new_price_milliunits) OR (h.currency <> c.currency))) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
                            FROM repricer.charges b
                           WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (b.purchased_at >
                                 CASE
@@ -5652,7 +5652,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
              CROSS JOIN ( SELECT ((NOT h.is_purchase) AND (h.paid_before_until < (h.purchased_at - 'PT1M'::interval)) AND (EXISTS ( SELECT
                            FROM repricer.told_statements_at(p_at) q
                           WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - 'P1D'::interval)) AND (q.signed_at < h.purchased_at))))) AS is_after_end,
-                    ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (h.price_milliunits <> c.new_price_milliunits)) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
+                    ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND ((h.price_milliunits <> c.new_price_milliunits) OR (h.currency <> c.currency))) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
                            FROM repricer.charges_at(p_at) b
                           WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (b.purchased_at >
                                 CASE

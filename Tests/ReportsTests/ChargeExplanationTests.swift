@@ -116,6 +116,20 @@ import Testing
             ])
     }
 
+    /// A price is a number of one currency: the same number in another one is another price.
+    @Test(arguments: ["declined", "cancelled"])
+    func whoBuysAgainAbroad_atTheSameNumber_hasMoved(state: String) async throws {
+        func abroad(_ price: Int) -> String {
+            Self.change(state)
+                + Self.charge(
+                    "2026-03-10Z", price, until: "2026-04-10Z", currency: "GBP", storefront: "GBR",
+                    isPurchase: true)
+        }
+
+        #expect(try await told(abroad(12990)) == ["03-10 2 moved"])
+        #expect(try await told(abroad(12980)) == ["03-10 2 moved"])
+    }
+
     /// The answer to the first call was lost, its price was charged, and only then the second call left.
     @Test func aChargeOfALostCall_beforeTheSecondOne_isOfTheChange() async throws {
         let called =
