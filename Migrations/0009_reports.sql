@@ -1280,6 +1280,17 @@ CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer LANGUAGE sql IM
     RETURN CASE p_period WHEN 'P1W' THEN 52 WHEN 'P2M' THEN 6 WHEN 'P3M' THEN 4 WHEN 'P6M' THEN 2 WHEN 'P1Y' THEN 1
         ELSE 12 END;
 
+-- A sum as a report's bigint. One that is too large is refused by name.
+CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF abs(p_sum) > 9223372036854775807 THEN
+        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
+            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line of what was charged, and report.price_change what is at risk.';
+    END IF;
+    RETURN p_sum;
+END
+$$;
+
 CREATE VIEW repricer.lost_dependents AS
 -- A dependent that has a lost change of its own in the batch is counted with that change.
 SELECT d.batch_id, d.original_transaction_id, d.change_id, c.currency, c.storefront, c.period, count(*) AS dependents,
@@ -1323,23 +1334,23 @@ WITH factors (period, numerator, denominator) AS (
     VALUES ('P1W', 13, 3), ('P1M', 1, 1), ('P2M', 1, 2), ('P3M', 1, 3), ('P6M', 1, 6), ('P1Y', 1, 12)
 ), lost AS (
     SELECT d.batch_id, d.currency, d.storefront, d.period, sum(d.dependents)::bigint AS dependents,
-        sum(d.price_milliunits)::bigint AS dependent_lost
+        sum(d.price_milliunits) AS dependent_lost
     FROM repricer.lost_dependents d
     GROUP BY d.batch_id, d.currency, d.storefront, d.period
 ), sums AS (
     SELECT t.batch_id, t.currency, t.storefront, t.period,
         sum(t.changes)::bigint AS changes, sum(t.effective)::bigint AS effective,
         sum(t.charged_changes)::bigint AS charged_changes, sum(t.charged_renewals)::bigint AS charged_renewals,
-        sum(t.old_total)::bigint AS old_total, sum(t.new_total)::bigint AS new_total,
-        sum(t.old_per_period - t.silent_old)::bigint AS old_per_period,
-        sum(t.new_per_period - t.silent_new)::bigint AS new_per_period,
-        sum(t.silent)::bigint AS silent, sum(t.silent_new)::bigint AS silent_new,
-        sum(t.declined)::bigint AS declined, sum(t.declined_lost)::bigint AS declined_lost,
-        sum(t.cancelled)::bigint AS cancelled, sum(t.cancelled_lost)::bigint AS cancelled_lost,
-        sum(t.lapsed)::bigint AS lapsed, sum(t.lapsed_lost)::bigint AS lapsed_lost,
-        sum(t.fell_with_parent)::bigint AS fell_with_parent, sum(t.fell_lost)::bigint AS fell_lost,
-        sum(t.others_lost)::bigint AS others_lost, sum(t.taxed_renewals)::bigint AS taxed_renewals,
-        sum(t.taxed_uplift)::bigint AS taxed_uplift
+        sum(t.old_total) AS old_total, sum(t.new_total) AS new_total,
+        sum(t.old_per_period - t.silent_old) AS old_per_period,
+        sum(t.new_per_period - t.silent_new) AS new_per_period,
+        sum(t.silent)::bigint AS silent, sum(t.silent_new) AS silent_new,
+        sum(t.declined)::bigint AS declined, sum(t.declined_lost) AS declined_lost,
+        sum(t.cancelled)::bigint AS cancelled, sum(t.cancelled_lost) AS cancelled_lost,
+        sum(t.lapsed)::bigint AS lapsed, sum(t.lapsed_lost) AS lapsed_lost,
+        sum(t.fell_with_parent)::bigint AS fell_with_parent, sum(t.fell_lost) AS fell_lost,
+        sum(t.others_lost) AS others_lost, sum(t.taxed_renewals)::bigint AS taxed_renewals,
+        sum(t.taxed_uplift) AS taxed_uplift
     FROM repricer.change_tallies t WHERE NOT t.is_undo
     GROUP BY t.batch_id, t.currency, t.storefront, t.period HAVING sum(t.changes) > 0
 ), groups AS (
@@ -1352,24 +1363,38 @@ WITH factors (period, numerator, denominator) AS (
         AND l.period = s.period
 )
 SELECT g.batch_id, b.name AS batch_name, g.currency, g.storefront, g.period, g.changes,
-    g.effective, g.charged_changes, g.charged_renewals, g.old_total AS old_total_milliunits,
-    g.new_total AS new_total_milliunits, g.new_total - g.old_total AS uplift_milliunits,
-    g.old_per_period AS old_per_period_milliunits, g.new_per_period AS new_per_period_milliunits,
-    g.new_per_period - g.old_per_period AS uplift_per_period_milliunits,
-    round((g.new_per_period - g.old_per_period)::numeric * f.numerator / f.denominator)::bigint
-        AS uplift_per_month_milliunits,
-    g.declined, g.declined_lost AS declined_lost_per_period_milliunits,
-    g.cancelled, g.cancelled_lost AS cancelled_lost_per_period_milliunits,
+    g.effective, g.charged_changes, g.charged_renewals,
+    repricer.figure(g.old_total, w.what || 'old_total' || w.currency) AS old_total_milliunits,
+    repricer.figure(g.new_total, w.what || 'new_total' || w.currency) AS new_total_milliunits,
+    repricer.figure(g.new_total - g.old_total, w.what || 'uplift' || w.currency) AS uplift_milliunits,
+    repricer.figure(g.old_per_period, w.what || 'old_per_period' || w.currency) AS old_per_period_milliunits,
+    repricer.figure(g.new_per_period, w.what || 'new_per_period' || w.currency) AS new_per_period_milliunits,
+    repricer.figure(g.new_per_period - g.old_per_period, w.what || 'uplift_per_period' || w.currency)
+        AS uplift_per_period_milliunits,
+    repricer.figure(round((g.new_per_period - g.old_per_period) * f.numerator / f.denominator),
+        w.what || 'uplift_per_month' || w.currency) AS uplift_per_month_milliunits,
+    g.declined, repricer.figure(g.declined_lost, w.what || 'declined_lost_per_period' || w.currency)
+        AS declined_lost_per_period_milliunits,
+    g.cancelled, repricer.figure(g.cancelled_lost, w.what || 'cancelled_lost_per_period' || w.currency)
+        AS cancelled_lost_per_period_milliunits,
     g.dependents AS dependents_cancelled,
-    g.dependent_lost AS dependent_lost_per_period_milliunits,
-    g.all_lost AS lost_per_period_milliunits,
-    round(g.all_lost::numeric * f.numerator / f.denominator)::bigint AS lost_per_month_milliunits,
-    g.lapsed, g.lapsed_lost AS lapsed_lost_per_period_milliunits, g.others_lost AS other_items_lost_per_period_milliunits,
-    g.taxed_renewals AS charged_renewals_with_tax, g.taxed_uplift AS uplift_without_tax_milliunits, g.silent,
-    g.silent_new AS silent_per_period_milliunits
+    repricer.figure(g.dependent_lost, w.what || 'dependent_lost_per_period' || w.currency)
+        AS dependent_lost_per_period_milliunits,
+    repricer.figure(g.all_lost, w.what || 'lost_per_period' || w.currency) AS lost_per_period_milliunits,
+    repricer.figure(round(g.all_lost * f.numerator / f.denominator), w.what || 'lost_per_month' || w.currency)
+        AS lost_per_month_milliunits,
+    g.lapsed, repricer.figure(g.lapsed_lost, w.what || 'lapsed_lost_per_period' || w.currency)
+        AS lapsed_lost_per_period_milliunits,
+    repricer.figure(g.others_lost, w.what || 'other_items_lost_per_period' || w.currency)
+        AS other_items_lost_per_period_milliunits,
+    g.taxed_renewals AS charged_renewals_with_tax,
+    repricer.figure(g.taxed_uplift, w.what || 'uplift_without_tax' || w.currency) AS uplift_without_tax_milliunits, g.silent,
+    repricer.figure(g.silent_new, w.what || 'silent_per_period' || w.currency) AS silent_per_period_milliunits
 FROM groups g
 JOIN repricer.batches b ON b.batch_id = g.batch_id
-LEFT JOIN factors f ON f.period = g.period;
+LEFT JOIN factors f ON f.period = g.period
+CROSS JOIN LATERAL (
+    SELECT 'revenue_impact, batch ' || b.name || ': ' AS what, ' of ' || g.currency AS currency) w;
 COMMENT ON VIEW report.revenue_impact IS
     'Money, one row a batch, currency, storefront and period, all of it as customers pay it: tax is inside, but for '
     'uplift_without_tax_milliunits. Uplift counts '
@@ -1790,17 +1815,6 @@ JOIN repricer.charged_renewals r ON r.purchased_at >= m.starts_at AND r.purchase
 JOIN repricer.price_changes c ON c.original_transaction_id = r.original_transaction_id AND c.change_id = r.change_id
 GROUP BY m.month, r.batch_id, c.currency;
 COMMENT ON VIEW repricer.known_figures IS 'The figures of closed months as they are known now.';
-
--- A sum as a report's bigint. One that is too large is refused by name.
-CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
-BEGIN
-    IF abs(p_sum) > 9223372036854775807 THEN
-        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
-            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line.';
-    END IF;
-    RETURN p_sum;
-END
-$$;
 
 CREATE VIEW report.closed_period AS
 WITH both_figures AS (
@@ -2300,14 +2314,14 @@ $$;
 
 CREATE VIEW report.revenue_bridge AS
 WITH sums AS (
-    SELECT b.batch_id, m.month, m.currency, m.storefront, round(sum(opening) / 12)::bigint AS opening,
-        round(sum(price_effect) / 12)::bigint AS price_effect,
-        round(sum(closing - opening) FILTER (WHERE cause = 'declined') / 12)::bigint AS declined,
-        round(sum(closing - opening) FILTER (WHERE cause = 'left') / 12)::bigint AS "left",
-        round(sum(closing - opening) FILTER (WHERE cause = 'lapsed') / 12)::bigint AS lapsed,
-        round(sum(closing - opening) FILTER (WHERE cause = 'dependents') / 12)::bigint AS dependents,
-        round(sum(closing - opening) FILTER (WHERE cause = 'refunds') / 12)::bigint AS refunds,
-        round(sum(closing) / 12)::bigint AS closing
+    SELECT b.batch_id, m.month, m.currency, m.storefront, round(sum(opening) / 12) AS opening,
+        round(sum(price_effect) / 12) AS price_effect,
+        round(sum(closing - opening) FILTER (WHERE cause = 'declined') / 12) AS declined,
+        round(sum(closing - opening) FILTER (WHERE cause = 'left') / 12) AS "left",
+        round(sum(closing - opening) FILTER (WHERE cause = 'lapsed') / 12) AS lapsed,
+        round(sum(closing - opening) FILTER (WHERE cause = 'dependents') / 12) AS dependents,
+        round(sum(closing - opening) FILTER (WHERE cause = 'refunds') / 12) AS refunds,
+        round(sum(closing) / 12) AS closing
     FROM repricer.batches b
     -- Batch by batch, so that who asks for one reads its changes alone.
     CROSS JOIN LATERAL repricer.bridge_moves(report.as_of(), b.batch_id) m
@@ -2315,14 +2329,21 @@ WITH sums AS (
     -- What was kept and taken out again has left zeros.
     HAVING round(sum(opening) / 12) <> 0 OR round(sum(closing) / 12) <> 0
 )
-SELECT s.batch_id, b.name AS batch_name, s.month, s.currency, s.storefront, s.opening AS opening_milliunits,
-    s.price_effect AS price_effect_milliunits, coalesce(s.declined, 0) AS declined_milliunits,
-    coalesce(s."left", 0) AS left_milliunits, coalesce(s.lapsed, 0) AS lapsed_milliunits,
-    coalesce(s.dependents, 0) AS dependents_milliunits, coalesce(s.refunds, 0) AS refunds_milliunits,
-    s.closing - s.opening - s.price_effect - coalesce(s.declined, 0) - coalesce(s."left", 0) - coalesce(s.lapsed, 0)
-        - coalesce(s.dependents, 0) - coalesce(s.refunds, 0) AS other_milliunits,
-    s.closing AS closing_milliunits
-FROM sums s JOIN repricer.batches b ON b.batch_id = s.batch_id;
+SELECT s.batch_id, b.name AS batch_name, s.month, s.currency, s.storefront,
+    repricer.figure(s.opening, w.what || 'opening' || w.currency) AS opening_milliunits,
+    repricer.figure(s.price_effect, w.what || 'price_effect' || w.currency) AS price_effect_milliunits,
+    repricer.figure(coalesce(s.declined, 0), w.what || 'declined' || w.currency) AS declined_milliunits,
+    repricer.figure(coalesce(s."left", 0), w.what || 'left' || w.currency) AS left_milliunits,
+    repricer.figure(coalesce(s.lapsed, 0), w.what || 'lapsed' || w.currency) AS lapsed_milliunits,
+    repricer.figure(coalesce(s.dependents, 0), w.what || 'dependents' || w.currency) AS dependents_milliunits,
+    repricer.figure(coalesce(s.refunds, 0), w.what || 'refunds' || w.currency) AS refunds_milliunits,
+    repricer.figure(s.closing - s.opening - s.price_effect - coalesce(s.declined, 0) - coalesce(s."left", 0)
+        - coalesce(s.lapsed, 0) - coalesce(s.dependents, 0) - coalesce(s.refunds, 0), w.what || 'other' || w.currency)
+        AS other_milliunits,
+    repricer.figure(s.closing, w.what || 'closing' || w.currency) AS closing_milliunits
+FROM sums s
+JOIN repricer.batches b ON b.batch_id = s.batch_id
+CROSS JOIN LATERAL (SELECT 'revenue_bridge, batch ' || b.name || ': ' AS what, ' of ' || s.currency AS currency) w;
 
 COMMENT ON VIEW report.revenue_bridge IS
     'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, '
@@ -2361,14 +2382,14 @@ WITH imported AS (
     FROM report.revenue_bridge b CROSS JOIN target t LEFT JOIN rates r ON r.currency = b.currency
 ), sums AS (
     SELECT batch_id, batch_name, month, reporting_currency,
-        round(sum(opening_milliunits * rate))::bigint AS opening,
-        round(sum(price_effect_milliunits * rate))::bigint AS price_effect,
-        round(sum(declined_milliunits * rate))::bigint AS declined,
-        round(sum(left_milliunits * rate))::bigint AS "left",
-        round(sum(lapsed_milliunits * rate))::bigint AS lapsed,
-        round(sum(dependents_milliunits * rate))::bigint AS dependents,
-        round(sum(refunds_milliunits * rate))::bigint AS refunds,
-        round(sum(closing_milliunits * rate))::bigint AS closing,
+        round(sum(opening_milliunits * rate)) AS opening,
+        round(sum(price_effect_milliunits * rate)) AS price_effect,
+        round(sum(declined_milliunits * rate)) AS declined,
+        round(sum(left_milliunits * rate)) AS "left",
+        round(sum(lapsed_milliunits * rate)) AS lapsed,
+        round(sum(dependents_milliunits * rate)) AS dependents,
+        round(sum(refunds_milliunits * rate)) AS refunds,
+        round(sum(closing_milliunits * rate)) AS closing,
         (min(valid_from) AT TIME ZONE 'UTC')::date AS rates_from,
         array_agg(DISTINCT currency ORDER BY currency) FILTER (WHERE rate IS NULL) AS without_rate,
         -- The null of the euro, whose rate is nobody's, is in no list.
@@ -2376,12 +2397,20 @@ WITH imported AS (
             FROM (SELECT unnest(array_agg(DISTINCT rate_used) || max(target_used)) AS used) u WHERE u.used IS NOT NULL) AS rates
     FROM converted GROUP BY batch_id, batch_name, month, reporting_currency
 )
-SELECT batch_id, batch_name, month, reporting_currency AS currency, opening AS opening_milliunits,
-    price_effect AS price_effect_milliunits, declined AS declined_milliunits, "left" AS left_milliunits,
-    lapsed AS lapsed_milliunits, dependents AS dependents_milliunits, refunds AS refunds_milliunits,
-    closing - opening - price_effect - declined - "left" - lapsed - dependents - refunds AS other_milliunits,
-    closing AS closing_milliunits, rates_from, without_rate, rates
-FROM sums;
+SELECT batch_id, batch_name, month, reporting_currency AS currency,
+    repricer.figure(opening, what || 'opening' || in_currency) AS opening_milliunits,
+    repricer.figure(price_effect, what || 'price_effect' || in_currency) AS price_effect_milliunits,
+    repricer.figure(declined, what || 'declined' || in_currency) AS declined_milliunits,
+    repricer.figure("left", what || 'left' || in_currency) AS left_milliunits,
+    repricer.figure(lapsed, what || 'lapsed' || in_currency) AS lapsed_milliunits,
+    repricer.figure(dependents, what || 'dependents' || in_currency) AS dependents_milliunits,
+    repricer.figure(refunds, what || 'refunds' || in_currency) AS refunds_milliunits,
+    repricer.figure(closing - opening - price_effect - declined - "left" - lapsed - dependents - refunds,
+        what || 'other' || in_currency) AS other_milliunits,
+    repricer.figure(closing, what || 'closing' || in_currency) AS closing_milliunits, rates_from, without_rate, rates
+FROM (
+    SELECT n.*, 'revenue_bridge_total, batch ' || n.batch_name || ': ' AS what, ' in ' || n.reporting_currency AS in_currency
+    FROM sums n) s;
 COMMENT ON VIEW report.revenue_bridge_total IS
     'revenue_bridge in one currency: the setting repricer.reporting_currency, else USD, at the newest imported rates.';
 
@@ -2429,8 +2458,10 @@ SELECT o.batch_id, b.name AS batch_name, o.consent_due_on, o.currency, o.storefr
     count(*) FILTER (WHERE o.is_own AND o.state = 'pending_consent') AS asked,
     count(*) FILTER (WHERE o.is_own AND o.state <> 'pending_consent' AND o.forecast_consent = 'required') AS to_be_asked,
     count(*) FILTER (WHERE o.is_own AND o.state <> 'pending_consent' AND o.forecast_consent <> 'required') AS not_known,
-    sum(o.milliunits)::bigint AS at_risk_milliunits,
-    round(sum(o.milliunits) * repricer.twelfths(o.period) / 12)::bigint AS at_risk_per_month_milliunits
+    repricer.figure(sum(o.milliunits), 'revenue_at_risk, batch ' || b.name || ': at_risk of ' || o.currency)
+        AS at_risk_milliunits,
+    repricer.figure(round(sum(o.milliunits) * repricer.twelfths(o.period) / 12),
+        'revenue_at_risk, batch ' || b.name || ': at_risk_per_month of ' || o.currency) AS at_risk_per_month_milliunits
 FROM open o JOIN repricer.batches b ON b.batch_id = o.batch_id
 GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period
 HAVING count(*) FILTER (WHERE o.is_own) > 0 OR sum(o.milliunits) <> 0;

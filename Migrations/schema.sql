@@ -3570,6 +3570,18 @@ $$;
 
 COMMENT ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.reconciliation as it was known at the instant: by what was recorded until then, late news left out. Only the checks of rows and of money.';
 
+CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    AS $$
+BEGIN
+    IF abs(p_sum) > 9223372036854775807 THEN
+        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
+            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line of what was charged, and report.price_change what is at risk.';
+    END IF;
+    RETURN p_sum;
+END
+$$;
+
 CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE p_period WHEN 'P1W'::text THEN 52 WHEN 'P2M'::text THEN 6 WHEN 'P3M'::text THEN 4 WHEN 'P6M'::text THEN 2 WHEN 'P1Y'::text THEN 1 ELSE 12 END;
@@ -3663,8 +3675,8 @@ CREATE VIEW report.revenue_at_risk AS
     count(*) FILTER (WHERE (o.is_own AND (o.state = 'pending_consent'::text))) AS asked,
     count(*) FILTER (WHERE (o.is_own AND (o.state <> 'pending_consent'::text) AND (o.forecast_consent = 'required'::text))) AS to_be_asked,
     count(*) FILTER (WHERE (o.is_own AND (o.state <> 'pending_consent'::text) AND (o.forecast_consent <> 'required'::text))) AS not_known,
-    (sum(o.milliunits))::bigint AS at_risk_milliunits,
-    (round(((sum(o.milliunits) * (repricer.twelfths(o.period))::numeric) / (12)::numeric)))::bigint AS at_risk_per_month_milliunits
+    repricer.figure(sum(o.milliunits), ((('revenue_at_risk, batch '::text || b.name) || ': at_risk of '::text) || o.currency)) AS at_risk_milliunits,
+    repricer.figure(round(((sum(o.milliunits) * (repricer.twelfths(o.period))::numeric) / (12)::numeric)), ((('revenue_at_risk, batch '::text || b.name) || ': at_risk_per_month of '::text) || o.currency)) AS at_risk_per_month_milliunits
    FROM (open o
      JOIN repricer.batches b ON ((b.batch_id = o.batch_id)))
   GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period
@@ -3775,8 +3787,8 @@ BEGIN
     count(*) FILTER (WHERE (o.is_own AND (o.state = 'pending_consent'::text))) AS asked,
     count(*) FILTER (WHERE (o.is_own AND (o.state <> 'pending_consent'::text) AND (o.forecast_consent = 'required'::text))) AS to_be_asked,
     count(*) FILTER (WHERE (o.is_own AND (o.state <> 'pending_consent'::text) AND (o.forecast_consent <> 'required'::text))) AS not_known,
-    (sum(o.milliunits))::bigint AS at_risk_milliunits,
-    (round(((sum(o.milliunits) * (repricer.twelfths(o.period))::numeric) / (12)::numeric)))::bigint AS at_risk_per_month_milliunits
+    repricer.figure(sum(o.milliunits), ((('revenue_at_risk, batch '::text || b.name) || ': at_risk of '::text) || o.currency)) AS at_risk_milliunits,
+    repricer.figure(round(((sum(o.milliunits) * (repricer.twelfths(o.period))::numeric) / (12)::numeric)), ((('revenue_at_risk, batch '::text || b.name) || ': at_risk_per_month of '::text) || o.currency)) AS at_risk_per_month_milliunits
    FROM (open o
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = o.batch_id)))
   GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period
@@ -3837,14 +3849,14 @@ CREATE VIEW report.revenue_bridge AS
             m.month,
             m.currency,
             m.storefront,
-            (round((sum(m.opening) / (12)::numeric)))::bigint AS opening,
-            (round((sum(m.price_effect) / (12)::numeric)))::bigint AS price_effect,
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'declined'::text)) / (12)::numeric)))::bigint AS declined,
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'left'::text)) / (12)::numeric)))::bigint AS "left",
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'lapsed'::text)) / (12)::numeric)))::bigint AS lapsed,
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'dependents'::text)) / (12)::numeric)))::bigint AS dependents,
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'refunds'::text)) / (12)::numeric)))::bigint AS refunds,
-            (round((sum(m.closing) / (12)::numeric)))::bigint AS closing
+            round((sum(m.opening) / (12)::numeric)) AS opening,
+            round((sum(m.price_effect) / (12)::numeric)) AS price_effect,
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'declined'::text)) / (12)::numeric)) AS declined,
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'left'::text)) / (12)::numeric)) AS "left",
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'lapsed'::text)) / (12)::numeric)) AS lapsed,
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'dependents'::text)) / (12)::numeric)) AS dependents,
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'refunds'::text)) / (12)::numeric)) AS refunds,
+            round((sum(m.closing) / (12)::numeric)) AS closing
            FROM (repricer.batches b_1
              CROSS JOIN LATERAL repricer.bridge_moves(report.as_of(), b_1.batch_id) m(batch_id, month, currency, storefront, opening, closing, cause, price_effect))
           GROUP BY b_1.batch_id, m.month, m.currency, m.storefront
@@ -3855,17 +3867,19 @@ CREATE VIEW report.revenue_bridge AS
     s.month,
     s.currency,
     s.storefront,
-    s.opening AS opening_milliunits,
-    s.price_effect AS price_effect_milliunits,
-    COALESCE(s.declined, (0)::bigint) AS declined_milliunits,
-    COALESCE(s."left", (0)::bigint) AS left_milliunits,
-    COALESCE(s.lapsed, (0)::bigint) AS lapsed_milliunits,
-    COALESCE(s.dependents, (0)::bigint) AS dependents_milliunits,
-    COALESCE(s.refunds, (0)::bigint) AS refunds_milliunits,
-    (((((((s.closing - s.opening) - s.price_effect) - COALESCE(s.declined, (0)::bigint)) - COALESCE(s."left", (0)::bigint)) - COALESCE(s.lapsed, (0)::bigint)) - COALESCE(s.dependents, (0)::bigint)) - COALESCE(s.refunds, (0)::bigint)) AS other_milliunits,
-    s.closing AS closing_milliunits
-   FROM (sums s
-     JOIN repricer.batches b ON ((b.batch_id = s.batch_id)));
+    repricer.figure(s.opening, ((w.what || 'opening'::text) || w.currency)) AS opening_milliunits,
+    repricer.figure(s.price_effect, ((w.what || 'price_effect'::text) || w.currency)) AS price_effect_milliunits,
+    repricer.figure(COALESCE(s.declined, (0)::numeric), ((w.what || 'declined'::text) || w.currency)) AS declined_milliunits,
+    repricer.figure(COALESCE(s."left", (0)::numeric), ((w.what || 'left'::text) || w.currency)) AS left_milliunits,
+    repricer.figure(COALESCE(s.lapsed, (0)::numeric), ((w.what || 'lapsed'::text) || w.currency)) AS lapsed_milliunits,
+    repricer.figure(COALESCE(s.dependents, (0)::numeric), ((w.what || 'dependents'::text) || w.currency)) AS dependents_milliunits,
+    repricer.figure(COALESCE(s.refunds, (0)::numeric), ((w.what || 'refunds'::text) || w.currency)) AS refunds_milliunits,
+    repricer.figure((((((((s.closing - s.opening) - s.price_effect) - COALESCE(s.declined, (0)::numeric)) - COALESCE(s."left", (0)::numeric)) - COALESCE(s.lapsed, (0)::numeric)) - COALESCE(s.dependents, (0)::numeric)) - COALESCE(s.refunds, (0)::numeric)), ((w.what || 'other'::text) || w.currency)) AS other_milliunits,
+    repricer.figure(s.closing, ((w.what || 'closing'::text) || w.currency)) AS closing_milliunits
+   FROM ((sums s
+     JOIN repricer.batches b ON ((b.batch_id = s.batch_id)))
+     CROSS JOIN LATERAL ( SELECT (('revenue_bridge, batch '::text || b.name) || ': '::text) AS what,
+            (' of '::text || s.currency) AS currency) w);
 
 COMMENT ON VIEW report.revenue_bridge IS 'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, and why it differs: closing = opening + all between.';
 
@@ -3912,14 +3926,14 @@ BEGIN
             m.month,
             m.currency,
             m.storefront,
-            (round((sum(m.opening) / (12)::numeric)))::bigint AS opening,
-            (round((sum(m.price_effect) / (12)::numeric)))::bigint AS price_effect,
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'declined'::text)) / (12)::numeric)))::bigint AS declined,
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'left'::text)) / (12)::numeric)))::bigint AS "left",
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'lapsed'::text)) / (12)::numeric)))::bigint AS lapsed,
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'dependents'::text)) / (12)::numeric)))::bigint AS dependents,
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'refunds'::text)) / (12)::numeric)))::bigint AS refunds,
-            (round((sum(m.closing) / (12)::numeric)))::bigint AS closing
+            round((sum(m.opening) / (12)::numeric)) AS opening,
+            round((sum(m.price_effect) / (12)::numeric)) AS price_effect,
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'declined'::text)) / (12)::numeric)) AS declined,
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'left'::text)) / (12)::numeric)) AS "left",
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'lapsed'::text)) / (12)::numeric)) AS lapsed,
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'dependents'::text)) / (12)::numeric)) AS dependents,
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'refunds'::text)) / (12)::numeric)) AS refunds,
+            round((sum(m.closing) / (12)::numeric)) AS closing
            FROM (repricer.batches_at(p_at) b_1
              CROSS JOIN LATERAL repricer.bridge_moves_at(p_at, b_1.batch_id) m(batch_id, month, currency, storefront, opening, closing, cause, price_effect))
           GROUP BY b_1.batch_id, m.month, m.currency, m.storefront
@@ -3930,17 +3944,19 @@ BEGIN
     s.month,
     s.currency,
     s.storefront,
-    s.opening AS opening_milliunits,
-    s.price_effect AS price_effect_milliunits,
-    COALESCE(s.declined, (0)::bigint) AS declined_milliunits,
-    COALESCE(s."left", (0)::bigint) AS left_milliunits,
-    COALESCE(s.lapsed, (0)::bigint) AS lapsed_milliunits,
-    COALESCE(s.dependents, (0)::bigint) AS dependents_milliunits,
-    COALESCE(s.refunds, (0)::bigint) AS refunds_milliunits,
-    (((((((s.closing - s.opening) - s.price_effect) - COALESCE(s.declined, (0)::bigint)) - COALESCE(s."left", (0)::bigint)) - COALESCE(s.lapsed, (0)::bigint)) - COALESCE(s.dependents, (0)::bigint)) - COALESCE(s.refunds, (0)::bigint)) AS other_milliunits,
-    s.closing AS closing_milliunits
-   FROM (sums s
+    repricer.figure(s.opening, ((w.what || 'opening'::text) || w.currency)) AS opening_milliunits,
+    repricer.figure(s.price_effect, ((w.what || 'price_effect'::text) || w.currency)) AS price_effect_milliunits,
+    repricer.figure(COALESCE(s.declined, (0)::numeric), ((w.what || 'declined'::text) || w.currency)) AS declined_milliunits,
+    repricer.figure(COALESCE(s."left", (0)::numeric), ((w.what || 'left'::text) || w.currency)) AS left_milliunits,
+    repricer.figure(COALESCE(s.lapsed, (0)::numeric), ((w.what || 'lapsed'::text) || w.currency)) AS lapsed_milliunits,
+    repricer.figure(COALESCE(s.dependents, (0)::numeric), ((w.what || 'dependents'::text) || w.currency)) AS dependents_milliunits,
+    repricer.figure(COALESCE(s.refunds, (0)::numeric), ((w.what || 'refunds'::text) || w.currency)) AS refunds_milliunits,
+    repricer.figure((((((((s.closing - s.opening) - s.price_effect) - COALESCE(s.declined, (0)::numeric)) - COALESCE(s."left", (0)::numeric)) - COALESCE(s.lapsed, (0)::numeric)) - COALESCE(s.dependents, (0)::numeric)) - COALESCE(s.refunds, (0)::numeric)), ((w.what || 'other'::text) || w.currency)) AS other_milliunits,
+    repricer.figure(s.closing, ((w.what || 'closing'::text) || w.currency)) AS closing_milliunits
+   FROM ((sums s
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = s.batch_id)))
+     CROSS JOIN LATERAL ( SELECT (('revenue_bridge, batch '::text || b.name) || ': '::text) AS what,
+            (' of '::text || s.currency) AS currency) w)
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
 $$;
@@ -4036,14 +4052,14 @@ CREATE VIEW report.revenue_bridge_total AS
             converted.batch_name,
             converted.month,
             converted.reporting_currency,
-            (round(sum(((converted.opening_milliunits)::numeric * converted.rate))))::bigint AS opening,
-            (round(sum(((converted.price_effect_milliunits)::numeric * converted.rate))))::bigint AS price_effect,
-            (round(sum(((converted.declined_milliunits)::numeric * converted.rate))))::bigint AS declined,
-            (round(sum(((converted.left_milliunits)::numeric * converted.rate))))::bigint AS "left",
-            (round(sum(((converted.lapsed_milliunits)::numeric * converted.rate))))::bigint AS lapsed,
-            (round(sum(((converted.dependents_milliunits)::numeric * converted.rate))))::bigint AS dependents,
-            (round(sum(((converted.refunds_milliunits)::numeric * converted.rate))))::bigint AS refunds,
-            (round(sum(((converted.closing_milliunits)::numeric * converted.rate))))::bigint AS closing,
+            round(sum(((converted.opening_milliunits)::numeric * converted.rate))) AS opening,
+            round(sum(((converted.price_effect_milliunits)::numeric * converted.rate))) AS price_effect,
+            round(sum(((converted.declined_milliunits)::numeric * converted.rate))) AS declined,
+            round(sum(((converted.left_milliunits)::numeric * converted.rate))) AS "left",
+            round(sum(((converted.lapsed_milliunits)::numeric * converted.rate))) AS lapsed,
+            round(sum(((converted.dependents_milliunits)::numeric * converted.rate))) AS dependents,
+            round(sum(((converted.refunds_milliunits)::numeric * converted.rate))) AS refunds,
+            round(sum(((converted.closing_milliunits)::numeric * converted.rate))) AS closing,
             ((min(converted.valid_from) AT TIME ZONE 'UTC'::text))::date AS rates_from,
             array_agg(DISTINCT converted.currency ORDER BY converted.currency) FILTER (WHERE (converted.rate IS NULL)) AS without_rate,
             ( SELECT array_agg(u.used ORDER BY u.used) AS array_agg
@@ -4052,23 +4068,40 @@ CREATE VIEW report.revenue_bridge_total AS
            FROM converted
           GROUP BY converted.batch_id, converted.batch_name, converted.month, converted.reporting_currency
         )
- SELECT sums.batch_id,
-    sums.batch_name,
-    sums.month,
-    sums.reporting_currency AS currency,
-    sums.opening AS opening_milliunits,
-    sums.price_effect AS price_effect_milliunits,
-    sums.declined AS declined_milliunits,
-    sums."left" AS left_milliunits,
-    sums.lapsed AS lapsed_milliunits,
-    sums.dependents AS dependents_milliunits,
-    sums.refunds AS refunds_milliunits,
-    (((((((sums.closing - sums.opening) - sums.price_effect) - sums.declined) - sums."left") - sums.lapsed) - sums.dependents) - sums.refunds) AS other_milliunits,
-    sums.closing AS closing_milliunits,
-    sums.rates_from,
-    sums.without_rate,
-    sums.rates
-   FROM sums;
+ SELECT s.batch_id,
+    s.batch_name,
+    s.month,
+    s.reporting_currency AS currency,
+    repricer.figure(s.opening, ((s.what || 'opening'::text) || s.in_currency)) AS opening_milliunits,
+    repricer.figure(s.price_effect, ((s.what || 'price_effect'::text) || s.in_currency)) AS price_effect_milliunits,
+    repricer.figure(s.declined, ((s.what || 'declined'::text) || s.in_currency)) AS declined_milliunits,
+    repricer.figure(s."left", ((s.what || 'left'::text) || s.in_currency)) AS left_milliunits,
+    repricer.figure(s.lapsed, ((s.what || 'lapsed'::text) || s.in_currency)) AS lapsed_milliunits,
+    repricer.figure(s.dependents, ((s.what || 'dependents'::text) || s.in_currency)) AS dependents_milliunits,
+    repricer.figure(s.refunds, ((s.what || 'refunds'::text) || s.in_currency)) AS refunds_milliunits,
+    repricer.figure((((((((s.closing - s.opening) - s.price_effect) - s.declined) - s."left") - s.lapsed) - s.dependents) - s.refunds), ((s.what || 'other'::text) || s.in_currency)) AS other_milliunits,
+    repricer.figure(s.closing, ((s.what || 'closing'::text) || s.in_currency)) AS closing_milliunits,
+    s.rates_from,
+    s.without_rate,
+    s.rates
+   FROM ( SELECT n.batch_id,
+            n.batch_name,
+            n.month,
+            n.reporting_currency,
+            n.opening,
+            n.price_effect,
+            n.declined,
+            n."left",
+            n.lapsed,
+            n.dependents,
+            n.refunds,
+            n.closing,
+            n.rates_from,
+            n.without_rate,
+            n.rates,
+            (('revenue_bridge_total, batch '::text || n.batch_name) || ': '::text) AS what,
+            (' in '::text || n.reporting_currency) AS in_currency
+           FROM sums n) s;
 
 COMMENT ON VIEW report.revenue_bridge_total IS 'revenue_bridge in one currency: the setting repricer.reporting_currency, else USD, at the newest imported rates.';
 
@@ -4184,14 +4217,14 @@ BEGIN
             converted.batch_name,
             converted.month,
             converted.reporting_currency,
-            (round(sum(((converted.opening_milliunits)::numeric * converted.rate))))::bigint AS opening,
-            (round(sum(((converted.price_effect_milliunits)::numeric * converted.rate))))::bigint AS price_effect,
-            (round(sum(((converted.declined_milliunits)::numeric * converted.rate))))::bigint AS declined,
-            (round(sum(((converted.left_milliunits)::numeric * converted.rate))))::bigint AS "left",
-            (round(sum(((converted.lapsed_milliunits)::numeric * converted.rate))))::bigint AS lapsed,
-            (round(sum(((converted.dependents_milliunits)::numeric * converted.rate))))::bigint AS dependents,
-            (round(sum(((converted.refunds_milliunits)::numeric * converted.rate))))::bigint AS refunds,
-            (round(sum(((converted.closing_milliunits)::numeric * converted.rate))))::bigint AS closing,
+            round(sum(((converted.opening_milliunits)::numeric * converted.rate))) AS opening,
+            round(sum(((converted.price_effect_milliunits)::numeric * converted.rate))) AS price_effect,
+            round(sum(((converted.declined_milliunits)::numeric * converted.rate))) AS declined,
+            round(sum(((converted.left_milliunits)::numeric * converted.rate))) AS "left",
+            round(sum(((converted.lapsed_milliunits)::numeric * converted.rate))) AS lapsed,
+            round(sum(((converted.dependents_milliunits)::numeric * converted.rate))) AS dependents,
+            round(sum(((converted.refunds_milliunits)::numeric * converted.rate))) AS refunds,
+            round(sum(((converted.closing_milliunits)::numeric * converted.rate))) AS closing,
             ((min(converted.valid_from) AT TIME ZONE 'UTC'::text))::date AS rates_from,
             array_agg(DISTINCT converted.currency ORDER BY converted.currency) FILTER (WHERE (converted.rate IS NULL)) AS without_rate,
             ( SELECT array_agg(u.used ORDER BY u.used) AS array_agg
@@ -4200,23 +4233,40 @@ BEGIN
            FROM converted
           GROUP BY converted.batch_id, converted.batch_name, converted.month, converted.reporting_currency
         )
- SELECT sums.batch_id,
-    sums.batch_name,
-    sums.month,
-    sums.reporting_currency AS currency,
-    sums.opening AS opening_milliunits,
-    sums.price_effect AS price_effect_milliunits,
-    sums.declined AS declined_milliunits,
-    sums."left" AS left_milliunits,
-    sums.lapsed AS lapsed_milliunits,
-    sums.dependents AS dependents_milliunits,
-    sums.refunds AS refunds_milliunits,
-    (((((((sums.closing - sums.opening) - sums.price_effect) - sums.declined) - sums."left") - sums.lapsed) - sums.dependents) - sums.refunds) AS other_milliunits,
-    sums.closing AS closing_milliunits,
-    sums.rates_from,
-    sums.without_rate,
-    sums.rates
-   FROM sums
+ SELECT s.batch_id,
+    s.batch_name,
+    s.month,
+    s.reporting_currency AS currency,
+    repricer.figure(s.opening, ((s.what || 'opening'::text) || s.in_currency)) AS opening_milliunits,
+    repricer.figure(s.price_effect, ((s.what || 'price_effect'::text) || s.in_currency)) AS price_effect_milliunits,
+    repricer.figure(s.declined, ((s.what || 'declined'::text) || s.in_currency)) AS declined_milliunits,
+    repricer.figure(s."left", ((s.what || 'left'::text) || s.in_currency)) AS left_milliunits,
+    repricer.figure(s.lapsed, ((s.what || 'lapsed'::text) || s.in_currency)) AS lapsed_milliunits,
+    repricer.figure(s.dependents, ((s.what || 'dependents'::text) || s.in_currency)) AS dependents_milliunits,
+    repricer.figure(s.refunds, ((s.what || 'refunds'::text) || s.in_currency)) AS refunds_milliunits,
+    repricer.figure((((((((s.closing - s.opening) - s.price_effect) - s.declined) - s."left") - s.lapsed) - s.dependents) - s.refunds), ((s.what || 'other'::text) || s.in_currency)) AS other_milliunits,
+    repricer.figure(s.closing, ((s.what || 'closing'::text) || s.in_currency)) AS closing_milliunits,
+    s.rates_from,
+    s.without_rate,
+    s.rates
+   FROM ( SELECT n.batch_id,
+            n.batch_name,
+            n.month,
+            n.reporting_currency,
+            n.opening,
+            n.price_effect,
+            n.declined,
+            n."left",
+            n.lapsed,
+            n.dependents,
+            n.refunds,
+            n.closing,
+            n.rates_from,
+            n.without_rate,
+            n.rates,
+            (('revenue_bridge_total, batch '::text || n.batch_name) || ': '::text) AS what,
+            (' in '::text || n.reporting_currency) AS in_currency
+           FROM sums n) s
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
 $$;
@@ -4265,7 +4315,7 @@ CREATE VIEW report.revenue_impact AS
             d.storefront,
             d.period,
             (sum(d.dependents))::bigint AS dependents,
-            (sum(d.price_milliunits))::bigint AS dependent_lost
+            sum(d.price_milliunits) AS dependent_lost
            FROM repricer.lost_dependents d
           GROUP BY d.batch_id, d.currency, d.storefront, d.period
         ), sums AS (
@@ -4277,23 +4327,23 @@ CREATE VIEW report.revenue_impact AS
             (sum(t.effective))::bigint AS effective,
             (sum(t.charged_changes))::bigint AS charged_changes,
             (sum(t.charged_renewals))::bigint AS charged_renewals,
-            (sum(t.old_total))::bigint AS old_total,
-            (sum(t.new_total))::bigint AS new_total,
-            (sum((t.old_per_period - (t.silent_old)::numeric)))::bigint AS old_per_period,
-            (sum((t.new_per_period - (t.silent_new)::numeric)))::bigint AS new_per_period,
+            sum(t.old_total) AS old_total,
+            sum(t.new_total) AS new_total,
+            sum((t.old_per_period - (t.silent_old)::numeric)) AS old_per_period,
+            sum((t.new_per_period - (t.silent_new)::numeric)) AS new_per_period,
             (sum(t.silent))::bigint AS silent,
-            (sum(t.silent_new))::bigint AS silent_new,
+            sum(t.silent_new) AS silent_new,
             (sum(t.declined))::bigint AS declined,
-            (sum(t.declined_lost))::bigint AS declined_lost,
+            sum(t.declined_lost) AS declined_lost,
             (sum(t.cancelled))::bigint AS cancelled,
-            (sum(t.cancelled_lost))::bigint AS cancelled_lost,
+            sum(t.cancelled_lost) AS cancelled_lost,
             (sum(t.lapsed))::bigint AS lapsed,
-            (sum(t.lapsed_lost))::bigint AS lapsed_lost,
+            sum(t.lapsed_lost) AS lapsed_lost,
             (sum(t.fell_with_parent))::bigint AS fell_with_parent,
-            (sum(t.fell_lost))::bigint AS fell_lost,
-            (sum(t.others_lost))::bigint AS others_lost,
+            sum(t.fell_lost) AS fell_lost,
+            sum(t.others_lost) AS others_lost,
             (sum(t.taxed_renewals))::bigint AS taxed_renewals,
-            (sum(t.taxed_uplift))::bigint AS taxed_uplift
+            sum(t.taxed_uplift) AS taxed_uplift
            FROM repricer.change_tallies t
           WHERE (NOT t.is_undo)
           GROUP BY t.batch_id, t.currency, t.storefront, t.period
@@ -4325,8 +4375,8 @@ CREATE VIEW report.revenue_impact AS
             s.taxed_renewals,
             s.taxed_uplift,
             (COALESCE(l.dependents, (0)::bigint) + s.fell_with_parent) AS dependents,
-            (COALESCE(l.dependent_lost, (0)::bigint) + s.fell_lost) AS dependent_lost,
-            (((((s.declined_lost + s.cancelled_lost) + s.lapsed_lost) + s.others_lost) + s.fell_lost) + COALESCE(l.dependent_lost, (0)::bigint)) AS all_lost
+            (COALESCE(l.dependent_lost, (0)::numeric) + s.fell_lost) AS dependent_lost,
+            (((((s.declined_lost + s.cancelled_lost) + s.lapsed_lost) + s.others_lost) + s.fell_lost) + COALESCE(l.dependent_lost, (0)::numeric)) AS all_lost
            FROM (sums s
              LEFT JOIN lost l ON (((l.batch_id = s.batch_id) AND (l.currency = s.currency) AND (l.storefront = s.storefront) AND (l.period = s.period))))
         )
@@ -4339,31 +4389,33 @@ CREATE VIEW report.revenue_impact AS
     g.effective,
     g.charged_changes,
     g.charged_renewals,
-    g.old_total AS old_total_milliunits,
-    g.new_total AS new_total_milliunits,
-    (g.new_total - g.old_total) AS uplift_milliunits,
-    g.old_per_period AS old_per_period_milliunits,
-    g.new_per_period AS new_per_period_milliunits,
-    (g.new_per_period - g.old_per_period) AS uplift_per_period_milliunits,
-    (round(((((g.new_per_period - g.old_per_period))::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS uplift_per_month_milliunits,
+    repricer.figure(g.old_total, ((w.what || 'old_total'::text) || w.currency)) AS old_total_milliunits,
+    repricer.figure(g.new_total, ((w.what || 'new_total'::text) || w.currency)) AS new_total_milliunits,
+    repricer.figure((g.new_total - g.old_total), ((w.what || 'uplift'::text) || w.currency)) AS uplift_milliunits,
+    repricer.figure(g.old_per_period, ((w.what || 'old_per_period'::text) || w.currency)) AS old_per_period_milliunits,
+    repricer.figure(g.new_per_period, ((w.what || 'new_per_period'::text) || w.currency)) AS new_per_period_milliunits,
+    repricer.figure((g.new_per_period - g.old_per_period), ((w.what || 'uplift_per_period'::text) || w.currency)) AS uplift_per_period_milliunits,
+    repricer.figure(round((((g.new_per_period - g.old_per_period) * (f.numerator)::numeric) / (f.denominator)::numeric)), ((w.what || 'uplift_per_month'::text) || w.currency)) AS uplift_per_month_milliunits,
     g.declined,
-    g.declined_lost AS declined_lost_per_period_milliunits,
+    repricer.figure(g.declined_lost, ((w.what || 'declined_lost_per_period'::text) || w.currency)) AS declined_lost_per_period_milliunits,
     g.cancelled,
-    g.cancelled_lost AS cancelled_lost_per_period_milliunits,
+    repricer.figure(g.cancelled_lost, ((w.what || 'cancelled_lost_per_period'::text) || w.currency)) AS cancelled_lost_per_period_milliunits,
     g.dependents AS dependents_cancelled,
-    g.dependent_lost AS dependent_lost_per_period_milliunits,
-    g.all_lost AS lost_per_period_milliunits,
-    (round((((g.all_lost)::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS lost_per_month_milliunits,
+    repricer.figure(g.dependent_lost, ((w.what || 'dependent_lost_per_period'::text) || w.currency)) AS dependent_lost_per_period_milliunits,
+    repricer.figure(g.all_lost, ((w.what || 'lost_per_period'::text) || w.currency)) AS lost_per_period_milliunits,
+    repricer.figure(round(((g.all_lost * (f.numerator)::numeric) / (f.denominator)::numeric)), ((w.what || 'lost_per_month'::text) || w.currency)) AS lost_per_month_milliunits,
     g.lapsed,
-    g.lapsed_lost AS lapsed_lost_per_period_milliunits,
-    g.others_lost AS other_items_lost_per_period_milliunits,
+    repricer.figure(g.lapsed_lost, ((w.what || 'lapsed_lost_per_period'::text) || w.currency)) AS lapsed_lost_per_period_milliunits,
+    repricer.figure(g.others_lost, ((w.what || 'other_items_lost_per_period'::text) || w.currency)) AS other_items_lost_per_period_milliunits,
     g.taxed_renewals AS charged_renewals_with_tax,
-    g.taxed_uplift AS uplift_without_tax_milliunits,
+    repricer.figure(g.taxed_uplift, ((w.what || 'uplift_without_tax'::text) || w.currency)) AS uplift_without_tax_milliunits,
     g.silent,
-    g.silent_new AS silent_per_period_milliunits
-   FROM ((groups g
+    repricer.figure(g.silent_new, ((w.what || 'silent_per_period'::text) || w.currency)) AS silent_per_period_milliunits
+   FROM (((groups g
      JOIN repricer.batches b ON ((b.batch_id = g.batch_id)))
-     LEFT JOIN factors f ON ((f.period = g.period)));
+     LEFT JOIN factors f ON ((f.period = g.period)))
+     CROSS JOIN LATERAL ( SELECT (('revenue_impact, batch '::text || b.name) || ': '::text) AS what,
+            (' of '::text || g.currency) AS currency) w);
 
 COMMENT ON VIEW report.revenue_impact IS 'Money, one row a batch, currency, storefront and period, all of it as customers pay it: tax is inside, but for uplift_without_tax_milliunits. Uplift counts only where a renewal was charged at the new price, less what was refunded. Never add milliunits of two currencies.';
 
@@ -4447,7 +4499,7 @@ BEGIN
             d.storefront,
             d.period,
             (sum(d.dependents))::bigint AS dependents,
-            (sum(d.price_milliunits))::bigint AS dependent_lost
+            sum(d.price_milliunits) AS dependent_lost
            FROM repricer.lost_dependents_at(p_at) d
           GROUP BY d.batch_id, d.currency, d.storefront, d.period
         ), sums AS (
@@ -4459,23 +4511,23 @@ BEGIN
             (sum(t.effective))::bigint AS effective,
             (sum(t.charged_changes))::bigint AS charged_changes,
             (sum(t.charged_renewals))::bigint AS charged_renewals,
-            (sum(t.old_total))::bigint AS old_total,
-            (sum(t.new_total))::bigint AS new_total,
-            (sum((t.old_per_period - (t.silent_old)::numeric)))::bigint AS old_per_period,
-            (sum((t.new_per_period - (t.silent_new)::numeric)))::bigint AS new_per_period,
+            sum(t.old_total) AS old_total,
+            sum(t.new_total) AS new_total,
+            sum((t.old_per_period - (t.silent_old)::numeric)) AS old_per_period,
+            sum((t.new_per_period - (t.silent_new)::numeric)) AS new_per_period,
             (sum(t.silent))::bigint AS silent,
-            (sum(t.silent_new))::bigint AS silent_new,
+            sum(t.silent_new) AS silent_new,
             (sum(t.declined))::bigint AS declined,
-            (sum(t.declined_lost))::bigint AS declined_lost,
+            sum(t.declined_lost) AS declined_lost,
             (sum(t.cancelled))::bigint AS cancelled,
-            (sum(t.cancelled_lost))::bigint AS cancelled_lost,
+            sum(t.cancelled_lost) AS cancelled_lost,
             (sum(t.lapsed))::bigint AS lapsed,
-            (sum(t.lapsed_lost))::bigint AS lapsed_lost,
+            sum(t.lapsed_lost) AS lapsed_lost,
             (sum(t.fell_with_parent))::bigint AS fell_with_parent,
-            (sum(t.fell_lost))::bigint AS fell_lost,
-            (sum(t.others_lost))::bigint AS others_lost,
+            sum(t.fell_lost) AS fell_lost,
+            sum(t.others_lost) AS others_lost,
             (sum(t.taxed_renewals))::bigint AS taxed_renewals,
-            (sum(t.taxed_uplift))::bigint AS taxed_uplift
+            sum(t.taxed_uplift) AS taxed_uplift
            FROM repricer.change_tallies_at(p_at) t
           WHERE (NOT t.is_undo)
           GROUP BY t.batch_id, t.currency, t.storefront, t.period
@@ -4507,8 +4559,8 @@ BEGIN
             s.taxed_renewals,
             s.taxed_uplift,
             (COALESCE(l.dependents, (0)::bigint) + s.fell_with_parent) AS dependents,
-            (COALESCE(l.dependent_lost, (0)::bigint) + s.fell_lost) AS dependent_lost,
-            (((((s.declined_lost + s.cancelled_lost) + s.lapsed_lost) + s.others_lost) + s.fell_lost) + COALESCE(l.dependent_lost, (0)::bigint)) AS all_lost
+            (COALESCE(l.dependent_lost, (0)::numeric) + s.fell_lost) AS dependent_lost,
+            (((((s.declined_lost + s.cancelled_lost) + s.lapsed_lost) + s.others_lost) + s.fell_lost) + COALESCE(l.dependent_lost, (0)::numeric)) AS all_lost
            FROM (sums s
              LEFT JOIN lost l ON (((l.batch_id = s.batch_id) AND (l.currency = s.currency) AND (l.storefront = s.storefront) AND (l.period = s.period))))
         )
@@ -4521,31 +4573,33 @@ BEGIN
     g.effective,
     g.charged_changes,
     g.charged_renewals,
-    g.old_total AS old_total_milliunits,
-    g.new_total AS new_total_milliunits,
-    (g.new_total - g.old_total) AS uplift_milliunits,
-    g.old_per_period AS old_per_period_milliunits,
-    g.new_per_period AS new_per_period_milliunits,
-    (g.new_per_period - g.old_per_period) AS uplift_per_period_milliunits,
-    (round(((((g.new_per_period - g.old_per_period))::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS uplift_per_month_milliunits,
+    repricer.figure(g.old_total, ((w.what || 'old_total'::text) || w.currency)) AS old_total_milliunits,
+    repricer.figure(g.new_total, ((w.what || 'new_total'::text) || w.currency)) AS new_total_milliunits,
+    repricer.figure((g.new_total - g.old_total), ((w.what || 'uplift'::text) || w.currency)) AS uplift_milliunits,
+    repricer.figure(g.old_per_period, ((w.what || 'old_per_period'::text) || w.currency)) AS old_per_period_milliunits,
+    repricer.figure(g.new_per_period, ((w.what || 'new_per_period'::text) || w.currency)) AS new_per_period_milliunits,
+    repricer.figure((g.new_per_period - g.old_per_period), ((w.what || 'uplift_per_period'::text) || w.currency)) AS uplift_per_period_milliunits,
+    repricer.figure(round((((g.new_per_period - g.old_per_period) * (f.numerator)::numeric) / (f.denominator)::numeric)), ((w.what || 'uplift_per_month'::text) || w.currency)) AS uplift_per_month_milliunits,
     g.declined,
-    g.declined_lost AS declined_lost_per_period_milliunits,
+    repricer.figure(g.declined_lost, ((w.what || 'declined_lost_per_period'::text) || w.currency)) AS declined_lost_per_period_milliunits,
     g.cancelled,
-    g.cancelled_lost AS cancelled_lost_per_period_milliunits,
+    repricer.figure(g.cancelled_lost, ((w.what || 'cancelled_lost_per_period'::text) || w.currency)) AS cancelled_lost_per_period_milliunits,
     g.dependents AS dependents_cancelled,
-    g.dependent_lost AS dependent_lost_per_period_milliunits,
-    g.all_lost AS lost_per_period_milliunits,
-    (round((((g.all_lost)::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS lost_per_month_milliunits,
+    repricer.figure(g.dependent_lost, ((w.what || 'dependent_lost_per_period'::text) || w.currency)) AS dependent_lost_per_period_milliunits,
+    repricer.figure(g.all_lost, ((w.what || 'lost_per_period'::text) || w.currency)) AS lost_per_period_milliunits,
+    repricer.figure(round(((g.all_lost * (f.numerator)::numeric) / (f.denominator)::numeric)), ((w.what || 'lost_per_month'::text) || w.currency)) AS lost_per_month_milliunits,
     g.lapsed,
-    g.lapsed_lost AS lapsed_lost_per_period_milliunits,
-    g.others_lost AS other_items_lost_per_period_milliunits,
+    repricer.figure(g.lapsed_lost, ((w.what || 'lapsed_lost_per_period'::text) || w.currency)) AS lapsed_lost_per_period_milliunits,
+    repricer.figure(g.others_lost, ((w.what || 'other_items_lost_per_period'::text) || w.currency)) AS other_items_lost_per_period_milliunits,
     g.taxed_renewals AS charged_renewals_with_tax,
-    g.taxed_uplift AS uplift_without_tax_milliunits,
+    repricer.figure(g.taxed_uplift, ((w.what || 'uplift_without_tax'::text) || w.currency)) AS uplift_without_tax_milliunits,
     g.silent,
-    g.silent_new AS silent_per_period_milliunits
-   FROM ((groups g
+    repricer.figure(g.silent_new, ((w.what || 'silent_per_period'::text) || w.currency)) AS silent_per_period_milliunits
+   FROM (((groups g
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = g.batch_id)))
      LEFT JOIN factors f ON ((f.period = g.period)))
+     CROSS JOIN LATERAL ( SELECT (('revenue_impact, batch '::text || b.name) || ': '::text) AS what,
+            (' of '::text || g.currency) AS currency) w)
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
 $$;
@@ -5719,18 +5773,6 @@ WHERE f.extension_id = p_extension_id AND f.outcome = 'failed'
         SELECT FROM extension_requests c WHERE c.original_transaction_id = f.original_transaction_id
             AND (c.state IN ('queued', 'sending', 'unknown')
                 OR c.mass_extension_id = p_extension_id AND c.state = 'extended'))
-$$;
-
-CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-    AS $$
-BEGIN
-    IF abs(p_sum) > 9223372036854775807 THEN
-        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
-            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line.';
-    END IF;
-    RETURN p_sum;
-END
 $$;
 
 CREATE FUNCTION repricer.figure_tallies_at(p_at timestamp with time zone) RETURNS SETOF repricer.figure_tallies
@@ -12157,6 +12199,11 @@ GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone,
 GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.twelfths(p_period text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_finance;
 GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_pricing;
@@ -12301,11 +12348,6 @@ REVOKE ALL ON FUNCTION repricer.extension_shortfall(p_extension_id uuid) FROM PU
 
 REVOKE ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.figure_tallies_at(p_at timestamp with time zone) FROM PUBLIC;
 
