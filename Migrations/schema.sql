@@ -6683,13 +6683,13 @@ WITH subjects AS (
 ), called AS (
     SELECT s.id AS subject, s.at, c.original_transaction_id, c.change_id, c.batch_id, c.currency, c.storefront,
         c.dependents, twelfths(c.period) AS twelfths, c.called_at, c.state, c.reason, c.ended_at, c.effective_at,
-        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.names,
+        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.forecast_seats, c.names,
         lead(c.called_at) OVER (PARTITION BY s.id, s.at, c.item_sku ORDER BY c.called_at, c.change_id) AS next_called_at
     FROM subjects s
     -- OFFSET 0 makes PostgreSQL go subscription by subscription.
     CROSS JOIN LATERAL (
         SELECT h.original_transaction_id, h.change_id, h.batch_id, h.currency, h.storefront, h.period, h.state, h.reason,
-            h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at,
+            h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at, h.forecast_seats,
             coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents,
             coalesce(least(h.sent_at, h.doubtful_since), h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
@@ -6700,14 +6700,14 @@ WITH subjects AS (
 ), named AS (
     SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
         c.storefront, c.twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
-        c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at
+        c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
     UNION ALL
     SELECT c.subject, c.at, c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
         ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
         CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
             ELSE twelfths(coalesce(d.period, t.period)) END,
-        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
+        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
     FROM called c
     CROSS JOIN LATERAL unnest(c.dependents) AS u (name)
     CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
@@ -6797,8 +6797,8 @@ WITH subjects AS (
         WHERE ends <= run_ends AND ends <> date_trunc('month', ends) AND begins < ends) p
     GROUP BY p.item, p.at, p.begins, p.ends
 ), unpaid AS MATERIALIZED (
-    -- Before the first known charge, it is what the plan knew.
-    SELECT i.item, i.begins, i.ends, i.old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
+    -- Before the first known charge, it is what the plan knew: the price of each seat.
+    SELECT i.item, i.begins, i.ends, i.old_price::numeric * i.forecast_seats AS old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
     FROM items i
     WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
 ), known AS (
@@ -6888,13 +6888,13 @@ WITH subjects AS (
 ), called AS (
     SELECT s.id AS subject, s.at, c.original_transaction_id, c.change_id, c.batch_id, c.currency, c.storefront,
         c.dependents, twelfths(c.period) AS twelfths, c.called_at, c.state, c.reason, c.ended_at, c.effective_at,
-        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.names,
+        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.forecast_seats, c.names,
         lead(c.called_at) OVER (PARTITION BY s.id, s.at, c.item_sku ORDER BY c.called_at, c.change_id) AS next_called_at
     FROM subjects s
     -- OFFSET 0 makes PostgreSQL go subscription by subscription.
     CROSS JOIN LATERAL (
         SELECT h.original_transaction_id, h.change_id, h.batch_id, h.currency, h.storefront, h.period, h.state, h.reason,
-            h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at,
+            h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at, h.forecast_seats,
             coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents,
             coalesce(least(h.sent_at, h.doubtful_since), h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
@@ -6905,14 +6905,14 @@ WITH subjects AS (
 ), named AS (
     SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
         c.storefront, c.twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
-        c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at
+        c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
     UNION ALL
     SELECT c.subject, c.at, c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
         ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
         CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
             ELSE twelfths(coalesce(d.period, t.period)) END,
-        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
+        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
     FROM called c
     CROSS JOIN LATERAL unnest(c.dependents) AS u (name)
     CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
@@ -7002,8 +7002,8 @@ WITH subjects AS (
         WHERE ends <= run_ends AND ends <> date_trunc('month', ends) AND begins < ends) p
     GROUP BY p.item, p.at, p.begins, p.ends
 ), unpaid AS MATERIALIZED (
-    -- Before the first known charge, it is what the plan knew.
-    SELECT i.item, i.begins, i.ends, i.old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
+    -- Before the first known charge, it is what the plan knew: the price of each seat.
+    SELECT i.item, i.begins, i.ends, i.old_price::numeric * i.forecast_seats AS old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
     FROM items i
     WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
 ), known AS (

@@ -160,6 +160,18 @@ import Testing
             ])
     }
 
+    /// Of five seats the plan knew the price of each.
+    @Test func aSubscriptionWithoutAKnownCharge_countsEachSeat() async throws {
+        let life = Life(subscription: "1", line: 2, state: "scheduled")
+
+        #expect(
+            try await bridge(
+                [life], until: "2026-01-20Z",
+                more: """
+                    UPDATE repricer.price_changes SET forecast_renewal_at = '2026-12-01Z', forecast_seats = 5;
+                    """) == ["01 49950 0 0 0 0 0 0 0 49950"])
+    }
+
     @Test func aPriceThatChangedElsewhere_isOther() async throws {
         var life = Life(subscription: "1", line: 2)
         life.pays(9990, from: 1, to: 2)
