@@ -2491,6 +2491,8 @@ WITH rows AS (
                     AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
                     AND h.purchased_at <= report.as_of()
                     AND coalesce(h.expires_at, 'infinity') + interval '1 day' > report.as_of()
+                    -- A revocation ends it on its day, whatever part of the money it gave back.
+                    AND coalesce(h.revoked_at, 'infinity') > report.as_of()
                     AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)) AS has_left
         FROM repricer.price_changes c
         WHERE c.batch_id = b.batch_id AND c.undoes_change_id IS NULL

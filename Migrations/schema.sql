@@ -2609,7 +2609,7 @@ CREATE VIEW report.holdout AS
                     ((c_1.forecast_effective_at + '1 day'::interval) < report.as_of()) AS is_due,
                     (NOT (EXISTS ( SELECT
                            FROM repricer.charges h
-                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= report.as_of()) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + '1 day'::interval) > report.as_of()) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
+                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= report.as_of()) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + '1 day'::interval) > report.as_of()) AND (COALESCE(h.revoked_at, 'infinity'::timestamp with time zone) > report.as_of()) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
                    FROM repricer.price_changes c_1
                   WHERE ((c_1.batch_id = b_1.batch_id) AND (c_1.undoes_change_id IS NULL))
                  OFFSET 0) c)
@@ -2754,7 +2754,7 @@ BEGIN
                     ((c_1.forecast_effective_at + 'P1D'::interval) < p_at) AS is_due,
                     (NOT (EXISTS ( SELECT
                            FROM repricer.charges_at(p_at) h
-                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= p_at) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + 'P1D'::interval) > p_at) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
+                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= p_at) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + 'P1D'::interval) > p_at) AND (COALESCE(h.revoked_at, 'infinity'::timestamp with time zone) > p_at) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
                    FROM repricer.price_changes_at(p_at) c_1
                   WHERE ((c_1.batch_id = b_1.batch_id) AND (c_1.undoes_change_id IS NULL))
                  OFFSET 0) c)
