@@ -2383,7 +2383,8 @@ WITH imported AS (
 ), converted AS (
     SELECT b.*, t.currency AS reporting_currency,
         CASE WHEN b.currency = t.currency THEN 1 ELSE t.per_euro / r.per_euro END AS rate,
-        CASE WHEN b.currency <> t.currency THEN least(t.valid_from, r.valid_from) END AS valid_from,
+        CASE WHEN b.currency <> t.currency AND t.per_euro / r.per_euro IS NOT NULL THEN least(t.valid_from, r.valid_from) END
+            AS valid_from,
         -- By what a sum was converted, so that it can be done again by hand.
         CASE WHEN b.currency <> t.currency AND t.per_euro / r.per_euro IS NOT NULL THEN r.currency || ' '
             || trim_scale(r.per_euro / 1000000000) || ' for EUR 1 since ' || (r.valid_from AT TIME ZONE 'UTC')::date END AS rate_used,

@@ -4037,7 +4037,7 @@ CREATE VIEW report.revenue_bridge_total AS
                     ELSE (t.per_euro / r.per_euro)
                 END AS rate,
                 CASE
-                    WHEN (b.currency <> t.currency) THEN LEAST(t.valid_from, r.valid_from)
+                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN LEAST(t.valid_from, r.valid_from)
                     ELSE NULL::timestamp with time zone
                 END AS valid_from,
                 CASE
@@ -4202,7 +4202,7 @@ BEGIN
                     ELSE (t.per_euro / r.per_euro)
                 END AS rate,
                 CASE
-                    WHEN (b.currency <> t.currency) THEN LEAST(t.valid_from, r.valid_from)
+                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN LEAST(t.valid_from, r.valid_from)
                     ELSE NULL::timestamp with time zone
                 END AS valid_from,
                 CASE

@@ -132,7 +132,8 @@ import Testing
         )
 
         #expect(charges == ["t-\(40 * day) A", "t-\(71 * day) A2"])
-        #expect(money == [isRefunded ? "28990" : "29980"])
+        // With what was charged before the call.
+        #expect(money == [isRefunded ? "38980" : "39970"])
         #expect(uplift == [isRefunded ? "2 9670" : "2 10000"])
         #expect(closing == ["14990"])
         await harness.close()
