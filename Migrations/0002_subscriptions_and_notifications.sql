@@ -229,6 +229,7 @@ CREATE TABLE repricer.charges (
     storefront text,
     is_offer boolean NOT NULL DEFAULT false,
     is_purchase boolean NOT NULL DEFAULT false,
+    is_added_seat boolean NOT NULL DEFAULT false,
     refunded_milliunits bigint NOT NULL DEFAULT 0,
     recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
     CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, bucket),
@@ -240,7 +241,10 @@ COMMENT ON COLUMN repricer.charges.expires_at IS 'When the period ends that is p
 COMMENT ON COLUMN repricer.charges.revoked_at IS
     'When the item was revoked, whatever part of the money was given back; null: it was not, or no more.';
 COMMENT ON COLUMN repricer.charges.is_offer IS 'Charged at the price of an offer.';
-COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as a seat that is added; no renewal.';
+COMMENT ON COLUMN repricer.charges.is_purchase IS
+    'The customer''s own doing, as a modification, or a seat that is added; no renewal.';
+COMMENT ON COLUMN repricer.charges.is_added_seat IS
+    'Of a purchase: it is of seats that came beside those of the period. Any other charge takes the place of the one before it.';
 COMMENT ON COLUMN repricer.charges.refunded_milliunits IS
     'What money_entries say was given back and not taken back again.';
 COMMENT ON COLUMN repricer.charges.recorded_at IS

@@ -500,6 +500,7 @@ CREATE TABLE repricer.dependent_claims (
     claimed_by text NOT NULL,
     change_id uuid NOT NULL,
     recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
+    period text,
     CONSTRAINT dependent_claims_pkey PRIMARY KEY (original_transaction_id, sku, claimed_by, change_id, bucket),
     CONSTRAINT dependent_claims_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
@@ -509,6 +510,8 @@ COMMENT ON TABLE repricer.dependent_claims IS
     'change is open.';
 COMMENT ON COLUMN repricer.dependent_claims.original_transaction_id IS 'The subscription that carries the item.';
 COMMENT ON COLUMN repricer.dependent_claims.claimed_by IS 'The subscription of the change that names it.';
+COMMENT ON COLUMN repricer.dependent_claims.period IS
+    'How long the periods of the carrying subscription were when the claim was recorded; null: not known.';
 
 -- The history of each change: append-only, by month. The evidence makes a line unique, so that a repeated fold adds
 -- none. A history begins with the approval: that the change was submitted, when and by whom, its batch says once for

@@ -44,7 +44,7 @@ CREATE FUNCTION repricer.charges_at(p_at timestamptz) RETURNS SETOF repricer.cha
 SELECT * FROM repricer.charges WHERE recorded_at <= p_at
 UNION ALL
 SELECT original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at, revoked_at, price_milliunits, quantity,
-    currency, storefront, is_offer, is_purchase, refunded_milliunits, recorded_at
+    currency, storefront, is_offer, is_purchase, is_added_seat, refunded_milliunits, recorded_at
 FROM repricer.charge_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 CREATE FUNCTION repricer.money_entries_at(p_at timestamptz) RETURNS SETOF repricer.money_entries
@@ -199,7 +199,7 @@ CREATE INDEX change_figures_batch ON repricer.change_figures (batch_id);
 CREATE INDEX change_figures_word_due ON repricer.change_figures (batch_id, word_due_at) WHERE word_due_at IS NOT NULL;
 COMMENT ON COLUMN repricer.change_figures.paid_until IS
     'Of an effective one whose item is set to renew: until when its last charge is paid. The newest change of the item has '
-    'paid_sku and paid_quantity of it, too.';
+    'paid_sku and paid_quantity of it, too, unless it was given back as a whole.';
 COMMENT ON COLUMN repricer.change_figures.word_due_at IS
     'Likewise: paid_until, or when the longest billing retry, or extension to a day that was not told, ends. Who is silent '
     'after it, is missing.';
@@ -398,6 +398,11 @@ JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
     AND h.currency = c.currency
     AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)
 WHERE c.state = 'effective' AND c.undoes_change_id IS NULL AND NOT EXISTS (
+    -- What was a name of this item once is another item's by now, which has a change of its own.
+    SELECT FROM repricer.price_changes n
+    WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
+        AND coalesce(n.current_sku, n.sku) = h.sku AND coalesce(c.current_sku, c.sku) <> h.sku
+        AND n.undoes_change_id IS NULL AND coalesce(least(n.sent_at, n.doubtful_since), n.scheduled_at) <= h.purchased_at) AND NOT EXISTS (
     SELECT FROM repricer.price_changes n
     WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
         AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
@@ -418,7 +423,8 @@ COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.
 
 -- Each charge of an item since a change of ours was called, under the one change that it is explained by: the newest in
 -- effect if that is its price, else the newest that was called. What the App Store never had explains nothing. A charge that
--- is not what it should be has an exception in place of an explanation.
+-- is not what it should be has an exception in place of an explanation. A change that was called twice, because the answer
+-- to the first call was lost, may have been applied by the first: it counts since that one, here and below, as for a fold.
 CREATE VIEW repricer.explained_charges AS
 SELECT c.original_transaction_id, c.bucket, h.transaction_id, h.sku, h.purchased_at, h.price_milliunits, h.quantity,
     h.currency, h.storefront, h.refunded_milliunits, c.batch_id, c.change_id,
@@ -478,7 +484,8 @@ CROSS JOIN LATERAL (
             -- Above the old price nothing is left to an explanation but ours and an offer's, wherever it was bought.
             WHEN NOT h.is_offer AND h.currency = c.currency AND h.price_milliunits > c.current_price_milliunits
                 AND NOT (t.is_in_effect AND (h.price_milliunits = c.new_price_milliunits OR u.is_undone)) THEN 'other_price'
-            WHEN h.is_offer OR NOT t.is_of_the_place OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone) THEN NULL
+            WHEN h.is_offer OR NOT t.is_of_the_place OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)
+                THEN CASE WHEN h.refunded_milliunits > 0 THEN 'refunded' END
             WHEN h.price_milliunits <> CASE WHEN t.is_in_effect THEN c.new_price_milliunits
                 ELSE c.current_price_milliunits END THEN 'other_price'
             WHEN h.refunded_milliunits > 0 THEN 'refunded'
@@ -494,21 +501,30 @@ CROSS JOIN LATERAL (
             SELECT FROM repricer.told_statements q
             WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'EXPIRED'
                 AND q.signed_at > h.paid_before_until - interval '1 day' AND q.signed_at < h.purchased_at) AS is_after_end,
-        -- The customer bought it again after the change had ended; or a renewal at that price.
-        c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at
-            AND h.price_milliunits <> c.new_price_milliunits AND (h.is_purchase OR EXISTS (
+        -- The customer bought it again after the change had ended, or in effect at the old price or less; or a renewal at that
+        -- price.
+        (c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at
+                AND (h.price_milliunits <> c.new_price_milliunits OR h.currency <> c.currency)
+            OR t.is_in_effect AND h.price_milliunits <= c.current_price_milliunits)
+            AND (h.is_purchase OR EXISTS (
                 SELECT FROM repricer.charges b
-                WHERE b.original_transaction_id = c.original_transaction_id AND b.sku = h.sku AND b.is_purchase
-                    AND b.purchased_at > c.ended_at AND b.purchased_at < h.purchased_at AND b.currency = h.currency
-                    AND b.price_milliunits = h.price_milliunits)) AS is_back) e
+                WHERE b.original_transaction_id = c.original_transaction_id
+                    AND (b.sku = c.sku OR b.sku = c.current_sku OR b.sku = ANY (c.former_skus)) AND b.is_purchase
+                    AND b.purchased_at > CASE WHEN t.is_in_effect THEN c.effective_at ELSE c.ended_at END AND b.purchased_at < h.purchased_at
+                    AND b.currency = h.currency AND b.price_milliunits = h.price_milliunits)) AS is_back) e
 ) w
-WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
+WHERE h.purchased_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
     AND (a.is_alone OR NOT EXISTS (
+        -- What was a name of this item once is another item's by now, which has a change of its own.
+        SELECT FROM repricer.price_changes n
+        WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
+            AND coalesce(n.current_sku, n.sku) = h.sku AND coalesce(c.current_sku, c.sku) <> h.sku
+            AND n.undoes_change_id IS NULL AND coalesce(least(n.sent_at, n.doubtful_since), n.scheduled_at) <= h.purchased_at) AND NOT EXISTS (
         SELECT FROM repricer.price_changes n
         WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
             AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku) AND n.undoes_change_id IS NULL
             AND n.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
-            AND h.purchased_at >= coalesce(n.sent_at, n.doubtful_since, n.scheduled_at)
+            AND h.purchased_at >= coalesce(least(n.sent_at, n.doubtful_since), n.scheduled_at)
             AND (n.state = 'effective' AND n.effective_at <= h.purchased_at
                     AND n.new_price_milliunits = h.price_milliunits AND n.currency = h.currency
                     AND NOT EXISTS (
@@ -518,7 +534,7 @@ WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AN
                             AND coalesce(y.current_sku, y.sku) = coalesce(n.current_sku, n.sku)
                             AND y.effective_at <= h.purchased_at
                             AND (y.effective_at, y.change_id) > (n.effective_at, n.change_id)),
-                coalesce(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id)
+                coalesce(least(n.sent_at, n.doubtful_since), n.scheduled_at), n.change_id)
                 > (t.is_in_effect AND c.new_price_milliunits = h.price_milliunits AND c.currency = h.currency
                     AND NOT EXISTS (
                         SELECT FROM repricer.price_changes y
@@ -527,7 +543,7 @@ WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AN
                             AND coalesce(y.current_sku, y.sku) = coalesce(c.current_sku, c.sku)
                             AND y.effective_at <= h.purchased_at
                             AND (y.effective_at, y.change_id) > (c.effective_at, c.change_id)),
-                coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)
+                coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id)
         OFFSET 0));
 COMMENT ON VIEW repricer.explained_charges IS
     'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
@@ -551,8 +567,8 @@ CROSS JOIN LATERAL (
         row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
         max(k.expires_at) FILTER (WHERE k.revoked_at IS NULL AND (k.refunded_milliunits = 0
             OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER (ORDER BY k.purchased_at) AS kept_until,
-        greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase) OVER period, 0)
-            + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
+        greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_added_seat) OVER period, 0)
+            + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat AND (k.refunded_milliunits = 0
                 OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER period, 0))::bigint AS seats
     FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
@@ -595,7 +611,7 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
             OR h.next_at IS NULL AND h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity)
         AND coalesce(h.kept_until < h.expires_at - t.tolerance, true))
     -- Before it is in effect, from its call until its end.
-    AND (t.is_in_effect OR missed.at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
+    AND (t.is_in_effect OR missed.at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at)
         AND (c.state NOT IN ('declined', 'cancelled', 'lapsed', 'invalidated') OR next.at < c.ended_at)
         AND NOT EXISTS (
             SELECT FROM repricer.price_changes o
@@ -604,9 +620,9 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
                 AND (o.state = 'effective' AND o.effective_at <= h.purchased_at
                     OR o.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
                     AND (o.state NOT IN ('declined', 'cancelled', 'lapsed', 'invalidated') OR next.at < o.ended_at)
-                    AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at
-                    AND (coalesce(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id)
-                        > (coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id))))
+                    AND coalesce(least(o.sent_at, o.doubtful_since), o.scheduled_at) <= missed.at
+                    AND (coalesce(least(o.sent_at, o.doubtful_since), o.scheduled_at), o.change_id)
+                        > (coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id))))
     AND NOT EXISTS (
         SELECT FROM repricer.told_statements e
         WHERE e.original_transaction_id = h.original_transaction_id
@@ -643,14 +659,15 @@ COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of called changes that no
 CREATE VIEW repricer.paid_changes AS
 SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, c.currency, c.storefront, c.new_price_milliunits, h.sku,
     h.seats AS quantity, h.expires_at AS paid_until, greatest(h.expires_at, e.until) AS word_due_at,
-    h.is_offer OR h.currency = c.currency AND (h.price_milliunits = c.new_price_milliunits
+    -- What was given back says nothing of the price that goes on.
+    g.is_given_back OR h.is_offer OR h.currency = c.currency AND (h.price_milliunits = c.new_price_milliunits
         OR coalesce(h.price_milliunits = ANY (n.prices), false)) AS is_at_price,
-    n.prices IS NULL AS is_newest
+    n.prices IS NULL AS is_newest, g.is_given_back
 FROM repricer.price_changes c
 -- OFFSET 0: as explained_charges.
 CROSS JOIN LATERAL (
-    SELECT k.*, greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase) OVER period, 0)
-        + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
+    SELECT k.*, greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_added_seat) OVER period, 0)
+        + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat AND (k.refunded_milliunits = 0
             OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER period, 0))::bigint AS seats
     FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
@@ -660,6 +677,10 @@ CROSS JOIN LATERAL (
     -- A seat that was added, or a second charge, may be given back while the period stays paid.
     ORDER BY k.expires_at DESC, k.revoked_at IS NOT NULL,
         k.refunded_milliunits > 0 AND k.refunded_milliunits >= k.price_milliunits * k.quantity, k.purchased_at DESC, k.transaction_id LIMIT 1) h
+CROSS JOIN LATERAL (
+    -- It falls silent like any other that is told no more, and then brings nothing in a further period. But no charge of it
+    -- is missing: that none came may be what the refund was for.
+    SELECT h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity AS is_given_back) g
 CROSS JOIN LATERAL (
     SELECT coalesce(bool_or(t.type IN ('EXPIRED', 'REVOKE')), false) AS is_ended,
         -- An extension that tells the new end has moved that of the charge.
@@ -675,11 +696,10 @@ CROSS JOIN LATERAL (
         AND o.state = 'effective' AND o.undoes_change_id IS NULL
         AND coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku)
         AND (o.effective_at, o.change_id) > (c.effective_at, c.change_id)) n
-WHERE c.state = 'effective' AND NOT c.is_leaving AND c.undoes_change_id IS NULL AND NOT e.is_ended AND h.revoked_at IS NULL
-    AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity);
+WHERE c.state = 'effective' AND NOT c.is_leaving AND c.undoes_change_id IS NULL AND NOT e.is_ended AND h.revoked_at IS NULL;
 COMMENT ON VIEW repricer.paid_changes IS
     'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when '
-    'something must be told of it.';
+    'something must be told of it. Where the last charge was given back as a whole, until when it paid.';
 
 -- Silence of one tells something only as far as others are heard: until the newest charge of anybody. A notification may
 -- come days late.
@@ -700,7 +720,7 @@ UNION ALL
 SELECT p.batch_id, p.original_transaction_id, p.change_id, NULL, p.sku, 'missing', p.paid_until, 0,
     p.new_price_milliunits * p.quantity, 0, p.currency, p.storefront, p.bucket
 FROM repricer.paid_changes p
-WHERE p.is_newest AND p.word_due_at < (SELECT d.until FROM repricer.heard_charges d)
+WHERE p.is_newest AND NOT p.is_given_back AND p.word_due_at < (SELECT d.until FROM repricer.heard_charges d)
     AND NOT EXISTS (
         SELECT FROM repricer.missing_renewals r
         WHERE r.original_transaction_id = p.original_transaction_id AND r.change_id = p.change_id AND r.sku = p.sku
@@ -714,7 +734,9 @@ CREATE VIEW repricer.live_change_figures AS
 SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction,
     c.forecast_consent, c.currency, c.storefront, c.period, c.state,
     coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL AS is_sent,
-    c.consent_asked_at IS NOT NULL AS is_asked, c.acceptance,
+    -- Nobody consents or declines unasked: the notification that told of the question was lost.
+    c.consent_asked_at IS NOT NULL OR coalesce(c.acceptance = 'consented', false)
+        OR c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AS is_asked, c.acceptance,
     c.state = 'effective' AND NOT EXISTS (
         SELECT FROM repricer.charges h
         WHERE h.original_transaction_id = c.original_transaction_id
@@ -734,10 +756,10 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
     p.quantity AS paid_quantity, coalesce(q.seats, 1) AS seats
 FROM repricer.price_changes c
 LEFT JOIN LATERAL (
-    -- A price is that of one seat, and the last period was charged for so many: those of its renewal, and those that were
-    -- bought beside it. That a further period has as many is an inference.
-    SELECT coalesce(nullif(coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase), 0)
-            + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
+    -- A price is that of one seat, and the last period was charged for so many: those of its renewal, or of what the
+    -- customer bought in its place, and those that were added beside it. That a further period has as many is an inference.
+    SELECT coalesce(nullif(coalesce(max(k.quantity) FILTER (WHERE NOT k.is_added_seat), 0)
+            + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat AND (k.refunded_milliunits = 0
                 OR k.refunded_milliunits < k.price_milliunits * k.quantity)), 0), 0), max(k.quantity))::bigint AS seats
     FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
@@ -748,7 +770,8 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     -- One at most. As a sum it is left out where nobody asks for it.
     SELECT max(k.paid_until) AS paid_until, max(k.word_due_at) AS word_due_at,
-        max(k.sku) FILTER (WHERE k.is_newest) AS sku, max(k.quantity) FILTER (WHERE k.is_newest) AS quantity,
+        max(k.sku) FILTER (WHERE k.is_newest AND NOT k.is_given_back) AS sku,
+        max(k.quantity) FILTER (WHERE k.is_newest AND NOT k.is_given_back) AS quantity,
         bool_and(k.is_at_price) AS is_at_price
     FROM repricer.paid_changes k
     WHERE c.state = 'effective' AND k.original_transaction_id = c.original_transaction_id AND k.change_id = c.change_id
@@ -758,8 +781,8 @@ LEFT JOIN LATERAL (
     SELECT sum(l.price_milliunits * l.seats)::bigint AS lost_milliunits
     FROM (
         SELECT DISTINCT ON (h.sku) h.sku, h.price_milliunits, h.purchased_at, h.expires_at,
-            coalesce(nullif(coalesce(max(h.quantity) FILTER (WHERE NOT h.is_purchase) OVER period, 0)
-                + coalesce(sum(h.quantity) FILTER (WHERE h.is_purchase AND (h.refunded_milliunits = 0
+            coalesce(nullif(coalesce(max(h.quantity) FILTER (WHERE NOT h.is_added_seat) OVER period, 0)
+                + coalesce(sum(h.quantity) FILTER (WHERE h.is_added_seat AND (h.refunded_milliunits = 0
                     OR h.refunded_milliunits < h.price_milliunits * h.quantity)) OVER period, 0), 0),
                 max(h.quantity) OVER period) AS seats
         FROM repricer.charges h
@@ -887,7 +910,9 @@ CREATE VIEW repricer.unkept_change_figures AS
 SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction,
     c.forecast_consent, c.currency, c.storefront, c.period, c.state,
     coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL AS is_sent,
-    c.consent_asked_at IS NOT NULL AS is_asked, c.acceptance, false AS is_uncharged, c.current_price_milliunits,
+    -- None of these has declined.
+    c.consent_asked_at IS NOT NULL OR coalesce(c.acceptance = 'consented', false) AS is_asked, c.acceptance,
+    false AS is_uncharged, c.current_price_milliunits,
     c.new_price_milliunits, 0::bigint AS renewals, NULL::timestamptz AS first_at, 0::bigint AS old_total_milliunits,
     0::bigint AS new_total_milliunits, c.stage, false AS is_final, c.is_leaving,
     coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL AS is_told, false AS fell_with_parent,
@@ -1265,18 +1290,30 @@ CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer LANGUAGE sql IM
     RETURN CASE p_period WHEN 'P1W' THEN 52 WHEN 'P2M' THEN 6 WHEN 'P3M' THEN 4 WHEN 'P6M' THEN 2 WHEN 'P1Y' THEN 1
         ELSE 12 END;
 
+-- A sum as a report's bigint. One that is too large is refused by name.
+CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF abs(p_sum) > 9223372036854775807 THEN
+        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
+            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line of what was charged, and report.price_change what is at risk.';
+    END IF;
+    RETURN p_sum;
+END
+$$;
+
 CREATE VIEW repricer.lost_dependents AS
 -- A dependent that has a lost change of its own in the batch is counted with that change.
 SELECT d.batch_id, d.original_transaction_id, d.change_id, c.currency, c.storefront, c.period, count(*) AS dependents,
     -- A dependent on another subscription is paid by that one's period: its price is converted to the period of its
     -- parent. A yearly dependent of a monthly parent would count twelve times otherwise.
-    sum(round(d.price_milliunits::numeric * coalesce(q.seats, 1) * repricer.twelfths(coalesce(t.period, c.period))
+    -- By the period that it had when it was cancelled: its subscription may have another one since.
+    sum(round(d.price_milliunits::numeric * coalesce(q.seats, 1) * repricer.twelfths(coalesce(d.target_period, t.period, c.period))
         / repricer.twelfths(c.period)))::bigint AS price_milliunits
 FROM repricer.dependent_cancellations d
 LEFT JOIN LATERAL (
     -- Its price is that of one seat.
-    SELECT coalesce(nullif(coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase), 0)
-            + coalesce(sum(k.quantity) FILTER (WHERE k.is_purchase AND (k.refunded_milliunits = 0
+    SELECT coalesce(nullif(coalesce(max(k.quantity) FILTER (WHERE NOT k.is_added_seat), 0)
+            + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat AND (k.refunded_milliunits = 0
                 OR k.refunded_milliunits < k.price_milliunits * k.quantity)), 0), 0), max(k.quantity)) AS seats
     FROM repricer.charges k
     WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
@@ -1307,23 +1344,23 @@ WITH factors (period, numerator, denominator) AS (
     VALUES ('P1W', 13, 3), ('P1M', 1, 1), ('P2M', 1, 2), ('P3M', 1, 3), ('P6M', 1, 6), ('P1Y', 1, 12)
 ), lost AS (
     SELECT d.batch_id, d.currency, d.storefront, d.period, sum(d.dependents)::bigint AS dependents,
-        sum(d.price_milliunits)::bigint AS dependent_lost
+        sum(d.price_milliunits) AS dependent_lost
     FROM repricer.lost_dependents d
     GROUP BY d.batch_id, d.currency, d.storefront, d.period
 ), sums AS (
     SELECT t.batch_id, t.currency, t.storefront, t.period,
         sum(t.changes)::bigint AS changes, sum(t.effective)::bigint AS effective,
         sum(t.charged_changes)::bigint AS charged_changes, sum(t.charged_renewals)::bigint AS charged_renewals,
-        sum(t.old_total)::bigint AS old_total, sum(t.new_total)::bigint AS new_total,
-        sum(t.old_per_period - t.silent_old)::bigint AS old_per_period,
-        sum(t.new_per_period - t.silent_new)::bigint AS new_per_period,
-        sum(t.silent)::bigint AS silent, sum(t.silent_new)::bigint AS silent_new,
-        sum(t.declined)::bigint AS declined, sum(t.declined_lost)::bigint AS declined_lost,
-        sum(t.cancelled)::bigint AS cancelled, sum(t.cancelled_lost)::bigint AS cancelled_lost,
-        sum(t.lapsed)::bigint AS lapsed, sum(t.lapsed_lost)::bigint AS lapsed_lost,
-        sum(t.fell_with_parent)::bigint AS fell_with_parent, sum(t.fell_lost)::bigint AS fell_lost,
-        sum(t.others_lost)::bigint AS others_lost, sum(t.taxed_renewals)::bigint AS taxed_renewals,
-        sum(t.taxed_uplift)::bigint AS taxed_uplift
+        sum(t.old_total) AS old_total, sum(t.new_total) AS new_total,
+        sum(t.old_per_period - t.silent_old) AS old_per_period,
+        sum(t.new_per_period - t.silent_new) AS new_per_period,
+        sum(t.silent)::bigint AS silent, sum(t.silent_new) AS silent_new,
+        sum(t.declined)::bigint AS declined, sum(t.declined_lost) AS declined_lost,
+        sum(t.cancelled)::bigint AS cancelled, sum(t.cancelled_lost) AS cancelled_lost,
+        sum(t.lapsed)::bigint AS lapsed, sum(t.lapsed_lost) AS lapsed_lost,
+        sum(t.fell_with_parent)::bigint AS fell_with_parent, sum(t.fell_lost) AS fell_lost,
+        sum(t.others_lost) AS others_lost, sum(t.taxed_renewals)::bigint AS taxed_renewals,
+        sum(t.taxed_uplift) AS taxed_uplift
     FROM repricer.change_tallies t WHERE NOT t.is_undo
     GROUP BY t.batch_id, t.currency, t.storefront, t.period HAVING sum(t.changes) > 0
 ), groups AS (
@@ -1336,24 +1373,38 @@ WITH factors (period, numerator, denominator) AS (
         AND l.period = s.period
 )
 SELECT g.batch_id, b.name AS batch_name, g.currency, g.storefront, g.period, g.changes,
-    g.effective, g.charged_changes, g.charged_renewals, g.old_total AS old_total_milliunits,
-    g.new_total AS new_total_milliunits, g.new_total - g.old_total AS uplift_milliunits,
-    g.old_per_period AS old_per_period_milliunits, g.new_per_period AS new_per_period_milliunits,
-    g.new_per_period - g.old_per_period AS uplift_per_period_milliunits,
-    round((g.new_per_period - g.old_per_period)::numeric * f.numerator / f.denominator)::bigint
-        AS uplift_per_month_milliunits,
-    g.declined, g.declined_lost AS declined_lost_per_period_milliunits,
-    g.cancelled, g.cancelled_lost AS cancelled_lost_per_period_milliunits,
+    g.effective, g.charged_changes, g.charged_renewals,
+    repricer.figure(g.old_total, w.what || 'old_total' || w.currency) AS old_total_milliunits,
+    repricer.figure(g.new_total, w.what || 'new_total' || w.currency) AS new_total_milliunits,
+    repricer.figure(g.new_total - g.old_total, w.what || 'uplift' || w.currency) AS uplift_milliunits,
+    repricer.figure(g.old_per_period, w.what || 'old_per_period' || w.currency) AS old_per_period_milliunits,
+    repricer.figure(g.new_per_period, w.what || 'new_per_period' || w.currency) AS new_per_period_milliunits,
+    repricer.figure(g.new_per_period - g.old_per_period, w.what || 'uplift_per_period' || w.currency)
+        AS uplift_per_period_milliunits,
+    repricer.figure(round((g.new_per_period - g.old_per_period) * f.numerator / f.denominator),
+        w.what || 'uplift_per_month' || w.currency) AS uplift_per_month_milliunits,
+    g.declined, repricer.figure(g.declined_lost, w.what || 'declined_lost_per_period' || w.currency)
+        AS declined_lost_per_period_milliunits,
+    g.cancelled, repricer.figure(g.cancelled_lost, w.what || 'cancelled_lost_per_period' || w.currency)
+        AS cancelled_lost_per_period_milliunits,
     g.dependents AS dependents_cancelled,
-    g.dependent_lost AS dependent_lost_per_period_milliunits,
-    g.all_lost AS lost_per_period_milliunits,
-    round(g.all_lost::numeric * f.numerator / f.denominator)::bigint AS lost_per_month_milliunits,
-    g.lapsed, g.lapsed_lost AS lapsed_lost_per_period_milliunits, g.others_lost AS other_items_lost_per_period_milliunits,
-    g.taxed_renewals AS charged_renewals_with_tax, g.taxed_uplift AS uplift_without_tax_milliunits, g.silent,
-    g.silent_new AS silent_per_period_milliunits
+    repricer.figure(g.dependent_lost, w.what || 'dependent_lost_per_period' || w.currency)
+        AS dependent_lost_per_period_milliunits,
+    repricer.figure(g.all_lost, w.what || 'lost_per_period' || w.currency) AS lost_per_period_milliunits,
+    repricer.figure(round(g.all_lost * f.numerator / f.denominator), w.what || 'lost_per_month' || w.currency)
+        AS lost_per_month_milliunits,
+    g.lapsed, repricer.figure(g.lapsed_lost, w.what || 'lapsed_lost_per_period' || w.currency)
+        AS lapsed_lost_per_period_milliunits,
+    repricer.figure(g.others_lost, w.what || 'other_items_lost_per_period' || w.currency)
+        AS other_items_lost_per_period_milliunits,
+    g.taxed_renewals AS charged_renewals_with_tax,
+    repricer.figure(g.taxed_uplift, w.what || 'uplift_without_tax' || w.currency) AS uplift_without_tax_milliunits, g.silent,
+    repricer.figure(g.silent_new, w.what || 'silent_per_period' || w.currency) AS silent_per_period_milliunits
 FROM groups g
 JOIN repricer.batches b ON b.batch_id = g.batch_id
-LEFT JOIN factors f ON f.period = g.period;
+LEFT JOIN factors f ON f.period = g.period
+CROSS JOIN LATERAL (
+    SELECT 'revenue_impact, batch ' || b.name || ': ' AS what, ' of ' || g.currency AS currency) w;
 COMMENT ON VIEW report.revenue_impact IS
     'Money, one row a batch, currency, storefront and period, all of it as customers pay it: tax is inside, but for '
     'uplift_without_tax_milliunits. Uplift counts '
@@ -1385,7 +1436,7 @@ SELECT d.batch_id, b.name AS batch_name, d.original_transaction_id, d.change_id,
     d.cause, d.state, d.currency, d.price_milliunits, d.requested_at, d.requested_by_evidence, d.settled_at,
     d.settled_by_evidence, d.detail, d.state = 'confirmed' AS is_proved, d.is_cross_subscription,
     d.target_transaction_id AS dependent_transaction_id, d.cancel_reference_id,
-    CASE WHEN d.is_cross_subscription THEN t.period ELSE c.period END AS period
+    CASE WHEN d.is_cross_subscription THEN coalesce(d.target_period, t.period) ELSE c.period END AS period
 FROM repricer.dependent_cancellations d
 JOIN repricer.batches b ON b.batch_id = d.batch_id
 LEFT JOIN repricer.price_changes c
@@ -1588,7 +1639,7 @@ WITH problems (batch_id, check_name, problems) AS (
     FROM repricer.statements_without_amounts t
     -- The money of a batch begins at its calls.
     JOIN repricer.price_changes c ON c.original_transaction_id = t.original_transaction_id
-        AND t.signed_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
+        AND t.signed_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at)
     GROUP BY c.batch_id
     UNION ALL
     SELECT batch_id, 'dependents_in_discrepancy', count(*) FROM repricer.dependent_cancellations
@@ -1775,17 +1826,6 @@ JOIN repricer.price_changes c ON c.original_transaction_id = r.original_transact
 GROUP BY m.month, r.batch_id, c.currency;
 COMMENT ON VIEW repricer.known_figures IS 'The figures of closed months as they are known now.';
 
--- A sum as a report's bigint. One that is too large is refused by name.
-CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
-BEGIN
-    IF abs(p_sum) > 9223372036854775807 THEN
-        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
-            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line.';
-    END IF;
-    RETURN p_sum;
-END
-$$;
-
 CREATE VIEW report.closed_period AS
 WITH both_figures AS (
     SELECT month, batch_id, currency, kind, milliunits AS closed, 0::numeric AS known FROM repricer.closed_figures
@@ -1876,15 +1916,15 @@ WITH subjects AS (
 ), called AS (
     SELECT s.id AS subject, s.at, c.original_transaction_id, c.change_id, c.batch_id, c.currency, c.storefront,
         c.dependents, twelfths(c.period) AS twelfths, c.called_at, c.state, c.reason, c.ended_at, c.effective_at,
-        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.names,
+        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.forecast_seats, c.names,
         lead(c.called_at) OVER (PARTITION BY s.id, s.at, c.item_sku ORDER BY c.called_at, c.change_id) AS next_called_at
     FROM subjects s
     -- OFFSET 0 makes PostgreSQL go subscription by subscription.
     CROSS JOIN LATERAL (
         SELECT h.original_transaction_id, h.change_id, h.batch_id, h.currency, h.storefront, h.period, h.state, h.reason,
-            h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at,
+            h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at, h.forecast_seats,
             coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents,
-            coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
+            coalesce(least(h.sent_at, h.doubtful_since), h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes h
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
@@ -1893,13 +1933,14 @@ WITH subjects AS (
 ), named AS (
     SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
         c.storefront, c.twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
-        c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at
+        c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
     UNION ALL
     SELECT c.subject, c.at, c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
         ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
-        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths ELSE twelfths(t.period) END,
-        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
+        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
+            ELSE twelfths(coalesce(d.period, t.period)) END,
+        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
     FROM called c
     CROSS JOIN LATERAL unnest(c.dependents) AS u (name)
     CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
@@ -1911,7 +1952,7 @@ WITH subjects AS (
         SELECT FROM repricer.price_changes o
         WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
             AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
-            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= c.at)
+            AND coalesce(least(o.sent_at, o.doubtful_since), o.scheduled_at) <= c.at)
 ), items AS MATERIALIZED (
     -- The instants are in UTC without a zone, so that months can be added and cut off.
     SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
@@ -1919,7 +1960,8 @@ WITH subjects AS (
             ELSE i.at AT TIME ZONE 'UTC' END AS ends
     FROM named i
 ), runs AS (
-    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
+    -- The periods that were paid for. A renewal ends the one before it, and so does a modification in mid period, whose
+    -- transaction has all items anew (an inference); a seat that is added comes beside.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
@@ -1948,13 +1990,11 @@ WITH subjects AS (
             CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
                 SELECT max(e.occurred_at) FROM repricer.money_entries e
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-                    AND e.sku = h.sku AND e.kind = 'refund') END,
-            -- One that was given back in full, or revoked, ended no other: it may have been charged twice.
-            CASE WHEN NOT h.is_purchase THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
-                    AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0)) OVER (
-                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase
-                ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-                END) AT TIME ZONE 'UTC' AS ends
+                    AND e.sku = h.sku AND e.kind = 'refund') END) AT TIME ZONE 'UTC' AS ends,
+        -- One that was given back in full, or revoked, ends no other: it may have been charged twice.
+        h.revoked_at IS NULL
+            AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) AS stands,
+        h.is_added_seat, h.transaction_id
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
     CROSS JOIN LATERAL (
         SELECT k.*, max(k.purchased_at) FILTER (WHERE k.is_purchase) OVER () AS bought_at
@@ -1969,8 +2009,14 @@ WITH subjects AS (
             ELSE r.milliunits END AS milliunits,
         r.begins AS run_begins, r.ends AS run_ends
     FROM items i
-    JOIN runs r ON r.id = i.id AND r.at = i.at AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
-        AND r.ends >= i.begins
+    JOIN (
+        -- Of an item, whatever it was called.
+        SELECT n.item, r.milliunits, r.offer_days, r.currency, r.begins,
+            least(r.ends, CASE WHEN NOT r.is_added_seat THEN min(r.begins) FILTER (WHERE r.stands) OVER (
+                PARTITION BY n.item, r.is_added_seat ORDER BY r.begins DESC, r.transaction_id DESC
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END) AS ends
+        FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r
+        ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
@@ -1984,8 +2030,8 @@ WITH subjects AS (
         WHERE ends <= run_ends AND ends <> date_trunc('month', ends) AND begins < ends) p
     GROUP BY p.item, p.at, p.begins, p.ends
 ), unpaid AS MATERIALIZED (
-    -- Before the first known charge, it is what the plan knew.
-    SELECT i.item, i.begins, i.ends, i.old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
+    -- Before the first known charge, it is what the plan knew: the price of each seat.
+    SELECT i.item, i.begins, i.ends, i.old_price::numeric * i.forecast_seats AS old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
     FROM items i
     WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
 ), known AS (
@@ -2093,7 +2139,7 @@ WITH changes AS (
                 AND d.change_id = c.change_id)) AS is_unkept
     FROM unnest(p_ids) AS u (id)
     JOIN repricer.price_changes c ON c.original_transaction_id = u.id
-    WHERE c.undoes_change_id IS NULL AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
+    WHERE c.undoes_change_id IS NULL AND coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) IS NOT NULL
     GROUP BY 1
 ), known AS MATERIALIZED (
     SELECT c.id, c.renewal_at, c.is_unkept, greatest(m.latest_at, (
@@ -2185,7 +2231,7 @@ BEGIN
         FROM instants i
         JOIN price_changes c ON c.original_transaction_id = i.id AND c.bucket = bucket_of(i.id)
         WHERE i.is_whole AND c.undoes_change_id IS NULL
-            AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
+            AND coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) IS NOT NULL
     ), lists AS (
         SELECT w.id, w.batch_id, w.currency, w.storefront, array_agg(w.month) AS months, array_agg(w.cause) AS causes,
             array_agg(w.opening) AS openings, array_agg(w.closing) AS closings, array_agg(w.price_effect) AS price_effects
@@ -2211,7 +2257,7 @@ DECLARE
     v_ids text[] := ARRAY(
         SELECT c.original_transaction_id FROM price_changes c
         WHERE c.batch_id = p_batch AND c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
-            AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
+            AND coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) IS NOT NULL
         UNION
         SELECT c.original_transaction_id FROM (SELECT DISTINCT s.original_transaction_id AS id FROM stale_figures s) s
         JOIN price_changes c ON c.original_transaction_id = s.id AND c.batch_id = p_batch
@@ -2278,14 +2324,14 @@ $$;
 
 CREATE VIEW report.revenue_bridge AS
 WITH sums AS (
-    SELECT b.batch_id, m.month, m.currency, m.storefront, round(sum(opening) / 12)::bigint AS opening,
-        round(sum(price_effect) / 12)::bigint AS price_effect,
-        round(sum(closing - opening) FILTER (WHERE cause = 'declined') / 12)::bigint AS declined,
-        round(sum(closing - opening) FILTER (WHERE cause = 'left') / 12)::bigint AS "left",
-        round(sum(closing - opening) FILTER (WHERE cause = 'lapsed') / 12)::bigint AS lapsed,
-        round(sum(closing - opening) FILTER (WHERE cause = 'dependents') / 12)::bigint AS dependents,
-        round(sum(closing - opening) FILTER (WHERE cause = 'refunds') / 12)::bigint AS refunds,
-        round(sum(closing) / 12)::bigint AS closing
+    SELECT b.batch_id, m.month, m.currency, m.storefront, round(sum(opening) / 12) AS opening,
+        round(sum(price_effect) / 12) AS price_effect,
+        round(sum(closing - opening) FILTER (WHERE cause = 'declined') / 12) AS declined,
+        round(sum(closing - opening) FILTER (WHERE cause = 'left') / 12) AS "left",
+        round(sum(closing - opening) FILTER (WHERE cause = 'lapsed') / 12) AS lapsed,
+        round(sum(closing - opening) FILTER (WHERE cause = 'dependents') / 12) AS dependents,
+        round(sum(closing - opening) FILTER (WHERE cause = 'refunds') / 12) AS refunds,
+        round(sum(closing) / 12) AS closing
     FROM repricer.batches b
     -- Batch by batch, so that who asks for one reads its changes alone.
     CROSS JOIN LATERAL repricer.bridge_moves(report.as_of(), b.batch_id) m
@@ -2293,14 +2339,21 @@ WITH sums AS (
     -- What was kept and taken out again has left zeros.
     HAVING round(sum(opening) / 12) <> 0 OR round(sum(closing) / 12) <> 0
 )
-SELECT s.batch_id, b.name AS batch_name, s.month, s.currency, s.storefront, s.opening AS opening_milliunits,
-    s.price_effect AS price_effect_milliunits, coalesce(s.declined, 0) AS declined_milliunits,
-    coalesce(s."left", 0) AS left_milliunits, coalesce(s.lapsed, 0) AS lapsed_milliunits,
-    coalesce(s.dependents, 0) AS dependents_milliunits, coalesce(s.refunds, 0) AS refunds_milliunits,
-    s.closing - s.opening - s.price_effect - coalesce(s.declined, 0) - coalesce(s."left", 0) - coalesce(s.lapsed, 0)
-        - coalesce(s.dependents, 0) - coalesce(s.refunds, 0) AS other_milliunits,
-    s.closing AS closing_milliunits
-FROM sums s JOIN repricer.batches b ON b.batch_id = s.batch_id;
+SELECT s.batch_id, b.name AS batch_name, s.month, s.currency, s.storefront,
+    repricer.figure(s.opening, w.what || 'opening' || w.currency) AS opening_milliunits,
+    repricer.figure(s.price_effect, w.what || 'price_effect' || w.currency) AS price_effect_milliunits,
+    repricer.figure(coalesce(s.declined, 0), w.what || 'declined' || w.currency) AS declined_milliunits,
+    repricer.figure(coalesce(s."left", 0), w.what || 'left' || w.currency) AS left_milliunits,
+    repricer.figure(coalesce(s.lapsed, 0), w.what || 'lapsed' || w.currency) AS lapsed_milliunits,
+    repricer.figure(coalesce(s.dependents, 0), w.what || 'dependents' || w.currency) AS dependents_milliunits,
+    repricer.figure(coalesce(s.refunds, 0), w.what || 'refunds' || w.currency) AS refunds_milliunits,
+    repricer.figure(s.closing - s.opening - s.price_effect - coalesce(s.declined, 0) - coalesce(s."left", 0)
+        - coalesce(s.lapsed, 0) - coalesce(s.dependents, 0) - coalesce(s.refunds, 0), w.what || 'other' || w.currency)
+        AS other_milliunits,
+    repricer.figure(s.closing, w.what || 'closing' || w.currency) AS closing_milliunits
+FROM sums s
+JOIN repricer.batches b ON b.batch_id = s.batch_id
+CROSS JOIN LATERAL (SELECT 'revenue_bridge, batch ' || b.name || ': ' AS what, ' of ' || s.currency AS currency) w;
 
 COMMENT ON VIEW report.revenue_bridge IS
     'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, '
@@ -2308,7 +2361,7 @@ COMMENT ON VIEW report.revenue_bridge IS
 
 -- Converts to one currency at the newest rates: that of the setting repricer.reporting_currency, or else US dollars.
 CREATE VIEW report.revenue_bridge_total AS
-WITH rates AS (
+WITH imported AS (
     SELECT DISTINCT ON (r.currency) r.currency, r.billionths_per_euro::numeric AS per_euro, r.valid_from
     FROM (
         -- The newest revision of an instant counts; one that withdraws it leaves none.
@@ -2318,6 +2371,11 @@ WITH rates AS (
         ORDER BY e.currency, e.valid_from, e.revision DESC) r
     WHERE r.billionths_per_euro IS NOT NULL
     ORDER BY r.currency, r.valid_from DESC
+), rates AS (
+    SELECT i.currency, i.per_euro, i.valid_from FROM imported i
+    UNION ALL
+    -- Rates are units for one euro, so the euro itself needs none.
+    SELECT 'EUR', 1000000000::numeric, NULL::timestamptz WHERE NOT EXISTS (SELECT FROM imported i WHERE i.currency = 'EUR')
 ), target AS (
     SELECT t.currency, r.per_euro, r.valid_from
     FROM (SELECT coalesce(nullif(current_setting('repricer.reporting_currency', true), ''), 'USD') AS currency) t
@@ -2325,28 +2383,45 @@ WITH rates AS (
 ), converted AS (
     SELECT b.*, t.currency AS reporting_currency,
         CASE WHEN b.currency = t.currency THEN 1 ELSE t.per_euro / r.per_euro END AS rate,
-        CASE WHEN b.currency <> t.currency THEN least(t.valid_from, r.valid_from) END AS valid_from
+        CASE WHEN b.currency <> t.currency AND t.per_euro / r.per_euro IS NOT NULL THEN least(t.valid_from, r.valid_from) END
+            AS valid_from,
+        -- By what a sum was converted, so that it can be done again by hand.
+        CASE WHEN b.currency <> t.currency AND t.per_euro / r.per_euro IS NOT NULL THEN r.currency || ' '
+            || trim_scale(r.per_euro / 1000000000) || ' for EUR 1 since ' || (r.valid_from AT TIME ZONE 'UTC')::date END AS rate_used,
+        CASE WHEN b.currency <> t.currency AND t.per_euro / r.per_euro IS NOT NULL THEN t.currency || ' '
+            || trim_scale(t.per_euro / 1000000000) || ' for EUR 1 since ' || (t.valid_from AT TIME ZONE 'UTC')::date END AS target_used
     FROM report.revenue_bridge b CROSS JOIN target t LEFT JOIN rates r ON r.currency = b.currency
 ), sums AS (
     SELECT batch_id, batch_name, month, reporting_currency,
-        round(sum(opening_milliunits * rate))::bigint AS opening,
-        round(sum(price_effect_milliunits * rate))::bigint AS price_effect,
-        round(sum(declined_milliunits * rate))::bigint AS declined,
-        round(sum(left_milliunits * rate))::bigint AS "left",
-        round(sum(lapsed_milliunits * rate))::bigint AS lapsed,
-        round(sum(dependents_milliunits * rate))::bigint AS dependents,
-        round(sum(refunds_milliunits * rate))::bigint AS refunds,
-        round(sum(closing_milliunits * rate))::bigint AS closing,
+        round(sum(opening_milliunits * rate)) AS opening,
+        round(sum(price_effect_milliunits * rate)) AS price_effect,
+        round(sum(declined_milliunits * rate)) AS declined,
+        round(sum(left_milliunits * rate)) AS "left",
+        round(sum(lapsed_milliunits * rate)) AS lapsed,
+        round(sum(dependents_milliunits * rate)) AS dependents,
+        round(sum(refunds_milliunits * rate)) AS refunds,
+        round(sum(closing_milliunits * rate)) AS closing,
         (min(valid_from) AT TIME ZONE 'UTC')::date AS rates_from,
-        array_agg(DISTINCT currency ORDER BY currency) FILTER (WHERE rate IS NULL) AS without_rate
+        array_agg(DISTINCT currency ORDER BY currency) FILTER (WHERE rate IS NULL) AS without_rate,
+        -- The null of the euro, whose rate is nobody's, is in no list.
+        (SELECT array_agg(u.used ORDER BY u.used)
+            FROM (SELECT unnest(array_agg(DISTINCT rate_used) || max(target_used)) AS used) u WHERE u.used IS NOT NULL) AS rates
     FROM converted GROUP BY batch_id, batch_name, month, reporting_currency
 )
-SELECT batch_id, batch_name, month, reporting_currency AS currency, opening AS opening_milliunits,
-    price_effect AS price_effect_milliunits, declined AS declined_milliunits, "left" AS left_milliunits,
-    lapsed AS lapsed_milliunits, dependents AS dependents_milliunits, refunds AS refunds_milliunits,
-    closing - opening - price_effect - declined - "left" - lapsed - dependents - refunds AS other_milliunits,
-    closing AS closing_milliunits, rates_from, without_rate
-FROM sums;
+SELECT batch_id, batch_name, month, reporting_currency AS currency,
+    repricer.figure(opening, what || 'opening' || in_currency) AS opening_milliunits,
+    repricer.figure(price_effect, what || 'price_effect' || in_currency) AS price_effect_milliunits,
+    repricer.figure(declined, what || 'declined' || in_currency) AS declined_milliunits,
+    repricer.figure("left", what || 'left' || in_currency) AS left_milliunits,
+    repricer.figure(lapsed, what || 'lapsed' || in_currency) AS lapsed_milliunits,
+    repricer.figure(dependents, what || 'dependents' || in_currency) AS dependents_milliunits,
+    repricer.figure(refunds, what || 'refunds' || in_currency) AS refunds_milliunits,
+    repricer.figure(closing - opening - price_effect - declined - "left" - lapsed - dependents - refunds,
+        what || 'other' || in_currency) AS other_milliunits,
+    repricer.figure(closing, what || 'closing' || in_currency) AS closing_milliunits, rates_from, without_rate, rates
+FROM (
+    SELECT n.*, 'revenue_bridge_total, batch ' || n.batch_name || ': ' AS what, ' in ' || n.reporting_currency AS in_currency
+    FROM sums n) s;
 COMMENT ON VIEW report.revenue_bridge_total IS
     'revenue_bridge in one currency: the setting repricer.reporting_currency, else USD, at the newest imported rates.';
 
@@ -2394,8 +2469,10 @@ SELECT o.batch_id, b.name AS batch_name, o.consent_due_on, o.currency, o.storefr
     count(*) FILTER (WHERE o.is_own AND o.state = 'pending_consent') AS asked,
     count(*) FILTER (WHERE o.is_own AND o.state <> 'pending_consent' AND o.forecast_consent = 'required') AS to_be_asked,
     count(*) FILTER (WHERE o.is_own AND o.state <> 'pending_consent' AND o.forecast_consent <> 'required') AS not_known,
-    sum(o.milliunits)::bigint AS at_risk_milliunits,
-    round(sum(o.milliunits) * repricer.twelfths(o.period) / 12)::bigint AS at_risk_per_month_milliunits
+    repricer.figure(sum(o.milliunits), 'revenue_at_risk, batch ' || b.name || ': at_risk of ' || o.currency)
+        AS at_risk_milliunits,
+    repricer.figure(round(sum(o.milliunits) * repricer.twelfths(o.period) / 12),
+        'revenue_at_risk, batch ' || b.name || ': at_risk_per_month of ' || o.currency) AS at_risk_per_month_milliunits
 FROM open o JOIN repricer.batches b ON b.batch_id = o.batch_id
 GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period
 HAVING count(*) FILTER (WHERE o.is_own) > 0 OR sum(o.milliunits) <> 0;
@@ -2417,7 +2494,7 @@ WITH rows AS (
     -- OFFSET 0 makes PostgreSQL read the changes of such batches alone.
     CROSS JOIN LATERAL (
         SELECT c.forecast_consent, c.original_transaction_id, c.is_held_out,
-            c.is_held_out OR coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL AS is_as_meant,
+            c.is_held_out OR coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) IS NOT NULL AS is_as_meant,
             c.forecast_effective_at + interval '1 day' < report.as_of() AS is_due,
             NOT EXISTS (
                 SELECT FROM repricer.charges h
@@ -2425,6 +2502,8 @@ WITH rows AS (
                     AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
                     AND h.purchased_at <= report.as_of()
                     AND coalesce(h.expires_at, 'infinity') + interval '1 day' > report.as_of()
+                    -- A revocation ends it on its day, whatever part of the money it gave back.
+                    AND coalesce(h.revoked_at, 'infinity') > report.as_of()
                     AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)) AS has_left
         FROM repricer.price_changes c
         WHERE c.batch_id = b.batch_id AND c.undoes_change_id IS NULL
@@ -2484,7 +2563,8 @@ SELECT s.original_transaction_id, s.period, greatest(
 FROM repricer.subscriptions s
 $$;
 COMMENT ON FUNCTION repricer.subscriptions_at(timestamptz) IS
-    'Of each subscription the latest period that a statement had told of. What it is paid by does not change.';
+    'Of each subscription the latest period that a statement had told of. The length of its periods is that of today: what must '
+    'say the same for ever asks for one that was recorded (dependent_claims, dependent_cancellations).';
 CREATE FUNCTION repricer.change_figures_at(p_at timestamptz) RETURNS SETOF repricer.change_figures LANGUAGE sql STABLE AS $$
 SELECT * FROM repricer.change_figures WHERE false
 $$;
@@ -2659,7 +2739,8 @@ CROSS JOIN LATERAL (
             v_text := replace(v_text, 'repricer.change_tallies t', $funnel$(
         SELECT c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction, c.forecast_consent, 1 AS changes,
             (coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL)::integer AS sent,
-            (c.consent_asked_at IS NOT NULL)::integer AS asked_for_consent,
+            (c.consent_asked_at IS NOT NULL OR coalesce(c.acceptance = 'consented', false)
+                OR c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined')::integer AS asked_for_consent,
             coalesce(c.acceptance = 'consented', false)::integer AS consented,
             coalesce(c.acceptance = 'informed', false)::integer AS informed,
             (c.state = 'effective')::integer AS effective,
@@ -2760,7 +2841,7 @@ BEGIN
         SELECT c.batch_id, 'amounts_left_out', count(DISTINCT (t.original_transaction_id, t.signed_at, t.evidence_id))
         FROM told_statements_at(p_at) t
         JOIN price_changes_at(p_at) c ON c.original_transaction_id = t.original_transaction_id
-            AND t.signed_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
+            AND t.signed_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at)
         WHERE t.left_out IS NOT NULL AND lacks_amount(t.left_out) AND (p_batch IS NULL OR c.batch_id = p_batch)
         GROUP BY c.batch_id
     ), problems AS (
@@ -2887,7 +2968,7 @@ BEGIN
         ('price_change', 'charged_uplift_milliunits', 'What these renewals charged more than at the old price.'),
         ('price_change', 'undoes_change_id', 'The change that this one takes back; null: it is no undo.'),
         ('consent_funnel', 'sent', 'Changes that were sent to the App Store.'),
-        ('consent_funnel', 'asked_for_consent', 'Changes for which the App Store asked for consent.'),
+        ('consent_funnel', 'asked_for_consent', 'Changes for which the App Store asked for consent, told or not: nobody consents or declines unasked.'),
         ('consent_funnel', 'consented', 'Changes that the subscriber consented to.'),
         ('consent_funnel', 'informed', 'Changes that were announced without a need of consent.'),
         ('consent_funnel', 'fell_with_parent',
@@ -3050,6 +3131,9 @@ BEGIN
         ('revenue_bridge_total', 'closing_milliunits', 'Likewise.'),
         ('revenue_bridge_total', 'rates_from', 'The day of the oldest rate that it rests on; null: nothing was converted.'),
         ('revenue_bridge_total', 'without_rate', 'Currencies that have no rate: their money is in no figure of the row.'),
+        ('revenue_bridge_total', 'rates',
+            'The rates that were used, each with the day since which it holds: units for one euro, whose own is 1. Money is '
+            'divided by the rate of its currency and multiplied by that of the reporting one.'),
         ('revenue_at_risk', 'consent_due_on', 'The day, UTC, of the renewal at which items end if consent is not given.'),
         ('revenue_at_risk', 'changes',
             'Price changes that wait for consent, or may have to; 0: only dependents of some in another currency or period.'),

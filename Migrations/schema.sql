@@ -617,7 +617,7 @@ COMMENT ON COLUMN repricer.change_figures.others_lost_milliunits IS 'Of a declin
 
 COMMENT ON COLUMN repricer.change_figures.taxed_renewals IS 'Renewals of which the tax is signed; taxed_uplift_milliunits is theirs, without it.';
 
-COMMENT ON COLUMN repricer.change_figures.paid_until IS 'Of an effective one whose item is set to renew: until when its last charge is paid. The newest change of the item has paid_sku and paid_quantity of it, too.';
+COMMENT ON COLUMN repricer.change_figures.paid_until IS 'Of an effective one whose item is set to renew: until when its last charge is paid. The newest change of the item has paid_sku and paid_quantity of it, too, unless it was given back as a whole.';
 
 COMMENT ON COLUMN repricer.change_figures.word_due_at IS 'Likewise: paid_until, or when the longest billing retry, or extension to a day that was not told, ends. Who is silent after it, is missing.';
 
@@ -641,6 +641,7 @@ CREATE TABLE repricer.charges (
     storefront text,
     is_offer boolean DEFAULT false NOT NULL,
     is_purchase boolean DEFAULT false NOT NULL,
+    is_added_seat boolean DEFAULT false NOT NULL,
     refunded_milliunits bigint DEFAULT 0 NOT NULL,
     recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
     CONSTRAINT charges_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
@@ -655,7 +656,9 @@ COMMENT ON COLUMN repricer.charges.price_milliunits IS 'Of one seat; price times
 
 COMMENT ON COLUMN repricer.charges.is_offer IS 'Charged at the price of an offer.';
 
-COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as a seat that is added; no renewal.';
+COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as a modification, or a seat that is added; no renewal.';
+
+COMMENT ON COLUMN repricer.charges.is_added_seat IS 'Of a purchase: it is of seats that came beside those of the period. Any other charge takes the place of the one before it.';
 
 COMMENT ON COLUMN repricer.charges.refunded_milliunits IS 'What money_entries say was given back and not taken back again.';
 
@@ -809,6 +812,7 @@ CREATE VIEW repricer.explained_charges AS
             k.storefront,
             k.is_offer,
             k.is_purchase,
+            k.is_added_seat,
             k.refunded_milliunits,
             k.recorded_at,
             ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + '00:01:00'::interval)), false)) AS is_double,
@@ -837,7 +841,11 @@ CREATE VIEW repricer.explained_charges AS
                     WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'after_end'::text
                     WHEN (t.is_in_effect AND e.is_after_end) THEN 'after_end'::text
                     WHEN ((NOT h.is_offer) AND (h.currency = c.currency) AND (h.price_milliunits > c.current_price_milliunits) AND (NOT (t.is_in_effect AND ((h.price_milliunits = c.new_price_milliunits) OR u.is_undone)))) THEN 'other_price'::text
-                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN NULL::text
+                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN
+                    CASE
+                        WHEN (h.refunded_milliunits > 0) THEN 'refunded'::text
+                        ELSE NULL::text
+                    END
                     WHEN (h.price_milliunits <>
                     CASE
                         WHEN t.is_in_effect THEN c.new_price_milliunits
@@ -852,17 +860,23 @@ CREATE VIEW repricer.explained_charges AS
              CROSS JOIN ( SELECT ((NOT h.is_purchase) AND (h.paid_before_until < (h.purchased_at - '00:01:00'::interval)) AND (EXISTS ( SELECT
                            FROM repricer.told_statements q
                           WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - '1 day'::interval)) AND (q.signed_at < h.purchased_at))))) AS is_after_end,
-                    ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (h.price_milliunits <> c.new_price_milliunits) AND (h.is_purchase OR (EXISTS ( SELECT
+                    ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND ((h.price_milliunits <> c.new_price_milliunits) OR (h.currency <> c.currency))) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
                            FROM repricer.charges b
-                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND (b.sku = h.sku) AND b.is_purchase AND (b.purchased_at > c.ended_at) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
-  WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
+                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (b.purchased_at >
+                                CASE
+                                    WHEN t.is_in_effect THEN c.effective_at
+                                    ELSE c.ended_at
+                                END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
+  WHERE ((h.purchased_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR ((NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = h.sku) AND (COALESCE(c.current_sku, c.sku) <> h.sku) AND (n.undoes_change_id IS NULL) AND (COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at) <= h.purchased_at))))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes y
-                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
+                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes y
-                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
-         OFFSET 0)))));
+                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id)))
+         OFFSET 0))))));
 
 COMMENT ON VIEW repricer.explained_charges IS 'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
 
@@ -1022,12 +1036,13 @@ CREATE VIEW repricer.missing_renewals AS
             k.storefront,
             k.is_offer,
             k.is_purchase,
+            k.is_added_seat,
             k.refunded_milliunits,
             k.recorded_at,
             min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
             row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
             max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (ORDER BY k.purchased_at) AS kept_until,
-            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
+            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
           WINDOW period AS (PARTITION BY k.expires_at)
@@ -1062,9 +1077,9 @@ CREATE VIEW repricer.missing_renewals AS
                             END)) AT TIME ZONE 'UTC'::text)
                         END AS at) d)
           WHERE ((n.n = 0) OR (d.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
-  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + '1 day'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + '1 day'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes o
-          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(LEAST(o.sent_at, o.doubtful_since), o.scheduled_at) <= missed.at) AND (ROW(COALESCE(LEAST(o.sent_at, o.doubtful_since), o.scheduled_at), o.change_id) > ROW(COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements e
           WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR (COALESCE(e.subtype, ''::text) <> ALL (ARRAY['INCREASE_QUANTITY'::text, 'DECREASE_QUANTITY'::text]))) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.purchased_at + ((h.expires_at - h.purchased_at) / (2)::double precision)))) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
@@ -1088,9 +1103,10 @@ CREATE VIEW repricer.paid_changes AS
     h.seats AS quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
-    (h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
-    (n.prices IS NULL) AS is_newest
-   FROM (((repricer.price_changes c
+    (g.is_given_back OR h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
+    (n.prices IS NULL) AS is_newest,
+    g.is_given_back
+   FROM ((((repricer.price_changes c
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -1104,14 +1120,16 @@ CREATE VIEW repricer.paid_changes AS
             k.storefront,
             k.is_offer,
             k.is_purchase,
+            k.is_added_seat,
             k.refunded_milliunits,
             k.recorded_at,
-            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
+            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
           WINDOW period AS (PARTITION BY k.expires_at)
           ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.purchased_at DESC, k.transaction_id
          LIMIT 1) h)
+     CROSS JOIN LATERAL ( SELECT ((h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AS is_given_back) g)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
             max((t.signed_at +
                 CASE t.type
@@ -1123,9 +1141,9 @@ CREATE VIEW repricer.paid_changes AS
      CROSS JOIN LATERAL ( SELECT array_agg(o.new_price_milliunits) AS prices
            FROM repricer.price_changes o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (ROW(o.effective_at, o.change_id) > ROW(c.effective_at, c.change_id)))) n)
-  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))));
+  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND (h.revoked_at IS NULL));
 
-COMMENT ON VIEW repricer.paid_changes IS 'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when something must be told of it.';
+COMMENT ON VIEW repricer.paid_changes IS 'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when something must be told of it. Where the last charge was given back as a whole, until when it paid.';
 
 CREATE VIEW repricer.live_charge_exceptions AS
  SELECT x.batch_id,
@@ -1173,7 +1191,7 @@ UNION ALL
     p.storefront,
     p.bucket
    FROM repricer.paid_changes p
-  WHERE (p.is_newest AND (p.word_due_at < ( SELECT d.until
+  WHERE (p.is_newest AND (NOT p.is_given_back) AND (p.word_due_at < ( SELECT d.until
            FROM repricer.heard_charges d)) AND (NOT (EXISTS ( SELECT
            FROM repricer.missing_renewals r
           WHERE ((r.original_transaction_id = p.original_transaction_id) AND (r.change_id = p.change_id) AND (r.sku = p.sku) AND (r.occurred_at = p.paid_until))))));
@@ -1422,6 +1440,8 @@ CREATE VIEW repricer.charged_renewals AS
      JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = h.sku) AND (COALESCE(c.current_sku, c.sku) <> h.sku) AND (n.undoes_change_id IS NULL) AND (COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at) <= h.purchased_at))))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
 
 COMMENT ON VIEW repricer.charged_renewals IS 'Charged renewals, each under the one change that set its price.';
@@ -1476,7 +1496,7 @@ CREATE VIEW repricer.live_change_figures AS
     c.period,
     c.state,
     (COALESCE(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL) AS is_sent,
-    (c.consent_asked_at IS NOT NULL) AS is_asked,
+    ((c.consent_asked_at IS NOT NULL) OR COALESCE((c.acceptance = 'consented'::text), false) OR ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text))) AS is_asked,
     c.acceptance,
     ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
            FROM repricer.charges h
@@ -1501,7 +1521,7 @@ CREATE VIEW repricer.live_change_figures AS
     p.quantity AS paid_quantity,
     COALESCE(q.seats, (1)::bigint) AS seats
    FROM ((((repricer.price_changes c
-     LEFT JOIN LATERAL ( SELECT (COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric))::bigint AS seats
+     LEFT JOIN LATERAL ( SELECT (COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric))::bigint AS seats
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)))
           GROUP BY COALESCE(k.expires_at, k.purchased_at)
@@ -1509,8 +1529,8 @@ CREATE VIEW repricer.live_change_figures AS
          LIMIT 1) q ON ((c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text]))))
      LEFT JOIN LATERAL ( SELECT max(k.paid_until) AS paid_until,
             max(k.word_due_at) AS word_due_at,
-            max(k.sku) FILTER (WHERE k.is_newest) AS sku,
-            max(k.quantity) FILTER (WHERE k.is_newest) AS quantity,
+            max(k.sku) FILTER (WHERE (k.is_newest AND (NOT k.is_given_back))) AS sku,
+            max(k.quantity) FILTER (WHERE (k.is_newest AND (NOT k.is_given_back))) AS quantity,
             bool_and(k.is_at_price) AS is_at_price
            FROM repricer.paid_changes k
           WHERE ((c.state = 'effective'::text) AND (k.original_transaction_id = c.original_transaction_id) AND (k.change_id = c.change_id))) p ON (true))
@@ -1519,7 +1539,7 @@ CREATE VIEW repricer.live_change_figures AS
                     h.price_milliunits,
                     h.purchased_at,
                     h.expires_at,
-                    COALESCE(NULLIF(((COALESCE(max(h.quantity) FILTER (WHERE (NOT h.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(h.quantity) FILTER (WHERE (h.is_purchase AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))) OVER period, (0)::numeric)), (0)::numeric), (max(h.quantity) OVER period)::numeric) AS seats
+                    COALESCE(NULLIF(((COALESCE(max(h.quantity) FILTER (WHERE (NOT h.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(h.quantity) FILTER (WHERE (h.is_added_seat AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))) OVER period, (0)::numeric)), (0)::numeric), (max(h.quantity) OVER period)::numeric) AS seats
                    FROM repricer.charges h
                   WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (h.sku <> c.sku) AND (h.sku IS DISTINCT FROM c.current_sku) AND ((c.former_skus IS NULL) OR (h.sku <> ALL (c.former_skus))))
                   WINDOW period AS (PARTITION BY h.sku, COALESCE(h.expires_at, h.purchased_at))
@@ -1553,7 +1573,7 @@ CREATE VIEW repricer.unkept_change_figures AS
     c.period,
     c.state,
     (COALESCE(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL) AS is_sent,
-    (c.consent_asked_at IS NOT NULL) AS is_asked,
+    ((c.consent_asked_at IS NOT NULL) OR COALESCE((c.acceptance = 'consented'::text), false)) AS is_asked,
     c.acceptance,
     false AS is_uncharged,
     c.current_price_milliunits,
@@ -1999,7 +2019,7 @@ COMMENT ON COLUMN report.consent_funnel.changes IS 'Number of price changes.';
 
 COMMENT ON COLUMN report.consent_funnel.sent IS 'Changes that were sent to the App Store.';
 
-COMMENT ON COLUMN report.consent_funnel.asked_for_consent IS 'Changes for which the App Store asked for consent.';
+COMMENT ON COLUMN report.consent_funnel.asked_for_consent IS 'Changes for which the App Store asked for consent, told or not: nobody consents or declines unasked.';
 
 COMMENT ON COLUMN report.consent_funnel.consented IS 'Changes that the subscriber consented to.';
 
@@ -2055,7 +2075,8 @@ BEGIN
            FROM (
         SELECT c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction, c.forecast_consent, 1 AS changes,
             (coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL)::integer AS sent,
-            (c.consent_asked_at IS NOT NULL)::integer AS asked_for_consent,
+            (c.consent_asked_at IS NOT NULL OR coalesce(c.acceptance = 'consented', false)
+                OR c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined')::integer AS asked_for_consent,
             coalesce(c.acceptance = 'consented', false)::integer AS consented,
             coalesce(c.acceptance = 'informed', false)::integer AS informed,
             (c.state = 'effective')::integer AS effective,
@@ -2118,7 +2139,7 @@ CREATE VIEW report.dependent_cancellation AS
     d.target_transaction_id AS dependent_transaction_id,
     d.cancel_reference_id,
         CASE
-            WHEN d.is_cross_subscription THEN t.period
+            WHEN d.is_cross_subscription THEN COALESCE(d.target_period, t.period)
             ELSE c.period
         END AS period
    FROM (((repricer.dependent_cancellations d
@@ -2198,7 +2219,7 @@ BEGIN
     d.target_transaction_id AS dependent_transaction_id,
     d.cancel_reference_id,
         CASE
-            WHEN d.is_cross_subscription THEN t.period
+            WHEN d.is_cross_subscription THEN COALESCE(d.target_period, t.period)
             ELSE c.period
         END AS period
    FROM (((repricer.dependent_cancellations_at(p_at) d
@@ -2588,11 +2609,11 @@ CREATE VIEW report.holdout AS
              CROSS JOIN LATERAL ( SELECT c_1.forecast_consent,
                     c_1.original_transaction_id,
                     c_1.is_held_out,
-                    (c_1.is_held_out OR (COALESCE(c_1.sent_at, c_1.doubtful_since, c_1.scheduled_at) IS NOT NULL)) AS is_as_meant,
+                    (c_1.is_held_out OR (COALESCE(LEAST(c_1.sent_at, c_1.doubtful_since), c_1.scheduled_at) IS NOT NULL)) AS is_as_meant,
                     ((c_1.forecast_effective_at + '1 day'::interval) < report.as_of()) AS is_due,
                     (NOT (EXISTS ( SELECT
                            FROM repricer.charges h
-                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= report.as_of()) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + '1 day'::interval) > report.as_of()) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
+                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= report.as_of()) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + '1 day'::interval) > report.as_of()) AND (COALESCE(h.revoked_at, 'infinity'::timestamp with time zone) > report.as_of()) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
                    FROM repricer.price_changes c_1
                   WHERE ((c_1.batch_id = b_1.batch_id) AND (c_1.undoes_change_id IS NULL))
                  OFFSET 0) c)
@@ -2733,11 +2754,11 @@ BEGIN
              CROSS JOIN LATERAL ( SELECT c_1.forecast_consent,
                     c_1.original_transaction_id,
                     c_1.is_held_out,
-                    (c_1.is_held_out OR (COALESCE(c_1.sent_at, c_1.doubtful_since, c_1.scheduled_at) IS NOT NULL)) AS is_as_meant,
+                    (c_1.is_held_out OR (COALESCE(LEAST(c_1.sent_at, c_1.doubtful_since), c_1.scheduled_at) IS NOT NULL)) AS is_as_meant,
                     ((c_1.forecast_effective_at + 'P1D'::interval) < p_at) AS is_due,
                     (NOT (EXISTS ( SELECT
                            FROM repricer.charges_at(p_at) h
-                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= p_at) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + 'P1D'::interval) > p_at) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
+                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= p_at) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + 'P1D'::interval) > p_at) AND (COALESCE(h.revoked_at, 'infinity'::timestamp with time zone) > p_at) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
                    FROM repricer.price_changes_at(p_at) c_1
                   WHERE ((c_1.batch_id = b_1.batch_id) AND (c_1.undoes_change_id IS NULL))
                  OFFSET 0) c)
@@ -3419,7 +3440,7 @@ CREATE VIEW report.reconciliation AS
             'amounts_left_out'::text,
             count(DISTINCT ROW(t.original_transaction_id, t.signed_at, t.evidence_id)) AS count
            FROM (repricer.statements_without_amounts t
-             JOIN repricer.price_changes c ON (((c.original_transaction_id = t.original_transaction_id) AND (t.signed_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)))))
+             JOIN repricer.price_changes c ON (((c.original_transaction_id = t.original_transaction_id) AND (t.signed_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at)))))
           GROUP BY c.batch_id
         UNION ALL
          SELECT dependent_cancellations.batch_id,
@@ -3536,7 +3557,7 @@ BEGIN
         SELECT c.batch_id, 'amounts_left_out', count(DISTINCT (t.original_transaction_id, t.signed_at, t.evidence_id))
         FROM told_statements_at(p_at) t
         JOIN price_changes_at(p_at) c ON c.original_transaction_id = t.original_transaction_id
-            AND t.signed_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
+            AND t.signed_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at)
         WHERE t.left_out IS NOT NULL AND lacks_amount(t.left_out) AND (p_batch IS NULL OR c.batch_id = p_batch)
         GROUP BY c.batch_id
     ), problems AS (
@@ -3553,6 +3574,18 @@ $$;
 
 COMMENT ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.reconciliation as it was known at the instant: by what was recorded until then, late news left out. Only the checks of rows and of money.';
 
+CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    AS $$
+BEGIN
+    IF abs(p_sum) > 9223372036854775807 THEN
+        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
+            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line of what was charged, and report.price_change what is at risk.';
+    END IF;
+    RETURN p_sum;
+END
+$$;
+
 CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE p_period WHEN 'P1W'::text THEN 52 WHEN 'P2M'::text THEN 6 WHEN 'P3M'::text THEN 4 WHEN 'P6M'::text THEN 2 WHEN 'P1Y'::text THEN 1 ELSE 12 END;
@@ -3564,6 +3597,7 @@ CREATE TABLE repricer.dependent_claims (
     claimed_by text NOT NULL,
     change_id uuid NOT NULL,
     recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    period text,
     CONSTRAINT dependent_claims_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
@@ -3572,6 +3606,8 @@ COMMENT ON TABLE repricer.dependent_claims IS 'Items that a change names as depe
 COMMENT ON COLUMN repricer.dependent_claims.original_transaction_id IS 'The subscription that carries the item.';
 
 COMMENT ON COLUMN repricer.dependent_claims.claimed_by IS 'The subscription of the change that names it.';
+
+COMMENT ON COLUMN repricer.dependent_claims.period IS 'How long the periods of the carrying subscription were when the claim was recorded; null: not known.';
 
 CREATE VIEW report.revenue_at_risk AS
  WITH open AS (
@@ -3643,8 +3679,8 @@ CREATE VIEW report.revenue_at_risk AS
     count(*) FILTER (WHERE (o.is_own AND (o.state = 'pending_consent'::text))) AS asked,
     count(*) FILTER (WHERE (o.is_own AND (o.state <> 'pending_consent'::text) AND (o.forecast_consent = 'required'::text))) AS to_be_asked,
     count(*) FILTER (WHERE (o.is_own AND (o.state <> 'pending_consent'::text) AND (o.forecast_consent <> 'required'::text))) AS not_known,
-    (sum(o.milliunits))::bigint AS at_risk_milliunits,
-    (round(((sum(o.milliunits) * (repricer.twelfths(o.period))::numeric) / (12)::numeric)))::bigint AS at_risk_per_month_milliunits
+    repricer.figure(sum(o.milliunits), ((('revenue_at_risk, batch '::text || b.name) || ': at_risk of '::text) || o.currency)) AS at_risk_milliunits,
+    repricer.figure(round(((sum(o.milliunits) * (repricer.twelfths(o.period))::numeric) / (12)::numeric)), ((('revenue_at_risk, batch '::text || b.name) || ': at_risk_per_month of '::text) || o.currency)) AS at_risk_per_month_milliunits
    FROM (open o
      JOIN repricer.batches b ON ((b.batch_id = o.batch_id)))
   GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period
@@ -3755,8 +3791,8 @@ BEGIN
     count(*) FILTER (WHERE (o.is_own AND (o.state = 'pending_consent'::text))) AS asked,
     count(*) FILTER (WHERE (o.is_own AND (o.state <> 'pending_consent'::text) AND (o.forecast_consent = 'required'::text))) AS to_be_asked,
     count(*) FILTER (WHERE (o.is_own AND (o.state <> 'pending_consent'::text) AND (o.forecast_consent <> 'required'::text))) AS not_known,
-    (sum(o.milliunits))::bigint AS at_risk_milliunits,
-    (round(((sum(o.milliunits) * (repricer.twelfths(o.period))::numeric) / (12)::numeric)))::bigint AS at_risk_per_month_milliunits
+    repricer.figure(sum(o.milliunits), ((('revenue_at_risk, batch '::text || b.name) || ': at_risk of '::text) || o.currency)) AS at_risk_milliunits,
+    repricer.figure(round(((sum(o.milliunits) * (repricer.twelfths(o.period))::numeric) / (12)::numeric)), ((('revenue_at_risk, batch '::text || b.name) || ': at_risk_per_month of '::text) || o.currency)) AS at_risk_per_month_milliunits
    FROM (open o
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = o.batch_id)))
   GROUP BY o.batch_id, b.name, o.consent_due_on, o.currency, o.storefront, o.period
@@ -3778,7 +3814,7 @@ DECLARE
     v_ids text[] := ARRAY(
         SELECT c.original_transaction_id FROM price_changes c
         WHERE c.batch_id = p_batch AND c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
-            AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
+            AND coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) IS NOT NULL
         UNION
         SELECT c.original_transaction_id FROM (SELECT DISTINCT s.original_transaction_id AS id FROM stale_figures s) s
         JOIN price_changes c ON c.original_transaction_id = s.id AND c.batch_id = p_batch
@@ -3817,14 +3853,14 @@ CREATE VIEW report.revenue_bridge AS
             m.month,
             m.currency,
             m.storefront,
-            (round((sum(m.opening) / (12)::numeric)))::bigint AS opening,
-            (round((sum(m.price_effect) / (12)::numeric)))::bigint AS price_effect,
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'declined'::text)) / (12)::numeric)))::bigint AS declined,
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'left'::text)) / (12)::numeric)))::bigint AS "left",
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'lapsed'::text)) / (12)::numeric)))::bigint AS lapsed,
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'dependents'::text)) / (12)::numeric)))::bigint AS dependents,
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'refunds'::text)) / (12)::numeric)))::bigint AS refunds,
-            (round((sum(m.closing) / (12)::numeric)))::bigint AS closing
+            round((sum(m.opening) / (12)::numeric)) AS opening,
+            round((sum(m.price_effect) / (12)::numeric)) AS price_effect,
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'declined'::text)) / (12)::numeric)) AS declined,
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'left'::text)) / (12)::numeric)) AS "left",
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'lapsed'::text)) / (12)::numeric)) AS lapsed,
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'dependents'::text)) / (12)::numeric)) AS dependents,
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'refunds'::text)) / (12)::numeric)) AS refunds,
+            round((sum(m.closing) / (12)::numeric)) AS closing
            FROM (repricer.batches b_1
              CROSS JOIN LATERAL repricer.bridge_moves(report.as_of(), b_1.batch_id) m(batch_id, month, currency, storefront, opening, closing, cause, price_effect))
           GROUP BY b_1.batch_id, m.month, m.currency, m.storefront
@@ -3835,17 +3871,19 @@ CREATE VIEW report.revenue_bridge AS
     s.month,
     s.currency,
     s.storefront,
-    s.opening AS opening_milliunits,
-    s.price_effect AS price_effect_milliunits,
-    COALESCE(s.declined, (0)::bigint) AS declined_milliunits,
-    COALESCE(s."left", (0)::bigint) AS left_milliunits,
-    COALESCE(s.lapsed, (0)::bigint) AS lapsed_milliunits,
-    COALESCE(s.dependents, (0)::bigint) AS dependents_milliunits,
-    COALESCE(s.refunds, (0)::bigint) AS refunds_milliunits,
-    (((((((s.closing - s.opening) - s.price_effect) - COALESCE(s.declined, (0)::bigint)) - COALESCE(s."left", (0)::bigint)) - COALESCE(s.lapsed, (0)::bigint)) - COALESCE(s.dependents, (0)::bigint)) - COALESCE(s.refunds, (0)::bigint)) AS other_milliunits,
-    s.closing AS closing_milliunits
-   FROM (sums s
-     JOIN repricer.batches b ON ((b.batch_id = s.batch_id)));
+    repricer.figure(s.opening, ((w.what || 'opening'::text) || w.currency)) AS opening_milliunits,
+    repricer.figure(s.price_effect, ((w.what || 'price_effect'::text) || w.currency)) AS price_effect_milliunits,
+    repricer.figure(COALESCE(s.declined, (0)::numeric), ((w.what || 'declined'::text) || w.currency)) AS declined_milliunits,
+    repricer.figure(COALESCE(s."left", (0)::numeric), ((w.what || 'left'::text) || w.currency)) AS left_milliunits,
+    repricer.figure(COALESCE(s.lapsed, (0)::numeric), ((w.what || 'lapsed'::text) || w.currency)) AS lapsed_milliunits,
+    repricer.figure(COALESCE(s.dependents, (0)::numeric), ((w.what || 'dependents'::text) || w.currency)) AS dependents_milliunits,
+    repricer.figure(COALESCE(s.refunds, (0)::numeric), ((w.what || 'refunds'::text) || w.currency)) AS refunds_milliunits,
+    repricer.figure((((((((s.closing - s.opening) - s.price_effect) - COALESCE(s.declined, (0)::numeric)) - COALESCE(s."left", (0)::numeric)) - COALESCE(s.lapsed, (0)::numeric)) - COALESCE(s.dependents, (0)::numeric)) - COALESCE(s.refunds, (0)::numeric)), ((w.what || 'other'::text) || w.currency)) AS other_milliunits,
+    repricer.figure(s.closing, ((w.what || 'closing'::text) || w.currency)) AS closing_milliunits
+   FROM ((sums s
+     JOIN repricer.batches b ON ((b.batch_id = s.batch_id)))
+     CROSS JOIN LATERAL ( SELECT (('revenue_bridge, batch '::text || b.name) || ': '::text) AS what,
+            (' of '::text || s.currency) AS currency) w);
 
 COMMENT ON VIEW report.revenue_bridge IS 'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, and why it differs: closing = opening + all between.';
 
@@ -3892,14 +3930,14 @@ BEGIN
             m.month,
             m.currency,
             m.storefront,
-            (round((sum(m.opening) / (12)::numeric)))::bigint AS opening,
-            (round((sum(m.price_effect) / (12)::numeric)))::bigint AS price_effect,
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'declined'::text)) / (12)::numeric)))::bigint AS declined,
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'left'::text)) / (12)::numeric)))::bigint AS "left",
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'lapsed'::text)) / (12)::numeric)))::bigint AS lapsed,
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'dependents'::text)) / (12)::numeric)))::bigint AS dependents,
-            (round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'refunds'::text)) / (12)::numeric)))::bigint AS refunds,
-            (round((sum(m.closing) / (12)::numeric)))::bigint AS closing
+            round((sum(m.opening) / (12)::numeric)) AS opening,
+            round((sum(m.price_effect) / (12)::numeric)) AS price_effect,
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'declined'::text)) / (12)::numeric)) AS declined,
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'left'::text)) / (12)::numeric)) AS "left",
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'lapsed'::text)) / (12)::numeric)) AS lapsed,
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'dependents'::text)) / (12)::numeric)) AS dependents,
+            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'refunds'::text)) / (12)::numeric)) AS refunds,
+            round((sum(m.closing) / (12)::numeric)) AS closing
            FROM (repricer.batches_at(p_at) b_1
              CROSS JOIN LATERAL repricer.bridge_moves_at(p_at, b_1.batch_id) m(batch_id, month, currency, storefront, opening, closing, cause, price_effect))
           GROUP BY b_1.batch_id, m.month, m.currency, m.storefront
@@ -3910,17 +3948,19 @@ BEGIN
     s.month,
     s.currency,
     s.storefront,
-    s.opening AS opening_milliunits,
-    s.price_effect AS price_effect_milliunits,
-    COALESCE(s.declined, (0)::bigint) AS declined_milliunits,
-    COALESCE(s."left", (0)::bigint) AS left_milliunits,
-    COALESCE(s.lapsed, (0)::bigint) AS lapsed_milliunits,
-    COALESCE(s.dependents, (0)::bigint) AS dependents_milliunits,
-    COALESCE(s.refunds, (0)::bigint) AS refunds_milliunits,
-    (((((((s.closing - s.opening) - s.price_effect) - COALESCE(s.declined, (0)::bigint)) - COALESCE(s."left", (0)::bigint)) - COALESCE(s.lapsed, (0)::bigint)) - COALESCE(s.dependents, (0)::bigint)) - COALESCE(s.refunds, (0)::bigint)) AS other_milliunits,
-    s.closing AS closing_milliunits
-   FROM (sums s
+    repricer.figure(s.opening, ((w.what || 'opening'::text) || w.currency)) AS opening_milliunits,
+    repricer.figure(s.price_effect, ((w.what || 'price_effect'::text) || w.currency)) AS price_effect_milliunits,
+    repricer.figure(COALESCE(s.declined, (0)::numeric), ((w.what || 'declined'::text) || w.currency)) AS declined_milliunits,
+    repricer.figure(COALESCE(s."left", (0)::numeric), ((w.what || 'left'::text) || w.currency)) AS left_milliunits,
+    repricer.figure(COALESCE(s.lapsed, (0)::numeric), ((w.what || 'lapsed'::text) || w.currency)) AS lapsed_milliunits,
+    repricer.figure(COALESCE(s.dependents, (0)::numeric), ((w.what || 'dependents'::text) || w.currency)) AS dependents_milliunits,
+    repricer.figure(COALESCE(s.refunds, (0)::numeric), ((w.what || 'refunds'::text) || w.currency)) AS refunds_milliunits,
+    repricer.figure((((((((s.closing - s.opening) - s.price_effect) - COALESCE(s.declined, (0)::numeric)) - COALESCE(s."left", (0)::numeric)) - COALESCE(s.lapsed, (0)::numeric)) - COALESCE(s.dependents, (0)::numeric)) - COALESCE(s.refunds, (0)::numeric)), ((w.what || 'other'::text) || w.currency)) AS other_milliunits,
+    repricer.figure(s.closing, ((w.what || 'closing'::text) || w.currency)) AS closing_milliunits
+   FROM ((sums s
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = s.batch_id)))
+     CROSS JOIN LATERAL ( SELECT (('revenue_bridge, batch '::text || b.name) || ': '::text) AS what,
+            (' of '::text || s.currency) AS currency) w)
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
 $$;
@@ -3946,7 +3986,7 @@ CREATE TABLE repricer.exchange_rates (
 COMMENT ON TABLE repricer.exchange_rates IS 'Append-only. What one euro costs, in billionths of the currency: only for estimates of thresholds.';
 
 CREATE VIEW report.revenue_bridge_total AS
- WITH rates AS (
+ WITH imported AS (
          SELECT DISTINCT ON (r.currency) r.currency,
             (r.billionths_per_euro)::numeric AS per_euro,
             r.valid_from
@@ -3958,6 +3998,18 @@ CREATE VIEW report.revenue_bridge_total AS
                   ORDER BY e.currency, e.valid_from, e.revision DESC) r
           WHERE (r.billionths_per_euro IS NOT NULL)
           ORDER BY r.currency, r.valid_from DESC
+        ), rates AS (
+         SELECT i.currency,
+            i.per_euro,
+            i.valid_from
+           FROM imported i
+        UNION ALL
+         SELECT 'EUR'::text,
+            (1000000000)::numeric AS "numeric",
+            NULL::timestamp with time zone AS timestamptz
+          WHERE (NOT (EXISTS ( SELECT
+                   FROM imported i
+                  WHERE (i.currency = 'EUR'::text))))
         ), target AS (
          SELECT t.currency,
             r.per_euro,
@@ -3985,9 +4037,17 @@ CREATE VIEW report.revenue_bridge_total AS
                     ELSE (t.per_euro / r.per_euro)
                 END AS rate,
                 CASE
-                    WHEN (b.currency <> t.currency) THEN LEAST(t.valid_from, r.valid_from)
+                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN LEAST(t.valid_from, r.valid_from)
                     ELSE NULL::timestamp with time zone
-                END AS valid_from
+                END AS valid_from,
+                CASE
+                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((r.currency || ' '::text) || trim_scale((r.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || ((r.valid_from AT TIME ZONE 'UTC'::text))::date)
+                    ELSE NULL::text
+                END AS rate_used,
+                CASE
+                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((t.currency || ' '::text) || trim_scale((t.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || ((t.valid_from AT TIME ZONE 'UTC'::text))::date)
+                    ELSE NULL::text
+                END AS target_used
            FROM ((report.revenue_bridge b
              CROSS JOIN target t)
              LEFT JOIN rates r ON ((r.currency = b.currency)))
@@ -3996,35 +4056,56 @@ CREATE VIEW report.revenue_bridge_total AS
             converted.batch_name,
             converted.month,
             converted.reporting_currency,
-            (round(sum(((converted.opening_milliunits)::numeric * converted.rate))))::bigint AS opening,
-            (round(sum(((converted.price_effect_milliunits)::numeric * converted.rate))))::bigint AS price_effect,
-            (round(sum(((converted.declined_milliunits)::numeric * converted.rate))))::bigint AS declined,
-            (round(sum(((converted.left_milliunits)::numeric * converted.rate))))::bigint AS "left",
-            (round(sum(((converted.lapsed_milliunits)::numeric * converted.rate))))::bigint AS lapsed,
-            (round(sum(((converted.dependents_milliunits)::numeric * converted.rate))))::bigint AS dependents,
-            (round(sum(((converted.refunds_milliunits)::numeric * converted.rate))))::bigint AS refunds,
-            (round(sum(((converted.closing_milliunits)::numeric * converted.rate))))::bigint AS closing,
+            round(sum(((converted.opening_milliunits)::numeric * converted.rate))) AS opening,
+            round(sum(((converted.price_effect_milliunits)::numeric * converted.rate))) AS price_effect,
+            round(sum(((converted.declined_milliunits)::numeric * converted.rate))) AS declined,
+            round(sum(((converted.left_milliunits)::numeric * converted.rate))) AS "left",
+            round(sum(((converted.lapsed_milliunits)::numeric * converted.rate))) AS lapsed,
+            round(sum(((converted.dependents_milliunits)::numeric * converted.rate))) AS dependents,
+            round(sum(((converted.refunds_milliunits)::numeric * converted.rate))) AS refunds,
+            round(sum(((converted.closing_milliunits)::numeric * converted.rate))) AS closing,
             ((min(converted.valid_from) AT TIME ZONE 'UTC'::text))::date AS rates_from,
-            array_agg(DISTINCT converted.currency ORDER BY converted.currency) FILTER (WHERE (converted.rate IS NULL)) AS without_rate
+            array_agg(DISTINCT converted.currency ORDER BY converted.currency) FILTER (WHERE (converted.rate IS NULL)) AS without_rate,
+            ( SELECT array_agg(u.used ORDER BY u.used) AS array_agg
+                   FROM ( SELECT unnest((array_agg(DISTINCT converted.rate_used) || max(converted.target_used))) AS used) u
+                  WHERE (u.used IS NOT NULL)) AS rates
            FROM converted
           GROUP BY converted.batch_id, converted.batch_name, converted.month, converted.reporting_currency
         )
- SELECT sums.batch_id,
-    sums.batch_name,
-    sums.month,
-    sums.reporting_currency AS currency,
-    sums.opening AS opening_milliunits,
-    sums.price_effect AS price_effect_milliunits,
-    sums.declined AS declined_milliunits,
-    sums."left" AS left_milliunits,
-    sums.lapsed AS lapsed_milliunits,
-    sums.dependents AS dependents_milliunits,
-    sums.refunds AS refunds_milliunits,
-    (((((((sums.closing - sums.opening) - sums.price_effect) - sums.declined) - sums."left") - sums.lapsed) - sums.dependents) - sums.refunds) AS other_milliunits,
-    sums.closing AS closing_milliunits,
-    sums.rates_from,
-    sums.without_rate
-   FROM sums;
+ SELECT s.batch_id,
+    s.batch_name,
+    s.month,
+    s.reporting_currency AS currency,
+    repricer.figure(s.opening, ((s.what || 'opening'::text) || s.in_currency)) AS opening_milliunits,
+    repricer.figure(s.price_effect, ((s.what || 'price_effect'::text) || s.in_currency)) AS price_effect_milliunits,
+    repricer.figure(s.declined, ((s.what || 'declined'::text) || s.in_currency)) AS declined_milliunits,
+    repricer.figure(s."left", ((s.what || 'left'::text) || s.in_currency)) AS left_milliunits,
+    repricer.figure(s.lapsed, ((s.what || 'lapsed'::text) || s.in_currency)) AS lapsed_milliunits,
+    repricer.figure(s.dependents, ((s.what || 'dependents'::text) || s.in_currency)) AS dependents_milliunits,
+    repricer.figure(s.refunds, ((s.what || 'refunds'::text) || s.in_currency)) AS refunds_milliunits,
+    repricer.figure((((((((s.closing - s.opening) - s.price_effect) - s.declined) - s."left") - s.lapsed) - s.dependents) - s.refunds), ((s.what || 'other'::text) || s.in_currency)) AS other_milliunits,
+    repricer.figure(s.closing, ((s.what || 'closing'::text) || s.in_currency)) AS closing_milliunits,
+    s.rates_from,
+    s.without_rate,
+    s.rates
+   FROM ( SELECT n.batch_id,
+            n.batch_name,
+            n.month,
+            n.reporting_currency,
+            n.opening,
+            n.price_effect,
+            n.declined,
+            n."left",
+            n.lapsed,
+            n.dependents,
+            n.refunds,
+            n.closing,
+            n.rates_from,
+            n.without_rate,
+            n.rates,
+            (('revenue_bridge_total, batch '::text || n.batch_name) || ': '::text) AS what,
+            (' in '::text || n.reporting_currency) AS in_currency
+           FROM sums n) s;
 
 COMMENT ON VIEW report.revenue_bridge_total IS 'revenue_bridge in one currency: the setting repricer.reporting_currency, else USD, at the newest imported rates.';
 
@@ -4058,6 +4139,8 @@ COMMENT ON COLUMN report.revenue_bridge_total.rates_from IS 'The day of the olde
 
 COMMENT ON COLUMN report.revenue_bridge_total.without_rate IS 'Currencies that have no rate: their money is in no figure of the row.';
 
+COMMENT ON COLUMN report.revenue_bridge_total.rates IS 'The rates that were used, each with the day since which it holds: units for one euro, whose own is 1. Money is divided by the rate of its currency and multiplied by that of the reporting one.';
+
 CREATE FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_bridge_total
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -4068,7 +4151,7 @@ CREATE FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone,
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
- WITH rates AS (
+ WITH imported AS (
          SELECT DISTINCT ON (r.currency) r.currency,
             (r.billionths_per_euro)::numeric AS per_euro,
             r.valid_from
@@ -4080,6 +4163,18 @@ BEGIN
                   ORDER BY e.currency, e.valid_from, e.revision DESC) r
           WHERE (r.billionths_per_euro IS NOT NULL)
           ORDER BY r.currency, r.valid_from DESC
+        ), rates AS (
+         SELECT i.currency,
+            i.per_euro,
+            i.valid_from
+           FROM imported i
+        UNION ALL
+         SELECT 'EUR'::text,
+            (1000000000)::numeric AS "numeric",
+            NULL::timestamp with time zone AS timestamptz
+          WHERE (NOT (EXISTS ( SELECT
+                   FROM imported i
+                  WHERE (i.currency = 'EUR'::text))))
         ), target AS (
          SELECT t.currency,
             r.per_euro,
@@ -4107,9 +4202,17 @@ BEGIN
                     ELSE (t.per_euro / r.per_euro)
                 END AS rate,
                 CASE
-                    WHEN (b.currency <> t.currency) THEN LEAST(t.valid_from, r.valid_from)
+                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN LEAST(t.valid_from, r.valid_from)
                     ELSE NULL::timestamp with time zone
-                END AS valid_from
+                END AS valid_from,
+                CASE
+                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((r.currency || ' '::text) || trim_scale((r.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || ((r.valid_from AT TIME ZONE 'UTC'::text))::date)
+                    ELSE NULL::text
+                END AS rate_used,
+                CASE
+                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((t.currency || ' '::text) || trim_scale((t.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || ((t.valid_from AT TIME ZONE 'UTC'::text))::date)
+                    ELSE NULL::text
+                END AS target_used
            FROM ((report.revenue_bridge_as_of(p_at, p_batch) b
              CROSS JOIN target t)
              LEFT JOIN rates r ON ((r.currency = b.currency)))
@@ -4118,35 +4221,56 @@ BEGIN
             converted.batch_name,
             converted.month,
             converted.reporting_currency,
-            (round(sum(((converted.opening_milliunits)::numeric * converted.rate))))::bigint AS opening,
-            (round(sum(((converted.price_effect_milliunits)::numeric * converted.rate))))::bigint AS price_effect,
-            (round(sum(((converted.declined_milliunits)::numeric * converted.rate))))::bigint AS declined,
-            (round(sum(((converted.left_milliunits)::numeric * converted.rate))))::bigint AS "left",
-            (round(sum(((converted.lapsed_milliunits)::numeric * converted.rate))))::bigint AS lapsed,
-            (round(sum(((converted.dependents_milliunits)::numeric * converted.rate))))::bigint AS dependents,
-            (round(sum(((converted.refunds_milliunits)::numeric * converted.rate))))::bigint AS refunds,
-            (round(sum(((converted.closing_milliunits)::numeric * converted.rate))))::bigint AS closing,
+            round(sum(((converted.opening_milliunits)::numeric * converted.rate))) AS opening,
+            round(sum(((converted.price_effect_milliunits)::numeric * converted.rate))) AS price_effect,
+            round(sum(((converted.declined_milliunits)::numeric * converted.rate))) AS declined,
+            round(sum(((converted.left_milliunits)::numeric * converted.rate))) AS "left",
+            round(sum(((converted.lapsed_milliunits)::numeric * converted.rate))) AS lapsed,
+            round(sum(((converted.dependents_milliunits)::numeric * converted.rate))) AS dependents,
+            round(sum(((converted.refunds_milliunits)::numeric * converted.rate))) AS refunds,
+            round(sum(((converted.closing_milliunits)::numeric * converted.rate))) AS closing,
             ((min(converted.valid_from) AT TIME ZONE 'UTC'::text))::date AS rates_from,
-            array_agg(DISTINCT converted.currency ORDER BY converted.currency) FILTER (WHERE (converted.rate IS NULL)) AS without_rate
+            array_agg(DISTINCT converted.currency ORDER BY converted.currency) FILTER (WHERE (converted.rate IS NULL)) AS without_rate,
+            ( SELECT array_agg(u.used ORDER BY u.used) AS array_agg
+                   FROM ( SELECT unnest((array_agg(DISTINCT converted.rate_used) || max(converted.target_used))) AS used) u
+                  WHERE (u.used IS NOT NULL)) AS rates
            FROM converted
           GROUP BY converted.batch_id, converted.batch_name, converted.month, converted.reporting_currency
         )
- SELECT sums.batch_id,
-    sums.batch_name,
-    sums.month,
-    sums.reporting_currency AS currency,
-    sums.opening AS opening_milliunits,
-    sums.price_effect AS price_effect_milliunits,
-    sums.declined AS declined_milliunits,
-    sums."left" AS left_milliunits,
-    sums.lapsed AS lapsed_milliunits,
-    sums.dependents AS dependents_milliunits,
-    sums.refunds AS refunds_milliunits,
-    (((((((sums.closing - sums.opening) - sums.price_effect) - sums.declined) - sums."left") - sums.lapsed) - sums.dependents) - sums.refunds) AS other_milliunits,
-    sums.closing AS closing_milliunits,
-    sums.rates_from,
-    sums.without_rate
-   FROM sums
+ SELECT s.batch_id,
+    s.batch_name,
+    s.month,
+    s.reporting_currency AS currency,
+    repricer.figure(s.opening, ((s.what || 'opening'::text) || s.in_currency)) AS opening_milliunits,
+    repricer.figure(s.price_effect, ((s.what || 'price_effect'::text) || s.in_currency)) AS price_effect_milliunits,
+    repricer.figure(s.declined, ((s.what || 'declined'::text) || s.in_currency)) AS declined_milliunits,
+    repricer.figure(s."left", ((s.what || 'left'::text) || s.in_currency)) AS left_milliunits,
+    repricer.figure(s.lapsed, ((s.what || 'lapsed'::text) || s.in_currency)) AS lapsed_milliunits,
+    repricer.figure(s.dependents, ((s.what || 'dependents'::text) || s.in_currency)) AS dependents_milliunits,
+    repricer.figure(s.refunds, ((s.what || 'refunds'::text) || s.in_currency)) AS refunds_milliunits,
+    repricer.figure((((((((s.closing - s.opening) - s.price_effect) - s.declined) - s."left") - s.lapsed) - s.dependents) - s.refunds), ((s.what || 'other'::text) || s.in_currency)) AS other_milliunits,
+    repricer.figure(s.closing, ((s.what || 'closing'::text) || s.in_currency)) AS closing_milliunits,
+    s.rates_from,
+    s.without_rate,
+    s.rates
+   FROM ( SELECT n.batch_id,
+            n.batch_name,
+            n.month,
+            n.reporting_currency,
+            n.opening,
+            n.price_effect,
+            n.declined,
+            n."left",
+            n.lapsed,
+            n.dependents,
+            n.refunds,
+            n.closing,
+            n.rates_from,
+            n.without_rate,
+            n.rates,
+            (('revenue_bridge_total, batch '::text || n.batch_name) || ': '::text) AS what,
+            (' in '::text || n.reporting_currency) AS in_currency
+           FROM sums n) s
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
 $$;
@@ -4161,9 +4285,9 @@ CREATE VIEW repricer.lost_dependents AS
     c.storefront,
     c.period,
     count(*) AS dependents,
-    (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * (repricer.twelfths(COALESCE(t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
+    (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * (repricer.twelfths(COALESCE(d.target_period, t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
    FROM (((repricer.dependent_cancellations d
-     LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
+     LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
                 CASE
@@ -4195,7 +4319,7 @@ CREATE VIEW report.revenue_impact AS
             d.storefront,
             d.period,
             (sum(d.dependents))::bigint AS dependents,
-            (sum(d.price_milliunits))::bigint AS dependent_lost
+            sum(d.price_milliunits) AS dependent_lost
            FROM repricer.lost_dependents d
           GROUP BY d.batch_id, d.currency, d.storefront, d.period
         ), sums AS (
@@ -4207,23 +4331,23 @@ CREATE VIEW report.revenue_impact AS
             (sum(t.effective))::bigint AS effective,
             (sum(t.charged_changes))::bigint AS charged_changes,
             (sum(t.charged_renewals))::bigint AS charged_renewals,
-            (sum(t.old_total))::bigint AS old_total,
-            (sum(t.new_total))::bigint AS new_total,
-            (sum((t.old_per_period - (t.silent_old)::numeric)))::bigint AS old_per_period,
-            (sum((t.new_per_period - (t.silent_new)::numeric)))::bigint AS new_per_period,
+            sum(t.old_total) AS old_total,
+            sum(t.new_total) AS new_total,
+            sum((t.old_per_period - (t.silent_old)::numeric)) AS old_per_period,
+            sum((t.new_per_period - (t.silent_new)::numeric)) AS new_per_period,
             (sum(t.silent))::bigint AS silent,
-            (sum(t.silent_new))::bigint AS silent_new,
+            sum(t.silent_new) AS silent_new,
             (sum(t.declined))::bigint AS declined,
-            (sum(t.declined_lost))::bigint AS declined_lost,
+            sum(t.declined_lost) AS declined_lost,
             (sum(t.cancelled))::bigint AS cancelled,
-            (sum(t.cancelled_lost))::bigint AS cancelled_lost,
+            sum(t.cancelled_lost) AS cancelled_lost,
             (sum(t.lapsed))::bigint AS lapsed,
-            (sum(t.lapsed_lost))::bigint AS lapsed_lost,
+            sum(t.lapsed_lost) AS lapsed_lost,
             (sum(t.fell_with_parent))::bigint AS fell_with_parent,
-            (sum(t.fell_lost))::bigint AS fell_lost,
-            (sum(t.others_lost))::bigint AS others_lost,
+            sum(t.fell_lost) AS fell_lost,
+            sum(t.others_lost) AS others_lost,
             (sum(t.taxed_renewals))::bigint AS taxed_renewals,
-            (sum(t.taxed_uplift))::bigint AS taxed_uplift
+            sum(t.taxed_uplift) AS taxed_uplift
            FROM repricer.change_tallies t
           WHERE (NOT t.is_undo)
           GROUP BY t.batch_id, t.currency, t.storefront, t.period
@@ -4255,8 +4379,8 @@ CREATE VIEW report.revenue_impact AS
             s.taxed_renewals,
             s.taxed_uplift,
             (COALESCE(l.dependents, (0)::bigint) + s.fell_with_parent) AS dependents,
-            (COALESCE(l.dependent_lost, (0)::bigint) + s.fell_lost) AS dependent_lost,
-            (((((s.declined_lost + s.cancelled_lost) + s.lapsed_lost) + s.others_lost) + s.fell_lost) + COALESCE(l.dependent_lost, (0)::bigint)) AS all_lost
+            (COALESCE(l.dependent_lost, (0)::numeric) + s.fell_lost) AS dependent_lost,
+            (((((s.declined_lost + s.cancelled_lost) + s.lapsed_lost) + s.others_lost) + s.fell_lost) + COALESCE(l.dependent_lost, (0)::numeric)) AS all_lost
            FROM (sums s
              LEFT JOIN lost l ON (((l.batch_id = s.batch_id) AND (l.currency = s.currency) AND (l.storefront = s.storefront) AND (l.period = s.period))))
         )
@@ -4269,31 +4393,33 @@ CREATE VIEW report.revenue_impact AS
     g.effective,
     g.charged_changes,
     g.charged_renewals,
-    g.old_total AS old_total_milliunits,
-    g.new_total AS new_total_milliunits,
-    (g.new_total - g.old_total) AS uplift_milliunits,
-    g.old_per_period AS old_per_period_milliunits,
-    g.new_per_period AS new_per_period_milliunits,
-    (g.new_per_period - g.old_per_period) AS uplift_per_period_milliunits,
-    (round(((((g.new_per_period - g.old_per_period))::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS uplift_per_month_milliunits,
+    repricer.figure(g.old_total, ((w.what || 'old_total'::text) || w.currency)) AS old_total_milliunits,
+    repricer.figure(g.new_total, ((w.what || 'new_total'::text) || w.currency)) AS new_total_milliunits,
+    repricer.figure((g.new_total - g.old_total), ((w.what || 'uplift'::text) || w.currency)) AS uplift_milliunits,
+    repricer.figure(g.old_per_period, ((w.what || 'old_per_period'::text) || w.currency)) AS old_per_period_milliunits,
+    repricer.figure(g.new_per_period, ((w.what || 'new_per_period'::text) || w.currency)) AS new_per_period_milliunits,
+    repricer.figure((g.new_per_period - g.old_per_period), ((w.what || 'uplift_per_period'::text) || w.currency)) AS uplift_per_period_milliunits,
+    repricer.figure(round((((g.new_per_period - g.old_per_period) * (f.numerator)::numeric) / (f.denominator)::numeric)), ((w.what || 'uplift_per_month'::text) || w.currency)) AS uplift_per_month_milliunits,
     g.declined,
-    g.declined_lost AS declined_lost_per_period_milliunits,
+    repricer.figure(g.declined_lost, ((w.what || 'declined_lost_per_period'::text) || w.currency)) AS declined_lost_per_period_milliunits,
     g.cancelled,
-    g.cancelled_lost AS cancelled_lost_per_period_milliunits,
+    repricer.figure(g.cancelled_lost, ((w.what || 'cancelled_lost_per_period'::text) || w.currency)) AS cancelled_lost_per_period_milliunits,
     g.dependents AS dependents_cancelled,
-    g.dependent_lost AS dependent_lost_per_period_milliunits,
-    g.all_lost AS lost_per_period_milliunits,
-    (round((((g.all_lost)::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS lost_per_month_milliunits,
+    repricer.figure(g.dependent_lost, ((w.what || 'dependent_lost_per_period'::text) || w.currency)) AS dependent_lost_per_period_milliunits,
+    repricer.figure(g.all_lost, ((w.what || 'lost_per_period'::text) || w.currency)) AS lost_per_period_milliunits,
+    repricer.figure(round(((g.all_lost * (f.numerator)::numeric) / (f.denominator)::numeric)), ((w.what || 'lost_per_month'::text) || w.currency)) AS lost_per_month_milliunits,
     g.lapsed,
-    g.lapsed_lost AS lapsed_lost_per_period_milliunits,
-    g.others_lost AS other_items_lost_per_period_milliunits,
+    repricer.figure(g.lapsed_lost, ((w.what || 'lapsed_lost_per_period'::text) || w.currency)) AS lapsed_lost_per_period_milliunits,
+    repricer.figure(g.others_lost, ((w.what || 'other_items_lost_per_period'::text) || w.currency)) AS other_items_lost_per_period_milliunits,
     g.taxed_renewals AS charged_renewals_with_tax,
-    g.taxed_uplift AS uplift_without_tax_milliunits,
+    repricer.figure(g.taxed_uplift, ((w.what || 'uplift_without_tax'::text) || w.currency)) AS uplift_without_tax_milliunits,
     g.silent,
-    g.silent_new AS silent_per_period_milliunits
-   FROM ((groups g
+    repricer.figure(g.silent_new, ((w.what || 'silent_per_period'::text) || w.currency)) AS silent_per_period_milliunits
+   FROM (((groups g
      JOIN repricer.batches b ON ((b.batch_id = g.batch_id)))
-     LEFT JOIN factors f ON ((f.period = g.period)));
+     LEFT JOIN factors f ON ((f.period = g.period)))
+     CROSS JOIN LATERAL ( SELECT (('revenue_impact, batch '::text || b.name) || ': '::text) AS what,
+            (' of '::text || g.currency) AS currency) w);
 
 COMMENT ON VIEW report.revenue_impact IS 'Money, one row a batch, currency, storefront and period, all of it as customers pay it: tax is inside, but for uplift_without_tax_milliunits. Uplift counts only where a renewal was charged at the new price, less what was refunded. Never add milliunits of two currencies.';
 
@@ -4377,7 +4503,7 @@ BEGIN
             d.storefront,
             d.period,
             (sum(d.dependents))::bigint AS dependents,
-            (sum(d.price_milliunits))::bigint AS dependent_lost
+            sum(d.price_milliunits) AS dependent_lost
            FROM repricer.lost_dependents_at(p_at) d
           GROUP BY d.batch_id, d.currency, d.storefront, d.period
         ), sums AS (
@@ -4389,23 +4515,23 @@ BEGIN
             (sum(t.effective))::bigint AS effective,
             (sum(t.charged_changes))::bigint AS charged_changes,
             (sum(t.charged_renewals))::bigint AS charged_renewals,
-            (sum(t.old_total))::bigint AS old_total,
-            (sum(t.new_total))::bigint AS new_total,
-            (sum((t.old_per_period - (t.silent_old)::numeric)))::bigint AS old_per_period,
-            (sum((t.new_per_period - (t.silent_new)::numeric)))::bigint AS new_per_period,
+            sum(t.old_total) AS old_total,
+            sum(t.new_total) AS new_total,
+            sum((t.old_per_period - (t.silent_old)::numeric)) AS old_per_period,
+            sum((t.new_per_period - (t.silent_new)::numeric)) AS new_per_period,
             (sum(t.silent))::bigint AS silent,
-            (sum(t.silent_new))::bigint AS silent_new,
+            sum(t.silent_new) AS silent_new,
             (sum(t.declined))::bigint AS declined,
-            (sum(t.declined_lost))::bigint AS declined_lost,
+            sum(t.declined_lost) AS declined_lost,
             (sum(t.cancelled))::bigint AS cancelled,
-            (sum(t.cancelled_lost))::bigint AS cancelled_lost,
+            sum(t.cancelled_lost) AS cancelled_lost,
             (sum(t.lapsed))::bigint AS lapsed,
-            (sum(t.lapsed_lost))::bigint AS lapsed_lost,
+            sum(t.lapsed_lost) AS lapsed_lost,
             (sum(t.fell_with_parent))::bigint AS fell_with_parent,
-            (sum(t.fell_lost))::bigint AS fell_lost,
-            (sum(t.others_lost))::bigint AS others_lost,
+            sum(t.fell_lost) AS fell_lost,
+            sum(t.others_lost) AS others_lost,
             (sum(t.taxed_renewals))::bigint AS taxed_renewals,
-            (sum(t.taxed_uplift))::bigint AS taxed_uplift
+            sum(t.taxed_uplift) AS taxed_uplift
            FROM repricer.change_tallies_at(p_at) t
           WHERE (NOT t.is_undo)
           GROUP BY t.batch_id, t.currency, t.storefront, t.period
@@ -4437,8 +4563,8 @@ BEGIN
             s.taxed_renewals,
             s.taxed_uplift,
             (COALESCE(l.dependents, (0)::bigint) + s.fell_with_parent) AS dependents,
-            (COALESCE(l.dependent_lost, (0)::bigint) + s.fell_lost) AS dependent_lost,
-            (((((s.declined_lost + s.cancelled_lost) + s.lapsed_lost) + s.others_lost) + s.fell_lost) + COALESCE(l.dependent_lost, (0)::bigint)) AS all_lost
+            (COALESCE(l.dependent_lost, (0)::numeric) + s.fell_lost) AS dependent_lost,
+            (((((s.declined_lost + s.cancelled_lost) + s.lapsed_lost) + s.others_lost) + s.fell_lost) + COALESCE(l.dependent_lost, (0)::numeric)) AS all_lost
            FROM (sums s
              LEFT JOIN lost l ON (((l.batch_id = s.batch_id) AND (l.currency = s.currency) AND (l.storefront = s.storefront) AND (l.period = s.period))))
         )
@@ -4451,31 +4577,33 @@ BEGIN
     g.effective,
     g.charged_changes,
     g.charged_renewals,
-    g.old_total AS old_total_milliunits,
-    g.new_total AS new_total_milliunits,
-    (g.new_total - g.old_total) AS uplift_milliunits,
-    g.old_per_period AS old_per_period_milliunits,
-    g.new_per_period AS new_per_period_milliunits,
-    (g.new_per_period - g.old_per_period) AS uplift_per_period_milliunits,
-    (round(((((g.new_per_period - g.old_per_period))::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS uplift_per_month_milliunits,
+    repricer.figure(g.old_total, ((w.what || 'old_total'::text) || w.currency)) AS old_total_milliunits,
+    repricer.figure(g.new_total, ((w.what || 'new_total'::text) || w.currency)) AS new_total_milliunits,
+    repricer.figure((g.new_total - g.old_total), ((w.what || 'uplift'::text) || w.currency)) AS uplift_milliunits,
+    repricer.figure(g.old_per_period, ((w.what || 'old_per_period'::text) || w.currency)) AS old_per_period_milliunits,
+    repricer.figure(g.new_per_period, ((w.what || 'new_per_period'::text) || w.currency)) AS new_per_period_milliunits,
+    repricer.figure((g.new_per_period - g.old_per_period), ((w.what || 'uplift_per_period'::text) || w.currency)) AS uplift_per_period_milliunits,
+    repricer.figure(round((((g.new_per_period - g.old_per_period) * (f.numerator)::numeric) / (f.denominator)::numeric)), ((w.what || 'uplift_per_month'::text) || w.currency)) AS uplift_per_month_milliunits,
     g.declined,
-    g.declined_lost AS declined_lost_per_period_milliunits,
+    repricer.figure(g.declined_lost, ((w.what || 'declined_lost_per_period'::text) || w.currency)) AS declined_lost_per_period_milliunits,
     g.cancelled,
-    g.cancelled_lost AS cancelled_lost_per_period_milliunits,
+    repricer.figure(g.cancelled_lost, ((w.what || 'cancelled_lost_per_period'::text) || w.currency)) AS cancelled_lost_per_period_milliunits,
     g.dependents AS dependents_cancelled,
-    g.dependent_lost AS dependent_lost_per_period_milliunits,
-    g.all_lost AS lost_per_period_milliunits,
-    (round((((g.all_lost)::numeric * (f.numerator)::numeric) / (f.denominator)::numeric)))::bigint AS lost_per_month_milliunits,
+    repricer.figure(g.dependent_lost, ((w.what || 'dependent_lost_per_period'::text) || w.currency)) AS dependent_lost_per_period_milliunits,
+    repricer.figure(g.all_lost, ((w.what || 'lost_per_period'::text) || w.currency)) AS lost_per_period_milliunits,
+    repricer.figure(round(((g.all_lost * (f.numerator)::numeric) / (f.denominator)::numeric)), ((w.what || 'lost_per_month'::text) || w.currency)) AS lost_per_month_milliunits,
     g.lapsed,
-    g.lapsed_lost AS lapsed_lost_per_period_milliunits,
-    g.others_lost AS other_items_lost_per_period_milliunits,
+    repricer.figure(g.lapsed_lost, ((w.what || 'lapsed_lost_per_period'::text) || w.currency)) AS lapsed_lost_per_period_milliunits,
+    repricer.figure(g.others_lost, ((w.what || 'other_items_lost_per_period'::text) || w.currency)) AS other_items_lost_per_period_milliunits,
     g.taxed_renewals AS charged_renewals_with_tax,
-    g.taxed_uplift AS uplift_without_tax_milliunits,
+    repricer.figure(g.taxed_uplift, ((w.what || 'uplift_without_tax'::text) || w.currency)) AS uplift_without_tax_milliunits,
     g.silent,
-    g.silent_new AS silent_per_period_milliunits
-   FROM ((groups g
+    repricer.figure(g.silent_new, ((w.what || 'silent_per_period'::text) || w.currency)) AS silent_per_period_milliunits
+   FROM (((groups g
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = g.batch_id)))
      LEFT JOIN factors f ON ((f.period = g.period)))
+     CROSS JOIN LATERAL ( SELECT (('revenue_impact, batch '::text || b.name) || ': '::text) AS what,
+            (' of '::text || g.currency) AS currency) w)
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
 $$;
@@ -5282,6 +5410,8 @@ CREATE FUNCTION repricer.charged_renewals_at(p_at timestamp with time zone) RETU
      JOIN repricer.charges_at(p_at) h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = h.sku) AND (COALESCE(c.current_sku, c.sku) <> h.sku) AND (n.undoes_change_id IS NULL) AND (COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at) <= h.purchased_at))))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes_at(p_at) n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))
 $$;
 
@@ -5291,7 +5421,7 @@ CREATE FUNCTION repricer.charges_at(p_at timestamp with time zone) RETURNS SETOF
 SELECT * FROM repricer.charges WHERE recorded_at <= p_at
 UNION ALL
 SELECT original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at, revoked_at, price_milliunits, quantity,
-    currency, storefront, is_offer, is_purchase, refunded_milliunits, recorded_at
+    currency, storefront, is_offer, is_purchase, is_added_seat, refunded_milliunits, recorded_at
 FROM repricer.charge_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 
@@ -5534,6 +5664,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             k.storefront,
             k.is_offer,
             k.is_purchase,
+            k.is_added_seat,
             k.refunded_milliunits,
             k.recorded_at,
             ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + 'PT1M'::interval)), false)) AS is_double,
@@ -5562,7 +5693,11 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                     WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'after_end'::text
                     WHEN (t.is_in_effect AND e.is_after_end) THEN 'after_end'::text
                     WHEN ((NOT h.is_offer) AND (h.currency = c.currency) AND (h.price_milliunits > c.current_price_milliunits) AND (NOT (t.is_in_effect AND ((h.price_milliunits = c.new_price_milliunits) OR u.is_undone)))) THEN 'other_price'::text
-                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN NULL::text
+                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN
+                    CASE
+                        WHEN (h.refunded_milliunits > 0) THEN 'refunded'::text
+                        ELSE NULL::text
+                    END
                     WHEN (h.price_milliunits <>
                     CASE
                         WHEN t.is_in_effect THEN c.new_price_milliunits
@@ -5577,17 +5712,23 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
              CROSS JOIN ( SELECT ((NOT h.is_purchase) AND (h.paid_before_until < (h.purchased_at - 'PT1M'::interval)) AND (EXISTS ( SELECT
                            FROM repricer.told_statements_at(p_at) q
                           WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - 'P1D'::interval)) AND (q.signed_at < h.purchased_at))))) AS is_after_end,
-                    ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (h.price_milliunits <> c.new_price_milliunits) AND (h.is_purchase OR (EXISTS ( SELECT
+                    ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND ((h.price_milliunits <> c.new_price_milliunits) OR (h.currency <> c.currency))) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
                            FROM repricer.charges_at(p_at) b
-                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND (b.sku = h.sku) AND b.is_purchase AND (b.purchased_at > c.ended_at) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
-  WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
+                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (b.purchased_at >
+                                CASE
+                                    WHEN t.is_in_effect THEN c.effective_at
+                                    ELSE c.ended_at
+                                END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
+  WHERE ((h.purchased_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR ((NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = h.sku) AND (COALESCE(c.current_sku, c.sku) <> h.sku) AND (n.undoes_change_id IS NULL) AND (COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at) <= h.purchased_at))))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes_at(p_at) n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes_at(p_at) y
-                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
+                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes_at(p_at) y
-                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
-         OFFSET 0)))))
+                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id)))
+         OFFSET 0))))))
 $$;
 
 CREATE FUNCTION repricer.extension_shortfall(p_extension_id uuid) RETURNS text[]
@@ -5640,18 +5781,6 @@ WHERE f.extension_id = p_extension_id AND f.outcome = 'failed'
         SELECT FROM extension_requests c WHERE c.original_transaction_id = f.original_transaction_id
             AND (c.state IN ('queued', 'sending', 'unknown')
                 OR c.mass_extension_id = p_extension_id AND c.state = 'extended'))
-$$;
-
-CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-    AS $$
-BEGIN
-    IF abs(p_sum) > 9223372036854775807 THEN
-        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
-            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line.';
-    END IF;
-    RETURN p_sum;
-END
 $$;
 
 CREATE FUNCTION repricer.figure_tallies_at(p_at timestamp with time zone) RETURNS SETOF repricer.figure_tallies
@@ -6070,7 +6199,7 @@ BEGIN
         FROM instants i
         JOIN price_changes c ON c.original_transaction_id = i.id AND c.bucket = bucket_of(i.id)
         WHERE i.is_whole AND c.undoes_change_id IS NULL
-            AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
+            AND coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) IS NOT NULL
     ), lists AS (
         SELECT w.id, w.batch_id, w.currency, w.storefront, array_agg(w.month) AS months, array_agg(w.cause) AS causes,
             array_agg(w.opening) AS openings, array_agg(w.closing) AS closings, array_agg(w.price_effect) AS price_effects
@@ -6178,7 +6307,7 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
     c.period,
     c.state,
     (COALESCE(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL) AS is_sent,
-    (c.consent_asked_at IS NOT NULL) AS is_asked,
+    ((c.consent_asked_at IS NOT NULL) OR COALESCE((c.acceptance = 'consented'::text), false) OR ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text))) AS is_asked,
     c.acceptance,
     ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
            FROM repricer.charges_at(p_at) h
@@ -6203,7 +6332,7 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
     p.quantity AS paid_quantity,
     COALESCE(q.seats, (1)::bigint) AS seats
    FROM ((((repricer.unfrozen_changes_at(p_at) c
-     LEFT JOIN LATERAL ( SELECT (COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric))::bigint AS seats
+     LEFT JOIN LATERAL ( SELECT (COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric))::bigint AS seats
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)))
           GROUP BY COALESCE(k.expires_at, k.purchased_at)
@@ -6211,8 +6340,8 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
          LIMIT 1) q ON ((c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text]))))
      LEFT JOIN LATERAL ( SELECT max(k.paid_until) AS paid_until,
             max(k.word_due_at) AS word_due_at,
-            max(k.sku) FILTER (WHERE k.is_newest) AS sku,
-            max(k.quantity) FILTER (WHERE k.is_newest) AS quantity,
+            max(k.sku) FILTER (WHERE (k.is_newest AND (NOT k.is_given_back))) AS sku,
+            max(k.quantity) FILTER (WHERE (k.is_newest AND (NOT k.is_given_back))) AS quantity,
             bool_and(k.is_at_price) AS is_at_price
            FROM repricer.paid_changes_at(p_at) k
           WHERE ((c.state = 'effective'::text) AND (k.original_transaction_id = c.original_transaction_id) AND (k.change_id = c.change_id))) p ON (true))
@@ -6221,7 +6350,7 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
                     h.price_milliunits,
                     h.purchased_at,
                     h.expires_at,
-                    COALESCE(NULLIF(((COALESCE(max(h.quantity) FILTER (WHERE (NOT h.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(h.quantity) FILTER (WHERE (h.is_purchase AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))) OVER period, (0)::numeric)), (0)::numeric), (max(h.quantity) OVER period)::numeric) AS seats
+                    COALESCE(NULLIF(((COALESCE(max(h.quantity) FILTER (WHERE (NOT h.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(h.quantity) FILTER (WHERE (h.is_added_seat AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))) OVER period, (0)::numeric)), (0)::numeric), (max(h.quantity) OVER period)::numeric) AS seats
                    FROM repricer.charges_at(p_at) h
                   WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (h.sku <> c.sku) AND (h.sku IS DISTINCT FROM c.current_sku) AND ((c.former_skus IS NULL) OR (h.sku <> ALL (c.former_skus))))
                   WINDOW period AS (PARTITION BY h.sku, COALESCE(h.expires_at, h.purchased_at))
@@ -6289,7 +6418,7 @@ UNION ALL
     p.storefront,
     p.bucket
    FROM repricer.paid_changes_at(p_at) p
-  WHERE (p.is_newest AND (p.word_due_at < ( SELECT d.until
+  WHERE (p.is_newest AND (NOT p.is_given_back) AND (p.word_due_at < ( SELECT d.until
            FROM repricer.heard_charges_at(p_at) d)) AND (NOT (EXISTS ( SELECT
            FROM repricer.missing_renewals_at(p_at) r
           WHERE ((r.original_transaction_id = p.original_transaction_id) AND (r.change_id = p.change_id) AND (r.sku = p.sku) AND (r.occurred_at = p.paid_until))))))
@@ -6426,9 +6555,9 @@ CREATE FUNCTION repricer.lost_dependents_at(p_at timestamp with time zone) RETUR
     c.storefront,
     c.period,
     count(*) AS dependents,
-    (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * (repricer.twelfths(COALESCE(t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
+    (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * (repricer.twelfths(COALESCE(d.target_period, t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
    FROM (((repricer.dependent_cancellations_at(p_at) d
-     LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
+     LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
                 CASE
@@ -6480,12 +6609,13 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
             k.storefront,
             k.is_offer,
             k.is_purchase,
+            k.is_added_seat,
             k.refunded_milliunits,
             k.recorded_at,
             min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
             row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
             max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (ORDER BY k.purchased_at) AS kept_until,
-            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
+            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
           WINDOW period AS (PARTITION BY k.expires_at)
@@ -6520,9 +6650,9 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                             END)) AT TIME ZONE 'UTC'::text)
                         END AS at) d)
           WHERE ((n.n = 0) OR (d.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
-  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + 'P1D'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + 'P1D'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) o
-          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(LEAST(o.sent_at, o.doubtful_since), o.scheduled_at) <= missed.at) AND (ROW(COALESCE(LEAST(o.sent_at, o.doubtful_since), o.scheduled_at), o.change_id) > ROW(COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements_at(p_at) e
           WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR (COALESCE(e.subtype, ''::text) <> ALL (ARRAY['INCREASE_QUANTITY'::text, 'DECREASE_QUANTITY'::text]))) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.purchased_at + ((h.expires_at - h.purchased_at) / (2)::double precision)))) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
@@ -6561,15 +6691,15 @@ WITH subjects AS (
 ), called AS (
     SELECT s.id AS subject, s.at, c.original_transaction_id, c.change_id, c.batch_id, c.currency, c.storefront,
         c.dependents, twelfths(c.period) AS twelfths, c.called_at, c.state, c.reason, c.ended_at, c.effective_at,
-        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.names,
+        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.forecast_seats, c.names,
         lead(c.called_at) OVER (PARTITION BY s.id, s.at, c.item_sku ORDER BY c.called_at, c.change_id) AS next_called_at
     FROM subjects s
     -- OFFSET 0 makes PostgreSQL go subscription by subscription.
     CROSS JOIN LATERAL (
         SELECT h.original_transaction_id, h.change_id, h.batch_id, h.currency, h.storefront, h.period, h.state, h.reason,
-            h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at,
+            h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at, h.forecast_seats,
             coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents,
-            coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
+            coalesce(least(h.sent_at, h.doubtful_since), h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes h
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
@@ -6578,13 +6708,14 @@ WITH subjects AS (
 ), named AS (
     SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
         c.storefront, c.twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
-        c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at
+        c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
     UNION ALL
     SELECT c.subject, c.at, c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
         ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
-        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths ELSE twelfths(t.period) END,
-        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
+        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
+            ELSE twelfths(coalesce(d.period, t.period)) END,
+        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
     FROM called c
     CROSS JOIN LATERAL unnest(c.dependents) AS u (name)
     CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
@@ -6596,7 +6727,7 @@ WITH subjects AS (
         SELECT FROM repricer.price_changes o
         WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
             AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
-            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= c.at)
+            AND coalesce(least(o.sent_at, o.doubtful_since), o.scheduled_at) <= c.at)
 ), items AS MATERIALIZED (
     -- The instants are in UTC without a zone, so that months can be added and cut off.
     SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
@@ -6604,7 +6735,8 @@ WITH subjects AS (
             ELSE i.at AT TIME ZONE 'UTC' END AS ends
     FROM named i
 ), runs AS (
-    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
+    -- The periods that were paid for. A renewal ends the one before it, and so does a modification in mid period, whose
+    -- transaction has all items anew (an inference); a seat that is added comes beside.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
@@ -6633,13 +6765,11 @@ WITH subjects AS (
             CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
                 SELECT max(e.occurred_at) FROM repricer.money_entries e
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-                    AND e.sku = h.sku AND e.kind = 'refund') END,
-            -- One that was given back in full, or revoked, ended no other: it may have been charged twice.
-            CASE WHEN NOT h.is_purchase THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
-                    AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0)) OVER (
-                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase
-                ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-                END) AT TIME ZONE 'UTC' AS ends
+                    AND e.sku = h.sku AND e.kind = 'refund') END) AT TIME ZONE 'UTC' AS ends,
+        -- One that was given back in full, or revoked, ends no other: it may have been charged twice.
+        h.revoked_at IS NULL
+            AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) AS stands,
+        h.is_added_seat, h.transaction_id
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
     CROSS JOIN LATERAL (
         SELECT k.*, max(k.purchased_at) FILTER (WHERE k.is_purchase) OVER () AS bought_at
@@ -6654,8 +6784,14 @@ WITH subjects AS (
             ELSE r.milliunits END AS milliunits,
         r.begins AS run_begins, r.ends AS run_ends
     FROM items i
-    JOIN runs r ON r.id = i.id AND r.at = i.at AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
-        AND r.ends >= i.begins
+    JOIN (
+        -- Of an item, whatever it was called.
+        SELECT n.item, r.milliunits, r.offer_days, r.currency, r.begins,
+            least(r.ends, CASE WHEN NOT r.is_added_seat THEN min(r.begins) FILTER (WHERE r.stands) OVER (
+                PARTITION BY n.item, r.is_added_seat ORDER BY r.begins DESC, r.transaction_id DESC
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END) AS ends
+        FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r
+        ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
@@ -6669,8 +6805,8 @@ WITH subjects AS (
         WHERE ends <= run_ends AND ends <> date_trunc('month', ends) AND begins < ends) p
     GROUP BY p.item, p.at, p.begins, p.ends
 ), unpaid AS MATERIALIZED (
-    -- Before the first known charge, it is what the plan knew.
-    SELECT i.item, i.begins, i.ends, i.old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
+    -- Before the first known charge, it is what the plan knew: the price of each seat.
+    SELECT i.item, i.begins, i.ends, i.old_price::numeric * i.forecast_seats AS old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
     FROM items i
     WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
 ), known AS (
@@ -6760,15 +6896,15 @@ WITH subjects AS (
 ), called AS (
     SELECT s.id AS subject, s.at, c.original_transaction_id, c.change_id, c.batch_id, c.currency, c.storefront,
         c.dependents, twelfths(c.period) AS twelfths, c.called_at, c.state, c.reason, c.ended_at, c.effective_at,
-        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.names,
+        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.forecast_seats, c.names,
         lead(c.called_at) OVER (PARTITION BY s.id, s.at, c.item_sku ORDER BY c.called_at, c.change_id) AS next_called_at
     FROM subjects s
     -- OFFSET 0 makes PostgreSQL go subscription by subscription.
     CROSS JOIN LATERAL (
         SELECT h.original_transaction_id, h.change_id, h.batch_id, h.currency, h.storefront, h.period, h.state, h.reason,
-            h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at,
+            h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at, h.forecast_seats,
             coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents,
-            coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
+            coalesce(least(h.sent_at, h.doubtful_since), h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes_at(p_at) h
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
@@ -6777,13 +6913,14 @@ WITH subjects AS (
 ), named AS (
     SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
         c.storefront, c.twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
-        c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at
+        c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
     UNION ALL
     SELECT c.subject, c.at, c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
         ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
-        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths ELSE twelfths(t.period) END,
-        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL
+        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
+            ELSE twelfths(coalesce(d.period, t.period)) END,
+        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
     FROM called c
     CROSS JOIN LATERAL unnest(c.dependents) AS u (name)
     CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
@@ -6795,7 +6932,7 @@ WITH subjects AS (
         SELECT FROM repricer.price_changes_at(p_at) o
         WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
             AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
-            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= c.at)
+            AND coalesce(least(o.sent_at, o.doubtful_since), o.scheduled_at) <= c.at)
 ), items AS MATERIALIZED (
     -- The instants are in UTC without a zone, so that months can be added and cut off.
     SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
@@ -6803,7 +6940,8 @@ WITH subjects AS (
             ELSE i.at AT TIME ZONE 'UTC' END AS ends
     FROM named i
 ), runs AS (
-    -- The periods that were paid for. A renewal ends the one before it; a seat that is added comes beside.
+    -- The periods that were paid for. A renewal ends the one before it, and so does a modification in mid period, whose
+    -- transaction has all items anew (an inference); a seat that is added comes beside.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
@@ -6832,13 +6970,11 @@ WITH subjects AS (
             CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
                 SELECT max(e.occurred_at) FROM repricer.money_entries_at(p_at) e
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-                    AND e.sku = h.sku AND e.kind = 'refund') END,
-            -- One that was given back in full, or revoked, ended no other: it may have been charged twice.
-            CASE WHEN NOT h.is_purchase THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
-                    AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0)) OVER (
-                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_purchase
-                ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-                END) AT TIME ZONE 'UTC' AS ends
+                    AND e.sku = h.sku AND e.kind = 'refund') END) AT TIME ZONE 'UTC' AS ends,
+        -- One that was given back in full, or revoked, ends no other: it may have been charged twice.
+        h.revoked_at IS NULL
+            AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) AS stands,
+        h.is_added_seat, h.transaction_id
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
     CROSS JOIN LATERAL (
         SELECT k.*, max(k.purchased_at) FILTER (WHERE k.is_purchase) OVER () AS bought_at
@@ -6853,8 +6989,14 @@ WITH subjects AS (
             ELSE r.milliunits END AS milliunits,
         r.begins AS run_begins, r.ends AS run_ends
     FROM items i
-    JOIN runs r ON r.id = i.id AND r.at = i.at AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
-        AND r.ends >= i.begins
+    JOIN (
+        -- Of an item, whatever it was called.
+        SELECT n.item, r.milliunits, r.offer_days, r.currency, r.begins,
+            least(r.ends, CASE WHEN NOT r.is_added_seat THEN min(r.begins) FILTER (WHERE r.stands) OVER (
+                PARTITION BY n.item, r.is_added_seat ORDER BY r.begins DESC, r.transaction_id DESC
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END) AS ends
+        FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r
+        ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
@@ -6868,8 +7010,8 @@ WITH subjects AS (
         WHERE ends <= run_ends AND ends <> date_trunc('month', ends) AND begins < ends) p
     GROUP BY p.item, p.at, p.begins, p.ends
 ), unpaid AS MATERIALIZED (
-    -- Before the first known charge, it is what the plan knew.
-    SELECT i.item, i.begins, i.ends, i.old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
+    -- Before the first known charge, it is what the plan knew: the price of each seat.
+    SELECT i.item, i.begins, i.ends, i.old_price::numeric * i.forecast_seats AS old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
     FROM items i
     WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
 ), known AS (
@@ -6964,7 +7106,7 @@ WITH changes AS (
                 AND d.change_id = c.change_id)) AS is_unkept
     FROM unnest(p_ids) AS u (id)
     JOIN repricer.price_changes c ON c.original_transaction_id = u.id
-    WHERE c.undoes_change_id IS NULL AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
+    WHERE c.undoes_change_id IS NULL AND coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) IS NOT NULL
     GROUP BY 1
 ), known AS MATERIALIZED (
     SELECT c.id, c.renewal_at, c.is_unkept, greatest(m.latest_at, (
@@ -7183,9 +7325,10 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
     h.seats AS quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
-    (h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
-    (n.prices IS NULL) AS is_newest
-   FROM (((repricer.unfrozen_changes_at(p_at) c
+    (g.is_given_back OR h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
+    (n.prices IS NULL) AS is_newest,
+    g.is_given_back
+   FROM ((((repricer.unfrozen_changes_at(p_at) c
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -7199,14 +7342,16 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
             k.storefront,
             k.is_offer,
             k.is_purchase,
+            k.is_added_seat,
             k.refunded_milliunits,
             k.recorded_at,
-            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_purchase)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_purchase AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
+            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
           WINDOW period AS (PARTITION BY k.expires_at)
           ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.purchased_at DESC, k.transaction_id
          LIMIT 1) h)
+     CROSS JOIN LATERAL ( SELECT ((h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AS is_given_back) g)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
             max((t.signed_at +
                 CASE t.type
@@ -7218,7 +7363,7 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
      CROSS JOIN LATERAL ( SELECT array_agg(o.new_price_milliunits) AS prices
            FROM repricer.price_changes_at(p_at) o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (ROW(o.effective_at, o.change_id) > ROW(c.effective_at, c.change_id)))) n)
-  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))
+  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND (h.revoked_at IS NULL))
 $$;
 
 CREATE FUNCTION repricer.park_halted(p_limit integer) RETURNS bigint
@@ -7795,8 +7940,10 @@ BEGIN
     END IF;
     -- One batch at a time records claims: two side by side would not see each other's. This holds up no other writer.
     LOCK TABLE dependent_claims IN SHARE UPDATE EXCLUSIVE MODE;
-    INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id)
-        SELECT n.place[1], bucket_of(n.place[1]), n.place[2], c.original_transaction_id, c.change_id
+    INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id, period)
+        SELECT n.place[1], bucket_of(n.place[1]), n.place[2], c.original_transaction_id, c.change_id,
+            (SELECT s.period FROM subscriptions s
+                WHERE s.original_transaction_id = n.place[1] AND s.bucket = bucket_of(n.place[1]))
         FROM price_changes c, unnest(c.dependent_skus) AS name,
             LATERAL (SELECT regexp_match(name, '^([0-9]+)/(.+)$') AS place) n
         WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND n.place IS NOT NULL
@@ -7813,8 +7960,8 @@ BEGIN
                 'pending_consent', 'accepted')
             AND NOT s.items @> jsonb_build_array(jsonb_build_object('sku', n.name, 'renews', true))
     )
-    INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id)
-        SELECT o.original_transaction_id, o.bucket, n.sku, n.id, n.change_id
+    INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id, period)
+        SELECT o.original_transaction_id, o.bucket, n.sku, n.id, n.change_id, o.period
         FROM named n JOIN subscriptions o ON o.app_account_token = n.customer AND o.original_transaction_id <> n.id
             AND o.items @> n.item AND o.auto_renews IS NOT FALSE
             AND coalesce(o.status IN (1, 3, 4), true)
@@ -8403,7 +8550,7 @@ SELECT s.original_transaction_id, s.period, greatest(
 FROM repricer.subscriptions s
 $$;
 
-COMMENT ON FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) IS 'Of each subscription the latest period that a statement had told of. What it is paid by does not change.';
+COMMENT ON FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) IS 'Of each subscription the latest period that a statement had told of. The length of its periods is that of today: what must say the same for ever asks for one that was recorded (dependent_claims, dependent_cancellations).';
 
 CREATE FUNCTION repricer.summarise_figures(p_limit integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
@@ -9799,6 +9946,7 @@ CREATE TABLE repricer.charge_versions (
     storefront text,
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
+    is_added_seat boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -9822,6 +9970,7 @@ CREATE TABLE repricer.charge_versions_2026_11 (
     storefront text,
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
+    is_added_seat boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -9842,6 +9991,7 @@ CREATE TABLE repricer.charge_versions_2026_12 (
     storefront text,
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
+    is_added_seat boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -9862,6 +10012,7 @@ CREATE TABLE repricer.charge_versions_2027_01 (
     storefront text,
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
+    is_added_seat boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -9882,6 +10033,7 @@ CREATE TABLE repricer.charge_versions_2027_02 (
     storefront text,
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
+    is_added_seat boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -9902,6 +10054,7 @@ CREATE TABLE repricer.charge_versions_default (
     storefront text,
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
+    is_added_seat boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -11881,7 +12034,7 @@ GRANT ALL ON FUNCTION repricer.tells_end(p_statement jsonb) TO repricer_service;
 GRANT SELECT ON TABLE repricer.change_figures TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.charges TO repricer_pricing;
-GRANT SELECT,INSERT,UPDATE ON TABLE repricer.charges TO repricer_service;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.charges TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.dependent_cancellations TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.dependent_cancellations TO repricer_service;
@@ -12054,6 +12207,11 @@ GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone,
 GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.twelfths(p_period text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_finance;
 GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_pricing;
@@ -12198,11 +12356,6 @@ REVOKE ALL ON FUNCTION repricer.extension_shortfall(p_extension_id uuid) FROM PU
 
 REVOKE ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.failed_extensions(p_extension_id uuid) TO repricer_pricing;
-
-REVOKE ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.figure_tallies_at(p_at timestamp with time zone) FROM PUBLIC;
 

@@ -62,6 +62,7 @@ enum CheckpointText {
                     $0.number("quantity", terms.quantity)
                     $0.flag("isOffer", terms.isOffer)
                     $0.flag("isPurchase", terms.isPurchase)
+                    $0.flag("isAddedSeat", terms.isAddedSeat)
                     $0.number("expiresAt", terms.expiresAt?.milliseconds)
                     $0.number("revokedAt", terms.revokedAt?.milliseconds)
                 }
@@ -139,6 +140,7 @@ enum CheckpointText {
             terms = MoneyEntry.Terms(
                 try told.int64("price"), times: try told.int64("quantity"),
                 isOffer: try told.bool("isOffer"), isPurchase: try told.bool("isPurchase"),
+                isAddedSeat: try told.bool("isAddedSeat"),
                 until: try told.instantOrNil("expiresAt"),
                 revokedAt: try told.instantOrNil("revokedAt"))
         }

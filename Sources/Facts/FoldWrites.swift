@@ -465,8 +465,8 @@ extension FoldWrites {
             // Changes of other subscriptions go on naming it as they did, so both names belong to them.
             """
             -- name: renameClaims
-            INSERT INTO repricer.dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id)
-            SELECT original_transaction_id, bucket, \(to)::text, claimed_by, change_id FROM repricer.dependent_claims
+            INSERT INTO repricer.dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id, period)
+            SELECT original_transaction_id, bucket, \(to)::text, claimed_by, change_id, period FROM repricer.dependent_claims
             WHERE original_transaction_id = \(id) AND sku = \(from) AND \(fragment: Bucket.isThat(of: id))
             ON CONFLICT DO NOTHING
             """,

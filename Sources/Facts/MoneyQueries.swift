@@ -19,6 +19,8 @@ enum MoneyQueries {
         let charges = lines.filter { $0.1.terms != nil }
         var statements = [record(lines, anew: anew, since: since)]
         if !charges.isEmpty { statements.append(saveCharges(charges)) }
+        let renamed = begun.filter { !$0.state.renames.isEmpty }
+        if !charges.isEmpty, !renamed.isEmpty { statements.append(dropCharges(charges, renamed)) }
         // A subscription without a refund needs no sum of refunds.
         let given = Set(lines.lazy.filter { $0.1.terms == nil }.map(\.0)).union(anew).sorted()
         if !given.isEmpty { statements.append(sumRefunds(given)) }
@@ -91,23 +93,24 @@ enum MoneyQueries {
             \(charges.map(\.entry.currency))::text[],
             \(texts: charges.map(\.entry.storefront))::text[],
             \(bools: charges.map { $0.entry.terms?.isOffer ?? false })::boolean[],
-            \(bools: charges.map { $0.entry.terms?.isPurchase ?? false })::boolean[]
+            \(bools: charges.map { $0.entry.terms?.isPurchase ?? false })::boolean[],
+            \(bools: charges.map { $0.entry.terms?.isAddedSeat ?? false })::boolean[]
         ) AS t (id, transaction_id, sku, purchased_at, expires_at, revoked_at, price, quantity, currency, storefront,
-            is_offer, is_purchase)
+            is_offer, is_purchase, is_added_seat)
         ), \(fragment: VersionQueries.instant), former AS (
             INSERT INTO repricer.charge_versions
             SELECT h.*, \(fragment: VersionQueries.now) FROM told t
             JOIN repricer.charges h ON h.original_transaction_id = t.id AND h.transaction_id = t.transaction_id
                 AND h.sku = t.sku AND \(fragment: Bucket.isThat(of: charges.lazy.map(\.id), "h.bucket"))
             WHERE (h.purchased_at, h.expires_at, h.revoked_at, h.price_milliunits, h.quantity, h.currency, h.storefront,
-                    h.is_offer, h.is_purchase)
+                    h.is_offer, h.is_purchase, h.is_added_seat)
                 IS DISTINCT FROM (t.purchased_at, t.expires_at, t.revoked_at, t.price, t.quantity, t.currency, t.storefront,
-                    t.is_offer, t.is_purchase)
+                    t.is_offer, t.is_purchase, t.is_added_seat)
             ON CONFLICT DO NOTHING
         )
         INSERT INTO repricer.charges AS known
             (original_transaction_id, transaction_id, sku, purchased_at, expires_at, revoked_at, price_milliunits, quantity,
-             currency, storefront, is_offer, is_purchase, bucket, recorded_at)
+             currency, storefront, is_offer, is_purchase, is_added_seat, bucket, recorded_at)
         SELECT t.*, repricer.bucket_of(t.id), \(fragment: VersionQueries.now) FROM told t
         ON CONFLICT (original_transaction_id, transaction_id, sku, bucket) DO UPDATE
             SET purchased_at = EXCLUDED.purchased_at, expires_at = EXCLUDED.expires_at,
@@ -115,13 +118,40 @@ enum MoneyQueries {
                 price_milliunits = EXCLUDED.price_milliunits, quantity = EXCLUDED.quantity,
                 currency = EXCLUDED.currency, storefront = EXCLUDED.storefront,
                 is_offer = EXCLUDED.is_offer, is_purchase = EXCLUDED.is_purchase,
+                is_added_seat = EXCLUDED.is_added_seat,
                 recorded_at = EXCLUDED.recorded_at
             WHERE (known.purchased_at, known.expires_at, known.revoked_at, known.price_milliunits, known.quantity,
-                    known.currency, known.storefront, known.is_offer, known.is_purchase)
+                    known.currency, known.storefront, known.is_offer, known.is_purchase, known.is_added_seat)
                 IS DISTINCT FROM (EXCLUDED.purchased_at, EXCLUDED.expires_at, EXCLUDED.revoked_at,
                     EXCLUDED.price_milliunits, EXCLUDED.quantity, EXCLUDED.currency, EXCLUDED.storefront,
-                    EXCLUDED.is_offer, EXCLUDED.is_purchase)
+                    EXCLUDED.is_offer, EXCLUDED.is_purchase,
+                    EXCLUDED.is_added_seat)
         """
+    }
+
+    /// Takes out what a statement told under the name that an item got later, before the statement of its charge came.
+    private static func dropCharges(_ charges: [Line], _ renamed: [SubscriptionFold]) -> SQL {
+        let ids = renamed.map(\.state.facts.originalTransactionID)
+        return """
+            -- name: dropCharges
+            WITH told AS (SELECT * FROM unnest(
+                \(charges.map(\.id))::text[], \(charges.map(\.entry.key.transactionID))::text[],
+                \(charges.map(\.entry.key.sku))::text[]
+            ) AS t (id, transaction_id, sku)
+            ), \(fragment: VersionQueries.instant), gone AS (
+                DELETE FROM repricer.charges h
+                USING unnest(\(ids)::text[], \(timestamps: renamed.map { $0.checkpoint?.moneySince.milliseconds })::timestamptz[])
+                    AS b (id, since)
+                WHERE h.original_transaction_id = b.id AND \(fragment: Bucket.isThat(of: ids, "h.bucket"))
+                    AND (b.since IS NULL OR h.purchased_at >= b.since)
+                    AND EXISTS (
+                        SELECT FROM told t WHERE t.id = b.id AND t.transaction_id = h.transaction_id)
+                    AND NOT EXISTS (
+                        SELECT FROM told t WHERE t.id = b.id AND t.transaction_id = h.transaction_id AND t.sku = h.sku)
+                RETURNING h.*
+            )
+            INSERT INTO repricer.charge_versions SELECT g.*, \(fragment: VersionQueries.now) FROM gone g ON CONFLICT DO NOTHING
+            """
     }
 
     /// What was given back of their charges and not taken back again, as the ledger has it.

@@ -148,7 +148,9 @@ package enum ReportError: Error, Hashable, Sendable, CustomStringConvertible {
                 + "or GRANT repricer_finance to the user"
         case .tooLarge(let name, let why):
             "report \(name.rawValue) has a sum of more than 2^63 milliunits, and none is printed wrong: \(why); "
-                + "`repricer report money` has each line"
+                + (name == .revenueAtRisk
+                    ? "`repricer report price_change` has each row"
+                    : "`repricer report money` has each line")
         case .unavailable(let why):
             "the database cannot be reached: \(why); check REPRICER_DATABASE_URL and that "
                 + "PostgreSQL runs"

@@ -84,4 +84,27 @@ import Testing
 
         #expect(rows == ["required 2 1 0 1 0 2 - - - too_few"])
     }
+
+    /// Half of it was given back, so the money says nothing: its item is gone since that day.
+    @Test func anItemThatIsRevoked_isNotPaidForAnyMore() async throws {
+        let revoked =
+            "UPDATE repricer.charges SET revoked_at = '2026-04-20Z', refunded_milliunits = 4995 "
+            + "WHERE original_transaction_id IN ('2', '101');"
+        let arms = [
+            Arm(count: 3, left: 1, first: 1), Arm(held: true, count: 2, left: 0, first: 101),
+        ]
+
+        #expect(
+            try await report(arms, more: revoked) == ["required 3 0 2 2 1 0 - - - too_few"])
+    }
+
+    @Test func anItemThatIsRevokedLater_isPaidForUntilThen() async throws {
+        let revoked =
+            "UPDATE repricer.charges SET revoked_at = '2026-06-20Z' WHERE original_transaction_id = '2';"
+
+        #expect(
+            try await report([Arm(count: 3, left: 1, first: 1)], more: revoked) == [
+                "required 3 0 1 0 0 0 - - - too_few"
+            ])
+    }
 }

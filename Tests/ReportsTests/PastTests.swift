@@ -207,4 +207,54 @@ import Testing
         await owner.close()
         await recorder.close()
     }
+
+    /// A dependent on another subscription was paid by the month when it fell. Its subscription is by the year since.
+    @Test func whatADependentBrought_isByThePeriodThatItHadThen_forEver() async throws {
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            Self.clock("2026-05-30Z")
+                + ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 1)
+                + ReportFixture.Change(
+                    subscription: "1", line: 2, old: 9990, new: 12990, consent: "required",
+                    state: "declined", dependents: "{2/EXTRA}", asked: "2026-01-10Z"
+                ).sql
+                    + """
+                    UPDATE repricer.price_changes SET ended_at = '2026-04-15Z';
+                    INSERT INTO repricer.subscriptions (original_transaction_id, bucket, purchased_at, period)
+                    VALUES ('1', repricer.bucket_of('1'), '2026-03-15Z', 'P1M'), ('2', repricer.bucket_of('2'), '2026-04-01Z', 'P1M');
+                    INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at,
+                        price_milliunits, currency, storefront)
+                    VALUES ('2', repricer.bucket_of('2'), 't', 'EXTRA', '2026-04-01Z', '2026-05-01Z', 4990, 'USD', 'USA');
+                    INSERT INTO repricer.dependent_cancellations (original_transaction_id, bucket, change_id, dependent_sku,
+                        parent_sku, batch_id, cause, state, is_cross_subscription, target_transaction_id, target_period,
+                        price_milliunits, currency, requested_at, requested_by_evidence, settled_at, settled_by_evidence)
+                    SELECT '1', repricer.bucket_of('1'), change_id, '2/EXTRA', 'PLAN', batch_id, 'declined', 'confirmed', true, '2',
+                        'P1M', 4990, 'USD', '2026-04-15Z', 'e1', '2026-04-20Z', 'e2'
+                    FROM repricer.price_changes;
+                    INSERT INTO repricer.dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id, period)
+                    SELECT '2', repricer.bucket_of('2'), 'EXTRA', '1', change_id, 'P1M' FROM repricer.price_changes;
+                    """ + Self.clock("2026-06-02Z"))
+        func said() async throws -> [String] {
+            try await owner.query(
+                """
+                SELECT concat_ws(' ', 'lost', dependent_lost_per_period_milliunits) AS line
+                FROM report.revenue_impact_as_of('2026-06-01Z')
+                UNION ALL
+                SELECT concat_ws(' ', 'fell', period) FROM report.dependent_cancellation_as_of('2026-06-01Z')
+                UNION ALL
+                SELECT concat_ws(' ', to_char(month, 'MM'), opening_milliunits, dependents_milliunits, closing_milliunits)
+                FROM report.revenue_bridge_as_of('2026-06-01Z') WHERE month >= '2026-04-01'
+                """
+            ).map { try $0.text("line") }
+        }
+        let before = try await said()
+
+        try await owner.script(
+            "UPDATE repricer.subscriptions SET period = 'P1Y' WHERE original_transaction_id = '2'")
+        let after = try await said()
+        await owner.close()
+
+        #expect(before.prefix(2) == ["lost 4990", "fell P1M"])
+        #expect(after == before)
+    }
 }

@@ -41,4 +41,73 @@ import Testing
                 "2026-03-02 P1M 1 0 1 0 9990 9990",
             ])
     }
+
+    /// Each change has so many dependents elsewhere, of the most that a price may be.
+    private static func elsewhere(_ period: String, _ count: Int) -> String {
+        """
+        UPDATE repricer.price_changes SET at_risk_milliunits = 0, at_risk_elsewhere = (
+            SELECT jsonb_agg(jsonb_build_object('currency', 'USD', 'storefront', 'USA', 'period', '\(period)',
+                'milliunits', 100000000000000000)) FROM generate_series(1, \(count)));
+        """
+    }
+
+    /// A sum that is too large is refused by its name, in each report that adds up money; its month alone may be, too.
+    @Test(arguments: [
+        (
+            "revenue_at_risk", "revenue_at_risk, batch spring: at_risk of USD",
+            elsewhere("P1M", 60)
+        ),
+        (
+            "revenue_at_risk", "revenue_at_risk, batch spring: at_risk_per_month of USD",
+            elsewhere("P1W", 30)
+        ),
+        (
+            "revenue_impact", "revenue_impact, batch spring: new_total of USD",
+            """
+            INSERT INTO repricer.figure_tallies
+            SELECT BATCH, false, 'increase', 'required', 'USD', 'USA', 'P1M', 1, 1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 1e19,
+                0, 0, 0, 0, 0, 0, 0, 0, 0, 0;
+            """
+        ),
+        (
+            "revenue_impact", "revenue_impact, batch spring: uplift_per_month of USD",
+            """
+            INSERT INTO repricer.figure_tallies
+            SELECT BATCH, false, 'increase', 'required', 'USD', 'USA', 'P1W', 1, 1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0,
+                0, 4e18, 0, 0, 0, 0, 0, 0, 0, 0;
+            """
+        ),
+        (
+            "revenue_bridge", "revenue_bridge, batch spring: other of USD",
+            "INSERT INTO repricer.move_tallies VALUES (BATCH, '2026-02-01', 'USD', 'USA', 'other', 0, 2e20, 0);"
+        ),
+        (
+            "revenue_bridge_total", "revenue_bridge_total, batch spring: other in EUR",
+            """
+            SET repricer.reporting_currency = 'EUR';
+            INSERT INTO repricer.move_tallies VALUES (BATCH, '2026-02-01', 'EUR', 'DEU', 'other', 0, 1e20, 0),
+                (BATCH, '2026-02-01', 'EUR', 'FRA', 'other', 0, 1e20, 0);
+            """
+        ),
+    ])
+    func aSumThatNoFigureHolds_isRefusedByItsName(
+        report: String, name: String, more: String
+    ) async throws {
+        let changes = (2...3).map { line in
+            ReportFixture.Change(
+                subscription: "\(line)", line: line, old: 9990, new: 12990, consent: "required",
+                state: "pending_consent"
+            ).sql
+        }
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 2) + changes.joined()
+                + more.replacing("BATCH", with: "'\(ReportFixture.batch)'"))
+        let error = await #expect(throws: PostgresError.self) {
+            _ = try await connection.query("SELECT * FROM report.\(unsafe: report)")
+        }
+        await connection.close()
+
+        #expect(error?.message?.hasPrefix(name + " add up to ") == true, "\(error?.message ?? "-")")
+    }
 }

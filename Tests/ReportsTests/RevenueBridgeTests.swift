@@ -160,6 +160,18 @@ import Testing
             ])
     }
 
+    /// Of five seats the plan knew the price of each.
+    @Test func aSubscriptionWithoutAKnownCharge_countsEachSeat() async throws {
+        let life = Life(subscription: "1", line: 2, state: "scheduled")
+
+        #expect(
+            try await bridge(
+                [life], until: "2026-01-20Z",
+                more: """
+                    UPDATE repricer.price_changes SET forecast_renewal_at = '2026-12-01Z', forecast_seats = 5;
+                    """) == ["01 49950 0 0 0 0 0 0 0 49950"])
+    }
+
     @Test func aPriceThatChangedElsewhere_isOther() async throws {
         var life = Life(subscription: "1", line: 2)
         life.pays(9990, from: 1, to: 2)
@@ -347,8 +359,7 @@ import Testing
                         billionths_per_euro, source)
                     VALUES ('USD', '2026-01-01Z', 2, 'r', '2026-01-01Z', false, 1250000000, 'ecb'),
                         ('USD', '2026-02-01Z', 3, 'r', '2026-01-02Z', false, 9, 'ecb'),
-                        ('USD', '2026-02-01Z', 4, 'r', '2026-01-03Z', true, NULL, NULL),
-                        ('EUR', '2026-01-01Z', 2, 'r', '2026-01-01Z', false, 1000000000, 'ecb');
+                        ('USD', '2026-02-01Z', 4, 'r', '2026-01-03Z', true, NULL, NULL);
                     SET repricer.as_of = '2026-03-20Z'; SET repricer.reporting_currency = 'EUR';
                     """)
         let rows = try await connection.query(
@@ -365,5 +376,60 @@ import Testing
                 "01 EUR 7992 0 0 7992 2026-01-01 {JPY}", "02 EUR 7992 0 0 7992 2026-01-01 {JPY}",
                 "03 EUR 7992 2400 0 10392 2026-01-01 {JPY}",
             ])
+    }
+
+    /// Rates are units for one euro, so nobody imports one of the euro itself. What was converted, by which rates and since
+    /// when those hold, stands in the row.
+    @Test func theEuro_needsNoRate_andEachRateStandsInTheRow_withItsDay() async throws {
+        func waiting(_ line: Int, _ price: Int, _ place: String) -> String {
+            ReportFixture.Change(
+                subscription: "\(line)", line: line, old: price, new: price + 1000,
+                consent: "required",
+                place: "(\(place), 'P1M')", state: "scheduled"
+            ).sql
+        }
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 3)
+                + waiting(2, 10_000, "'USD', 'USA'") + waiting(3, 20_000, "'EUR', 'DEU'")
+                + waiting(4, 1_500_000, "'JPY', 'JPN'")
+                    + """
+                    UPDATE repricer.price_changes SET forecast_renewal_at = '2026-12-01Z';
+                    INSERT INTO repricer.rule_imports (revision, imported_at, imported_by, file)
+                        VALUES (2, '2026-01-01Z', 'r', 'f');
+                    INSERT INTO repricer.exchange_rates (currency, valid_from, revision, imported_by, recorded_at, withdrawn,
+                        billionths_per_euro, source)
+                    VALUES ('USD', '2026-01-01Z', 2, 'r', '2026-01-01Z', false, 1250000000, 'ecb'),
+                        ('JPY', '2025-12-30Z', 2, 'r', '2026-01-01Z', false, 150000000000, 'ecb');
+                    SET repricer.as_of = '2026-01-20Z';
+                    """)
+        func rows(in currency: String) async throws -> [String] {
+            try await connection.script("SET repricer.reporting_currency = '\(currency)'")
+            return try await connection.query(
+                """
+                SELECT concat_ws(' ', currency, opening_milliunits, closing_milliunits, rates_from, rates::text,
+                    coalesce(without_rate::text, '-')) AS line
+                FROM report.revenue_bridge_total
+                """
+            ).map { try $0.text("line") }
+        }
+
+        let dollars = try await rows(in: "USD")
+        let euros = try await rows(in: "EUR")
+        let pounds = try await rows(in: "GBP")
+        await connection.close()
+
+        // 10 USD, 20 EUR and 1,500 JPY, which are 10 EUR.
+        #expect(
+            dollars == [
+                #"USD 47500 47500 2025-12-30 {"JPY 150 for EUR 1 since 2025-12-30","#
+                    + #""USD 1.25 for EUR 1 since 2026-01-01"} -"#
+            ])
+        #expect(
+            euros == [
+                #"EUR 38000 38000 2025-12-30 {"JPY 150 for EUR 1 since 2025-12-30","#
+                    + #""USD 1.25 for EUR 1 since 2026-01-01"} -"#
+            ])
+        #expect(pounds == ["GBP {EUR,JPY,USD}"])
     }
 }

@@ -6,15 +6,15 @@ import Testing
 @Suite(.database) struct SeatMoneyTests {
     private static func charge(
         _ id: String, _ day: String, _ price: Int, seats: Int, until: String, sku: String = "PLAN",
-        isPurchase: Bool = false, isGivenBack: Bool = false
+        isAddedSeat: Bool = false, isGivenBack: Bool = false
     ) -> String {
         let amount = price * seats
         let transaction = "\(id)-\(sku)-\(day)"
         return """
             INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at,
-                price_milliunits, quantity, currency, storefront, is_purchase, refunded_milliunits)
+                price_milliunits, quantity, currency, storefront, is_purchase, is_added_seat, refunded_milliunits)
             VALUES ('\(id)', repricer.bucket_of('\(id)'), '\(transaction)', '\(sku)', '\(day)', '\(until)', \(price), \(seats),
-                'USD', 'USA', \(isPurchase), \(isGivenBack ? amount : 0));
+                'USD', 'USA', \(isAddedSeat), \(isAddedSeat), \(isGivenBack ? amount : 0));
             INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at,
                 number, correction, amount_milliunits, currency, storefront, evidence_id)
             VALUES ('\(id)', repricer.bucket_of('\(id)'), '\(transaction)', '\(sku)', 'charge', '\(day)', 0, 0,
@@ -47,9 +47,9 @@ import Testing
         + charge("1", "2026-02-01Z", 9990, seats: 3, until: "2026-03-01Z")
         + charge("1", "2026-03-01Z", 12990, seats: 3, until: "2026-04-01Z")
         + charge("1", "2026-04-01Z", 12990, seats: 3, until: "2026-05-01Z")
-        + charge("1", "2026-04-10Z", 12990, seats: 1, until: "2026-05-01Z", isPurchase: true)
+        + charge("1", "2026-04-10Z", 12990, seats: 1, until: "2026-05-01Z", isAddedSeat: true)
         + charge(
-            "1", "2026-04-20Z", 12990, seats: 2, until: "2026-05-01Z", isPurchase: true,
+            "1", "2026-04-20Z", 12990, seats: 2, until: "2026-05-01Z", isAddedSeat: true,
             isGivenBack: true)
     /// Two seats of an item and of its dependent, which got three more; of those that were given back none counts.
     private static let declined =
@@ -57,11 +57,12 @@ import Testing
         + charge("2", "2026-02-01Z", 9990, seats: 2, until: "2026-03-01Z")
         + charge("2", "2026-02-01Z", 2000, seats: 2, until: "2026-03-01Z", sku: "EXTRA")
         + charge(
-            "2", "2026-02-10Z", 2000, seats: 3, until: "2026-03-01Z", sku: "EXTRA", isPurchase: true
+            "2", "2026-02-10Z", 2000, seats: 3, until: "2026-03-01Z", sku: "EXTRA",
+            isAddedSeat: true
         )
         + charge(
             "2", "2026-02-11Z", 2000, seats: 4, until: "2026-03-01Z", sku: "EXTRA",
-            isPurchase: true,
+            isAddedSeat: true,
             isGivenBack: true)
             + """
             INSERT INTO repricer.dependent_cancellations (original_transaction_id, bucket, change_id, dependent_sku,

@@ -181,7 +181,7 @@ import Testing
         "1", "2026-04-01T00:05:00Z", 12990, until: "2026-05-01Z")
     private static let seat =
         charge("1", "2026-04-16Z", 12990, until: "2026-05-01Z")
-        + update("2026-04-16Z", "is_purchase = true")
+        + update("2026-04-16Z", "is_purchase = true, is_added_seat = true")
     private static let refund = told("REFUND", "2026-04-17Z")
     private static let isMissing = ["missing 2026-05-01 0 12990"]
 
@@ -286,5 +286,31 @@ import Testing
         let lines = try await read(Self.story(heard: "2026-05-20Z", more))
 
         #expect(lines.filter { $0.hasPrefix("missing") } == [])
+    }
+
+    /// All was given back and the item was not revoked: nothing is missing, but nothing tells that it is paid for, either.
+    @Test func whoFallsSilentAfterAFullRefund_isSilent_andInNoFurtherPeriod() async throws {
+        let refunded = """
+            UPDATE repricer.charges SET refunded_milliunits = price_milliunits WHERE transaction_id = '1-2026-04-01Z';
+            INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at,
+                number, correction, amount_milliunits, currency, storefront, evidence_id)
+            VALUES ('1', repricer.bucket_of('1'), '1-2026-04-01Z', 'PLAN', 'refund', '2026-04-17Z', 0, 0, -12990, 'USD',
+                'USA', 'r');
+            """ + Self.told("REFUND", "2026-04-17Z")
+        let anotherPrice =
+            "UPDATE repricer.charges SET price_milliunits = 17990 WHERE transaction_id = '1-2026-04-01Z';"
+
+        #expect(
+            try await read(Self.story(heard: "2026-04-30Z", refunded)) == [
+                "3000 0 0", "charges_refunded 1", "refunded 2026-04-01 12990 12990",
+            ])
+        #expect(
+            try await read(Self.story(heard: "2026-05-05Z", refunded)) == [
+                "0 1 12990", "charges_refunded 1", "refunded 2026-04-01 12990 12990",
+            ])
+        // What was given back says nothing of the price that goes on.
+        #expect(
+            try await read(Self.story(heard: "2026-04-30Z", anotherPrice + refunded)).first
+                == "3000 0 0")
     }
 }

@@ -32,6 +32,9 @@ package struct MoneyEntry: Hashable, Sendable {
         /// Whether the customer bought it (`transactionReason` `PURCHASE`), an added seat included. Otherwise it is a
         /// renewal.
         package var isPurchase: Bool
+        /// Whether it is of seats that were added to the running period, beside its charge. Any other purchase within a
+        /// period takes the place of that charge: the transaction of a modification has all items (an inference).
+        package var isAddedSeat: Bool
         /// The end of the period that it pays for.
         package var expiresAt: Instant?
         /// When the item was revoked before that, whatever part of the money was given back; nil where it was not, or no
@@ -77,11 +80,12 @@ extension MoneyEntry.Key {
 
 extension MoneyEntry.Terms {
     package init(
-        _ price: Int64, times quantity: Int64, isOffer: Bool, isPurchase: Bool,
+        _ price: Int64, times quantity: Int64, isOffer: Bool, isPurchase: Bool, isAddedSeat: Bool,
         until expiresAt: Instant?, revokedAt: Instant?
     ) {
         self.init(
             price: price, quantity: quantity, isOffer: isOffer, isPurchase: isPurchase,
+            isAddedSeat: isAddedSeat,
             expiresAt: expiresAt, revokedAt: revokedAt)
     }
 }
@@ -128,6 +132,10 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
     }
 
     func has(_ key: MoneyEntry.Key) -> Bool { places[key] != nil }
+
+    func hasCharge(of sku: String, in transactionID: String) -> Bool {
+        charged[Item(transactionID: transactionID, sku: sku)] != nil
+    }
 
     /// What was given back for an item, but for one line, and not taken back again: zero or negative.
     func givenBack(

@@ -11,9 +11,11 @@ extension SubscriptionFacts {
         var items = self.items
         var isRevoked = false
         if let transaction = event.transaction, !isOlder(transaction) {
+            let isKnown =
+                transaction.transactionID != nil && transaction.transactionID == latestTransactionID
             overlay(transaction)
             isRevoked = transaction.revokedAt != nil
-            items = Self.items(items, asChargedBy: transaction)
+            items = Self.items(items, asChargedBy: transaction, isKnown: isKnown)
         }
         status = event.status ?? (isRevoked ? 5 : event.impliedStatus) ?? status
         if let renewal = event.renewal {
@@ -88,9 +90,10 @@ extension SubscriptionFacts {
         }
     }
 
-    /// The items of the running period. An item that only joins at the renewal has a nil price.
+    /// The items of the running period. An item that only joins at the renewal has a nil price. One that was renamed at once
+    /// may bear its new name in the known transaction: what it was charged as stays.
     private static func items(
-        _ known: [Item], asChargedBy transaction: TransactionStatement
+        _ known: [Item], asChargedBy transaction: TransactionStatement, isKnown: Bool
     ) -> [Item] {
         guard !transaction.items.isEmpty else { return known }
         let places = SKUPlaces(known.map(\.sku))
@@ -100,7 +103,7 @@ extension SubscriptionFacts {
             var item = Item(sku: charged.sku)
             if let place = places[charged.sku] {
                 item = known[place]
-                item.chargedAs = nil
+                if !isKnown { item.chargedAs = nil }
             } else if let place = formerPlaces[charged.sku] {
                 item = known[place]
             }

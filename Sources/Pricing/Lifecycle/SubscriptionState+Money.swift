@@ -14,7 +14,7 @@ extension SubscriptionState {
         let shares = transaction.taxExclusiveShares(of: charges)
         let prorated = transaction.proratedShare(of: charges)
         for (index, charge) in charges.enumerated() {
-            let sku = charge.item.sku
+            let sku = chargedName(of: charge.item, in: transaction, transactionID)
             let line = MoneyLedger.Item(transactionID: transactionID, sku: sku)
             let currency = transaction.currency ?? money.currency(of: line) ?? unknownCurrency
             func entry(
@@ -75,6 +75,33 @@ extension SubscriptionState {
     }
 }
 
+extension SubscriptionState {
+    /// The name under which a transaction charged an item. What is charged once is one line, under the name of then.
+    ///
+    /// An item that is renamed at once may bear its new name in the transaction that had charged it. Whether Apple signs
+    /// a transaction anew so is not known. Of the running one the facts know the former name, and of an earlier one the
+    /// ledger of a fold from the beginning.
+    private mutating func chargedName(
+        of item: StatementItem, in transaction: TransactionStatement, _ transactionID: String
+    ) -> String {
+        let isRunning = facts.latestTransactionID == transactionID
+        guard !renames.isEmpty || isRunning && facts.items.contains(where: { $0.chargedAs != nil })
+        else { return item.sku }
+        func isListed(_ name: String) -> Bool { transaction.items.contains { $0.sku == name } }
+        let place = isRunning ? facts.items.firstIndex { $0.sku == item.sku } : nil
+        if let name = place.flatMap({ facts.items[$0].chargedAs }), !isListed(name) { return name }
+        guard !money.hasCharge(of: item.sku, in: transactionID) else { return item.sku }
+        var name = item.sku
+        for told in renames.reversed() where told.rename.to == name && !isListed(told.rename.from) {
+            name = told.rename.from
+            guard money.hasCharge(of: name, in: transactionID) else { continue }
+            if let place { facts.items[place].chargedAs = name }
+            return name
+        }
+        return item.sku
+    }
+}
+
 extension SubscriptionEvent {
     /// Whether the money it tells depends on the lines that earlier statements told: it takes back a refund, gives
     /// back what is left of a charge, or charges without a currency.
@@ -111,10 +138,11 @@ extension TransactionStatement {
         let seats = Int64(max(1, quantity ?? 1))
         // No sum can hold more money than there is.
         let isTooMuch = price.multipliedReportingOverflow(by: seats).overflow
+        // Only this says that seats came beside those of the period: a modification is a PURCHASE as well.
+        let isAddedSeat = details[.additionalTransactionReason] == .text("SEAT_ADDITION")
         return MoneyEntry.Terms(
             price: price, quantity: isTooMuch ? 1 : seats, isOffer: item.isInOffer,
-            isPurchase: reason == "PURCHASE"
-                || details[.additionalTransactionReason] == .text("SEAT_ADDITION"),
+            isPurchase: reason == "PURCHASE" || isAddedSeat, isAddedSeat: isAddedSeat,
             expiresAt: expiresAt)
     }
 

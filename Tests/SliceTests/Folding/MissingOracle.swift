@@ -74,8 +74,8 @@ struct MissingOracle {
         until: Int64, among charges: [MoneyLife.Charge]
     ) -> Int64 {
         let period = charges.filter { $0.until == until }
-        let renewed = period.filter { !$0.isPurchase }.map(\.seats).max() ?? 0
-        let bought = period.filter { $0.isPurchase && $0.given < $0.total }
+        let renewed = period.filter { !$0.isAddedSeat }.map(\.seats).max() ?? 0
+        let bought = period.filter { $0.isAddedSeat && $0.given < $0.total }
         return max(1, renewed + bought.reduce(0) { $0 + $1.seats })
     }
 

@@ -18,6 +18,7 @@ struct MoneyLife {
         var reversed: Int64 = 0
         var isOffer = false
         var isPurchase = false
+        var isAddedSeat = false
         var reason = "RENEWAL"
 
         var total: Int64 { price * seats }
@@ -269,6 +270,7 @@ struct MoneyLife {
         running.from = now
         running.seats = within(1...3)
         running.isPurchase = true
+        running.isAddedSeat = true
         running.refunds = []
         running.reversed = 0
         say("DID_CHANGE_RENEWAL_PREF", "INCREASE_QUANTITY")
@@ -341,6 +343,9 @@ struct MoneyLife {
         told.currency = running.currency
         told.period = "P1M"
         told.quantity = running.seats > 1 ? Int(running.seats) : nil
+        if running.isAddedSeat {
+            told.details[.additionalTransactionReason] = .text("SEAT_ADDITION")
+        }
         return told
     }
 

@@ -41,7 +41,8 @@ enum FormerViews {
             SELECT batch_id, direction, forecast_consent, count(*) AS changes,
                 count(*) FILTER (WHERE coalesce(sent_at, scheduled_at, consent_asked_at, accepted_at,
                     effective_at) IS NOT NULL) AS sent,
-                count(*) FILTER (WHERE consent_asked_at IS NOT NULL) AS asked_for_consent,
+                count(*) FILTER (WHERE consent_asked_at IS NOT NULL OR acceptance = 'consented'
+                    OR state = 'declined' AND reason IS DISTINCT FROM 'parent_declined') AS asked_for_consent,
                 count(*) FILTER (WHERE acceptance = 'consented') AS consented,
                 count(*) FILTER (WHERE acceptance = 'informed') AS informed,
                 count(*) FILTER (WHERE state = 'effective') AS effective,
@@ -80,9 +81,9 @@ enum FormerViews {
                 -- A dependent on another subscription is paid by that one's period: its price is converted to the period of
                 -- its parent. A yearly dependent of a monthly parent would count twelve times otherwise.
                 sum(round(d.price_milliunits * coalesce((
-                    SELECT coalesce(nullif(sum(CASE WHEN k.is_purchase AND k.refunded_milliunits > 0
-                            AND k.refunded_milliunits >= k.price_milliunits * k.quantity THEN 0 WHEN k.is_purchase THEN k.quantity
-                            ELSE 0 END) + coalesce(max(k.quantity) FILTER (WHERE NOT k.is_purchase), 0), 0), max(k.quantity))
+                    SELECT coalesce(nullif(sum(CASE WHEN k.is_added_seat AND k.refunded_milliunits > 0
+                            AND k.refunded_milliunits >= k.price_milliunits * k.quantity THEN 0 WHEN k.is_added_seat THEN k.quantity
+                            ELSE 0 END) + coalesce(max(k.quantity) FILTER (WHERE NOT k.is_added_seat), 0), 0), max(k.quantity))
                     FROM repricer.charges k
                     WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
                         AND k.sku = regexp_replace(d.dependent_sku, '^[0-9]+/', '')
@@ -95,7 +96,7 @@ enum FormerViews {
                 ON c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
             LEFT JOIN factors own ON own.period = c.period
             LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = d.target_transaction_id
-            LEFT JOIN factors theirs ON theirs.period = t.period
+            LEFT JOIN factors theirs ON theirs.period = coalesce(d.target_period, t.period)
             WHERE d.state = 'confirmed' AND coalesce(d.currency, c.currency) = c.currency
                 AND NOT EXISTS (
                     SELECT FROM repricer.price_changes o
@@ -190,12 +191,12 @@ enum FormerViews {
             SELECT c.batch_id, c.original_transaction_id, c.change_id, NULL, h.sku, 'missing', gap.at, 0,
                 CASE WHEN c.is_on OR c.state = 'effective' AND gap.at >= c.due_effective_at THEN c.new_price_milliunits
                     ELSE c.current_price_milliunits END * (
-                    SELECT coalesce(max(q.quantity) FILTER (WHERE NOT q.is_purchase), 0)
-                        + coalesce(sum(q.quantity) FILTER (WHERE q.is_purchase), 0)
+                    SELECT coalesce(max(q.quantity) FILTER (WHERE NOT q.is_added_seat), 0)
+                        + coalesce(sum(q.quantity) FILTER (WHERE q.is_added_seat), 0)
                     FROM repricer.charges q
                     WHERE q.original_transaction_id = h.original_transaction_id AND q.sku = ANY (names.skus)
                         AND q.expires_at = h.expires_at AND (q.refunded_milliunits < q.price_milliunits * q.quantity
-                            OR q.refunded_milliunits = 0 OR NOT q.is_purchase))::bigint, 0, h.currency, h.storefront
+                            OR q.refunded_milliunits = 0 OR NOT q.is_added_seat))::bigint, 0, h.currency, h.storefront
             FROM repricer.charges h
             JOIN repricer.subscriptions s ON s.original_transaction_id = h.original_transaction_id
             -- All that the item was called.
@@ -239,7 +240,7 @@ enum FormerViews {
             CROSS JOIN LATERAL (
                 SELECT p.*, u.is_on FROM repricer.price_changes p
                 CROSS JOIN LATERAL (SELECT p.state = 'effective' AND p.effective_at <= h.purchased_at AS is_on,
-                    coalesce(p.sent_at, p.doubtful_since, p.scheduled_at) AS called_at) u
+                    coalesce(least(p.sent_at, p.doubtful_since), p.scheduled_at) AS called_at) u
                 WHERE p.original_transaction_id = h.original_transaction_id AND p.undoes_change_id IS NULL
                     AND h.sku IN (SELECT unnest(ARRAY[p.sku, p.current_sku] || p.former_skus))
                     AND p.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
@@ -288,7 +289,7 @@ enum FormerViews {
             SELECT p.batch_id, p.original_transaction_id, p.change_id, NULL::text, p.sku, 'missing', p.paid_until, 0::bigint,
                 p.new_price_milliunits * p.quantity, 0::bigint, p.currency, p.storefront
             FROM repricer.paid_changes p
-            WHERE p.word_due_at + interval '3 days' < (
+            WHERE NOT p.is_given_back AND p.word_due_at + interval '3 days' < (
                     SELECT max(m.occurred_at) FROM repricer.money_entries m WHERE m.occurred_at <= report.as_of())
                 AND NOT EXISTS (
                     SELECT FROM found f WHERE f.change_id = p.change_id AND f.exception = 'missing' AND f.occurred_at = p.paid_until)
@@ -399,7 +400,7 @@ enum FormerViews {
                 JOIN repricer.subscription_events e ON b.batch_id IS NULL OR EXISTS (
                     SELECT FROM repricer.price_changes c WHERE c.batch_id = b.batch_id
                         AND c.original_transaction_id = e.original_transaction_id
-                        AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) <= e.signed_at)
+                        AND coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) <= e.signed_at)
                 WHERE EXISTS (
                     SELECT FROM jsonb_array_elements_text(e.statement -> 'ignored') AS u (part)
                     WHERE u.part = ANY ('{transaction.transactionId, transaction.purchaseDate, transaction.quantity,
