@@ -441,7 +441,7 @@ import Testing
         #expect(Set(names) == Set(keys).subtracting(["rules"]).union(["wave"]))
         #expect(
             lines[1].hasPrefix(
-                "2,1000000000000001,PLAN,,increase,USD,USA,P1M,9990,12990,not_required,,,"))
+                "2,1000000000000001,PLAN,,increase,USD,USA,P1M,9990,12990,1,not_required,,,"))
         #expect(lines[2].contains("1000000000000006/PLAN:9990:EUR:P1M"))
         #expect(lines[2].contains(",ADD 1000000000000006/PLAN,"))
     }
