@@ -173,6 +173,27 @@ import Testing
         await harness.close()
     }
 
+    /// That a day has passed proves nothing: the row waits until somebody has read its status.
+    @Test func statusThatRecoverCouldNotRead_holdsItsRowUntilItIsRead() async throws {
+        let harness = try await Self.approved(2)
+        try await Self.forgottenCall(harness, "1")
+        _ = try await Self.recover(
+            Self.recovery(harness, store: RefusingChecks(["1"], harness.store)))
+        for clock in [harness.clock, harness.realClock] { clock.advance(by: .seconds(90_000)) }
+
+        try await harness.deliver(harness.scheduler())
+        #expect(harness.store.calls.map(\.transactionID) == ["1", "2"])
+
+        _ = try await harness.reconciler(ScriptedHistory(), ScriptedDoor()).runOnce()
+        try await Self.readStatuses(harness, harness.store)
+        try await harness.deliver(harness.scheduler())
+
+        // The call of the lost database is found, and no other one is made.
+        #expect(harness.store.calls.map(\.transactionID) == ["1", "2"])
+        #expect(try await harness.changes() == ["A scheduled adopted", "A scheduled"])
+        await harness.close()
+    }
+
     /// Apple applied the lost database's call, and does not show its subscription for a moment: it may have it or not.
     @Test(arguments: [
         DeliveryHarness.refusal(.suspect, 4_040_010),
