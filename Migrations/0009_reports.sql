@@ -398,11 +398,6 @@ JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
     AND h.currency = c.currency
     AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)
 WHERE c.state = 'effective' AND c.undoes_change_id IS NULL AND NOT EXISTS (
-    -- What was a name of this item once is another item's by now, which has a change of its own.
-    SELECT FROM repricer.price_changes n
-    WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
-        AND coalesce(n.current_sku, n.sku) = h.sku AND coalesce(c.current_sku, c.sku) <> h.sku
-        AND n.undoes_change_id IS NULL AND coalesce(least(n.sent_at, n.doubtful_since), n.scheduled_at) <= h.purchased_at) AND NOT EXISTS (
     SELECT FROM repricer.price_changes n
     WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
         AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
@@ -515,11 +510,6 @@ CROSS JOIN LATERAL (
 ) w
 WHERE h.purchased_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
     AND (a.is_alone OR NOT EXISTS (
-        -- What was a name of this item once is another item's by now, which has a change of its own.
-        SELECT FROM repricer.price_changes n
-        WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
-            AND coalesce(n.current_sku, n.sku) = h.sku AND coalesce(c.current_sku, c.sku) <> h.sku
-            AND n.undoes_change_id IS NULL AND coalesce(least(n.sent_at, n.doubtful_since), n.scheduled_at) <= h.purchased_at) AND NOT EXISTS (
         SELECT FROM repricer.price_changes n
         WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
             AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku) AND n.undoes_change_id IS NULL

@@ -151,23 +151,4 @@ import Testing
         #expect(charged == ["02-15", "03-15 2 new_price"])
         #expect(bridge == ["12990 -3000 0 9990"])
     }
-
-    /// The app gave the item another name, and later the former name to another product.
-    @Test func aFormerName_thatIsAnotherItemsNow_isNotOfTheFirstChange() async throws {
-        let second = ReportFixture.Change(
-            subscription: "1", line: 3, old: 4990, new: 5990, consent: "required",
-            state: "effective",
-            effective: "2026-06-01Z")
-        let names = """
-            UPDATE repricer.price_changes SET current_sku = 'PLAN_2' WHERE line = 2;
-            UPDATE repricer.price_changes SET sent_at = '2026-05-20Z' WHERE line = 3;
-            """
-
-        #expect(
-            try await told(
-                Self.change("effective") + second.sql + names + Self.march
-                    + Self.charge("2026-06-01Z", 5990, until: "2026-07-01Z")) == [
-                    "03-01 2 new_price", "06-01 3 new_price",
-                ])
-    }
 }
