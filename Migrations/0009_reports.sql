@@ -418,8 +418,7 @@ COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.
 
 -- Each charge of an item since a change of ours was called, under the one change that it is explained by: the newest in
 -- effect if that is its price, else the newest that was called. What the App Store never had explains nothing. A charge that
--- is not what it should be has an exception in place of an explanation. A change that was called twice, because the answer
--- to the first call was lost, may have been applied by the first: it counts since that one, here and below, as for a fold.
+-- is not what it should be has an exception in place of an explanation.
 CREATE VIEW repricer.explained_charges AS
 SELECT c.original_transaction_id, c.bucket, h.transaction_id, h.sku, h.purchased_at, h.price_milliunits, h.quantity,
     h.currency, h.storefront, h.refunded_milliunits, c.batch_id, c.change_id,
@@ -505,16 +504,17 @@ CROSS JOIN LATERAL (
                 SELECT FROM repricer.charges b
                 WHERE b.original_transaction_id = c.original_transaction_id
                     AND (b.sku = c.sku OR b.sku = c.current_sku OR b.sku = ANY (c.former_skus)) AND b.is_purchase
+                    AND NOT b.is_added_seat
                     AND b.purchased_at > CASE WHEN t.is_in_effect THEN c.effective_at ELSE c.ended_at END AND b.purchased_at < h.purchased_at
                     AND b.currency = h.currency AND b.price_milliunits = h.price_milliunits)) AS is_back) e
 ) w
-WHERE h.purchased_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
+WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
     AND (a.is_alone OR NOT EXISTS (
         SELECT FROM repricer.price_changes n
         WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
             AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku) AND n.undoes_change_id IS NULL
             AND n.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
-            AND h.purchased_at >= coalesce(least(n.sent_at, n.doubtful_since), n.scheduled_at)
+            AND h.purchased_at >= coalesce(n.sent_at, n.doubtful_since, n.scheduled_at)
             AND (n.state = 'effective' AND n.effective_at <= h.purchased_at
                     AND n.new_price_milliunits = h.price_milliunits AND n.currency = h.currency
                     AND NOT EXISTS (
@@ -524,7 +524,7 @@ WHERE h.purchased_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled
                             AND coalesce(y.current_sku, y.sku) = coalesce(n.current_sku, n.sku)
                             AND y.effective_at <= h.purchased_at
                             AND (y.effective_at, y.change_id) > (n.effective_at, n.change_id)),
-                coalesce(least(n.sent_at, n.doubtful_since), n.scheduled_at), n.change_id)
+                coalesce(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id)
                 > (t.is_in_effect AND c.new_price_milliunits = h.price_milliunits AND c.currency = h.currency
                     AND NOT EXISTS (
                         SELECT FROM repricer.price_changes y
@@ -533,7 +533,7 @@ WHERE h.purchased_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled
                             AND coalesce(y.current_sku, y.sku) = coalesce(c.current_sku, c.sku)
                             AND y.effective_at <= h.purchased_at
                             AND (y.effective_at, y.change_id) > (c.effective_at, c.change_id)),
-                coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id)
+                coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)
         OFFSET 0));
 COMMENT ON VIEW repricer.explained_charges IS
     'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
@@ -601,7 +601,7 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
             OR h.next_at IS NULL AND h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity)
         AND coalesce(h.kept_until < h.expires_at - t.tolerance, true))
     -- Before it is in effect, from its call until its end.
-    AND (t.is_in_effect OR missed.at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at)
+    AND (t.is_in_effect OR missed.at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
         AND (c.state NOT IN ('declined', 'cancelled', 'lapsed', 'invalidated') OR next.at < c.ended_at)
         AND NOT EXISTS (
             SELECT FROM repricer.price_changes o
@@ -610,9 +610,9 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
                 AND (o.state = 'effective' AND o.effective_at <= h.purchased_at
                     OR o.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
                     AND (o.state NOT IN ('declined', 'cancelled', 'lapsed', 'invalidated') OR next.at < o.ended_at)
-                    AND coalesce(least(o.sent_at, o.doubtful_since), o.scheduled_at) <= missed.at
-                    AND (coalesce(least(o.sent_at, o.doubtful_since), o.scheduled_at), o.change_id)
-                        > (coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id))))
+                    AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at
+                    AND (coalesce(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id)
+                        > (coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id))))
     AND NOT EXISTS (
         SELECT FROM repricer.told_statements e
         WHERE e.original_transaction_id = h.original_transaction_id
@@ -1629,7 +1629,7 @@ WITH problems (batch_id, check_name, problems) AS (
     FROM repricer.statements_without_amounts t
     -- The money of a batch begins at its calls.
     JOIN repricer.price_changes c ON c.original_transaction_id = t.original_transaction_id
-        AND t.signed_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at)
+        AND t.signed_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
     GROUP BY c.batch_id
     UNION ALL
     SELECT batch_id, 'dependents_in_discrepancy', count(*) FROM repricer.dependent_cancellations
@@ -1914,7 +1914,7 @@ WITH subjects AS (
         SELECT h.original_transaction_id, h.change_id, h.batch_id, h.currency, h.storefront, h.period, h.state, h.reason,
             h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at, h.forecast_seats,
             coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents,
-            coalesce(least(h.sent_at, h.doubtful_since), h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
+            coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes h
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
@@ -1942,7 +1942,7 @@ WITH subjects AS (
         SELECT FROM repricer.price_changes o
         WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
             AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
-            AND coalesce(least(o.sent_at, o.doubtful_since), o.scheduled_at) <= c.at)
+            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= c.at)
 ), items AS MATERIALIZED (
     -- The instants are in UTC without a zone, so that months can be added and cut off.
     SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
@@ -2129,7 +2129,7 @@ WITH changes AS (
                 AND d.change_id = c.change_id)) AS is_unkept
     FROM unnest(p_ids) AS u (id)
     JOIN repricer.price_changes c ON c.original_transaction_id = u.id
-    WHERE c.undoes_change_id IS NULL AND coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) IS NOT NULL
+    WHERE c.undoes_change_id IS NULL AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
     GROUP BY 1
 ), known AS MATERIALIZED (
     SELECT c.id, c.renewal_at, c.is_unkept, greatest(m.latest_at, (
@@ -2221,7 +2221,7 @@ BEGIN
         FROM instants i
         JOIN price_changes c ON c.original_transaction_id = i.id AND c.bucket = bucket_of(i.id)
         WHERE i.is_whole AND c.undoes_change_id IS NULL
-            AND coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) IS NOT NULL
+            AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
     ), lists AS (
         SELECT w.id, w.batch_id, w.currency, w.storefront, array_agg(w.month) AS months, array_agg(w.cause) AS causes,
             array_agg(w.opening) AS openings, array_agg(w.closing) AS closings, array_agg(w.price_effect) AS price_effects
@@ -2247,7 +2247,7 @@ DECLARE
     v_ids text[] := ARRAY(
         SELECT c.original_transaction_id FROM price_changes c
         WHERE c.batch_id = p_batch AND c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
-            AND coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) IS NOT NULL
+            AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
         UNION
         SELECT c.original_transaction_id FROM (SELECT DISTINCT s.original_transaction_id AS id FROM stale_figures s) s
         JOIN price_changes c ON c.original_transaction_id = s.id AND c.batch_id = p_batch
@@ -2484,7 +2484,7 @@ WITH rows AS (
     -- OFFSET 0 makes PostgreSQL read the changes of such batches alone.
     CROSS JOIN LATERAL (
         SELECT c.forecast_consent, c.original_transaction_id, c.is_held_out,
-            c.is_held_out OR coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) IS NOT NULL AS is_as_meant,
+            c.is_held_out OR coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL AS is_as_meant,
             c.forecast_effective_at + interval '1 day' < report.as_of() AS is_due,
             NOT EXISTS (
                 SELECT FROM repricer.charges h
@@ -2831,7 +2831,7 @@ BEGIN
         SELECT c.batch_id, 'amounts_left_out', count(DISTINCT (t.original_transaction_id, t.signed_at, t.evidence_id))
         FROM told_statements_at(p_at) t
         JOIN price_changes_at(p_at) c ON c.original_transaction_id = t.original_transaction_id
-            AND t.signed_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at)
+            AND t.signed_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
         WHERE t.left_out IS NOT NULL AND lacks_amount(t.left_out) AND (p_batch IS NULL OR c.batch_id = p_batch)
         GROUP BY c.batch_id
     ), problems AS (

@@ -2,8 +2,8 @@ import Postgres
 import TestSupport
 import Testing
 
-/// What explains a charge, or names it, where the customer acted: part refunds, who comes back, another currency, a lost
-/// call, a former name that is another item's now.
+/// What explains a charge, or names it, where the customer acted: part refunds, who comes back, another
+/// currency.
 @Suite(.database) struct ChargeExplanationTests {
     private static func change(
         _ state: String, old: Int = 9990, new: Int = 12990, effective: String = "2026-03-01Z",
@@ -128,27 +128,5 @@ import Testing
 
         #expect(try await told(abroad(12990)) == ["03-10 2 moved"])
         #expect(try await told(abroad(12980)) == ["03-10 2 moved"])
-    }
-
-    /// The answer to the first call was lost, its price was charged, and only then the second call left.
-    @Test func aChargeOfALostCall_beforeTheSecondOne_isOfTheChange() async throws {
-        let called =
-            "UPDATE repricer.price_changes SET doubtful_since = '2026-03-13Z', sent_at = '2026-03-16Z';"
-        let connection = try await TestDatabase.connect()
-        let charged = try await told(
-            Self.change("effective", old: 12990, new: 9990, effective: "2026-03-15Z", called)
-                + Self.charge("2026-02-15Z", 12990, until: "2026-03-15Z")
-                + Self.charge("2026-03-15Z", 9990, until: "2026-04-15Z"))
-        try await connection.script("SET repricer.as_of = '2026-03-20Z'")
-        let bridge = try await connection.query(
-            """
-            SELECT concat_ws(' ', opening_milliunits, price_effect_milliunits, other_milliunits, closing_milliunits) AS line
-            FROM report.revenue_bridge
-            """
-        ).map { try $0.text("line") }
-        await connection.close()
-
-        #expect(charged == ["02-15", "03-15 2 new_price"])
-        #expect(bridge == ["12990 -3000 0 9990"])
     }
 }

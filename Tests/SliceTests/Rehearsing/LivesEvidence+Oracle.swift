@@ -10,8 +10,8 @@ extension LivesEvidence {
         let called = try await owner.query(
             """
             SELECT original_transaction_id AS id, sku, current_price_milliunits AS old, new_price_milliunits AS new, currency,
-                coalesce(least(sent_at, doubtful_since), scheduled_at) AS at, state
-            FROM repricer.price_changes WHERE coalesce(least(sent_at, doubtful_since), scheduled_at) IS NOT NULL
+                coalesce(sent_at, doubtful_since, scheduled_at) AS at, state
+            FROM repricer.price_changes WHERE coalesce(sent_at, doubtful_since, scheduled_at) IS NOT NULL
             """
         ).map { row in
             MoneyOracle.Called(

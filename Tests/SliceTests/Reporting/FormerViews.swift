@@ -240,7 +240,7 @@ enum FormerViews {
             CROSS JOIN LATERAL (
                 SELECT p.*, u.is_on FROM repricer.price_changes p
                 CROSS JOIN LATERAL (SELECT p.state = 'effective' AND p.effective_at <= h.purchased_at AS is_on,
-                    coalesce(least(p.sent_at, p.doubtful_since), p.scheduled_at) AS called_at) u
+                    coalesce(p.sent_at, p.doubtful_since, p.scheduled_at) AS called_at) u
                 WHERE p.original_transaction_id = h.original_transaction_id AND p.undoes_change_id IS NULL
                     AND h.sku IN (SELECT unnest(ARRAY[p.sku, p.current_sku] || p.former_skus))
                     AND p.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
@@ -400,7 +400,7 @@ enum FormerViews {
                 JOIN repricer.subscription_events e ON b.batch_id IS NULL OR EXISTS (
                     SELECT FROM repricer.price_changes c WHERE c.batch_id = b.batch_id
                         AND c.original_transaction_id = e.original_transaction_id
-                        AND coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) <= e.signed_at)
+                        AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) <= e.signed_at)
                 WHERE EXISTS (
                     SELECT FROM jsonb_array_elements_text(e.statement -> 'ignored') AS u (part)
                     WHERE u.part = ANY ('{transaction.transactionId, transaction.purchaseDate, transaction.quantity,
