@@ -79,10 +79,19 @@ package enum RecoveryQueries {
     }
 
     /// Hands the subscriptions that could not be read to the service, which asks again each day. Until one is read, no
-    /// call of it goes.
+    /// call of it goes. What an earlier recovery handed over and this one has read is asked for no more.
     package static func keepAsking(
         for list: StatusCheckQueries.List, on connection: isolated PostgresConnection
     ) throws {
+        try connection.execute(
+            """
+            -- name: forgetReadByRecovery
+            DELETE FROM repricer.status_checks a USING repricer.status_checks k
+            WHERE a.reason = \(StatusCheckQueries.List.restored.reason.rawValue)
+                AND a.list_id = \(StatusCheckQueries.List.restored.id)
+                AND k.original_transaction_id = a.original_transaction_id AND k.bucket = a.bucket
+                AND k.reason = \(list.reason.rawValue) AND k.list_id = \(list.id) AND k.outcome IN ('read', 'drifted')
+            """)
         try connection.execute(
             """
             -- name: keepAskingAfterRecovery
