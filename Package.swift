@@ -22,12 +22,8 @@ func program(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .executableTarget(name: name, dependencies: dependencies, swiftSettings: strict)
 }
 
-/// Tests are not optimised, which would take minutes: their time is that of what they test. They are compiled in
-/// batches, because a whole module would keep one core alone busy.
-let inBatches = [
-    "-Onone", "-no-whole-module-optimization", "-enable-batch-mode", "-num-threads", "0",
-]
-let plain = strict + [.unsafeFlags(inBatches, .when(configuration: .release))]
+/// Tests are not optimised, which would take minutes: their time is that of what they test.
+let plain = strict + [.unsafeFlags(["-Onone"], .when(configuration: .release))]
 
 func tests(_ module: String, _ dependencies: [Target.Dependency] = []) -> Target {
     .testTarget(
