@@ -862,18 +862,18 @@ CREATE VIEW repricer.explained_charges AS
                           WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - '1 day'::interval)) AND (q.signed_at < h.purchased_at))))) AS is_after_end,
                     ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND ((h.price_milliunits <> c.new_price_milliunits) OR (h.currency <> c.currency))) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
                            FROM repricer.charges b
-                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (b.purchased_at >
+                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >
                                 CASE
                                     WHEN t.is_in_effect THEN c.effective_at
                                     ELSE c.ended_at
                                 END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
-  WHERE ((h.purchased_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
+  WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes y
-                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
+                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes y
-                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id)))
+                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
          OFFSET 0)))));
 
 COMMENT ON VIEW repricer.explained_charges IS 'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
@@ -1075,9 +1075,9 @@ CREATE VIEW repricer.missing_renewals AS
                             END)) AT TIME ZONE 'UTC'::text)
                         END AS at) d)
           WHERE ((n.n = 0) OR (d.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
-  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + '1 day'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + '1 day'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes o
-          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(LEAST(o.sent_at, o.doubtful_since), o.scheduled_at) <= missed.at) AND (ROW(COALESCE(LEAST(o.sent_at, o.doubtful_since), o.scheduled_at), o.change_id) > ROW(COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements e
           WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR (COALESCE(e.subtype, ''::text) <> ALL (ARRAY['INCREASE_QUANTITY'::text, 'DECREASE_QUANTITY'::text]))) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.purchased_at + ((h.expires_at - h.purchased_at) / (2)::double precision)))) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
@@ -2605,7 +2605,7 @@ CREATE VIEW report.holdout AS
              CROSS JOIN LATERAL ( SELECT c_1.forecast_consent,
                     c_1.original_transaction_id,
                     c_1.is_held_out,
-                    (c_1.is_held_out OR (COALESCE(LEAST(c_1.sent_at, c_1.doubtful_since), c_1.scheduled_at) IS NOT NULL)) AS is_as_meant,
+                    (c_1.is_held_out OR (COALESCE(c_1.sent_at, c_1.doubtful_since, c_1.scheduled_at) IS NOT NULL)) AS is_as_meant,
                     ((c_1.forecast_effective_at + '1 day'::interval) < report.as_of()) AS is_due,
                     (NOT (EXISTS ( SELECT
                            FROM repricer.charges h
@@ -2750,7 +2750,7 @@ BEGIN
              CROSS JOIN LATERAL ( SELECT c_1.forecast_consent,
                     c_1.original_transaction_id,
                     c_1.is_held_out,
-                    (c_1.is_held_out OR (COALESCE(LEAST(c_1.sent_at, c_1.doubtful_since), c_1.scheduled_at) IS NOT NULL)) AS is_as_meant,
+                    (c_1.is_held_out OR (COALESCE(c_1.sent_at, c_1.doubtful_since, c_1.scheduled_at) IS NOT NULL)) AS is_as_meant,
                     ((c_1.forecast_effective_at + 'P1D'::interval) < p_at) AS is_due,
                     (NOT (EXISTS ( SELECT
                            FROM repricer.charges_at(p_at) h
@@ -3436,7 +3436,7 @@ CREATE VIEW report.reconciliation AS
             'amounts_left_out'::text,
             count(DISTINCT ROW(t.original_transaction_id, t.signed_at, t.evidence_id)) AS count
            FROM (repricer.statements_without_amounts t
-             JOIN repricer.price_changes c ON (((c.original_transaction_id = t.original_transaction_id) AND (t.signed_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at)))))
+             JOIN repricer.price_changes c ON (((c.original_transaction_id = t.original_transaction_id) AND (t.signed_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)))))
           GROUP BY c.batch_id
         UNION ALL
          SELECT dependent_cancellations.batch_id,
@@ -3553,7 +3553,7 @@ BEGIN
         SELECT c.batch_id, 'amounts_left_out', count(DISTINCT (t.original_transaction_id, t.signed_at, t.evidence_id))
         FROM told_statements_at(p_at) t
         JOIN price_changes_at(p_at) c ON c.original_transaction_id = t.original_transaction_id
-            AND t.signed_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at)
+            AND t.signed_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
         WHERE t.left_out IS NOT NULL AND lacks_amount(t.left_out) AND (p_batch IS NULL OR c.batch_id = p_batch)
         GROUP BY c.batch_id
     ), problems AS (
@@ -3810,7 +3810,7 @@ DECLARE
     v_ids text[] := ARRAY(
         SELECT c.original_transaction_id FROM price_changes c
         WHERE c.batch_id = p_batch AND c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
-            AND coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) IS NOT NULL
+            AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
         UNION
         SELECT c.original_transaction_id FROM (SELECT DISTINCT s.original_transaction_id AS id FROM stale_figures s) s
         JOIN price_changes c ON c.original_transaction_id = s.id AND c.batch_id = p_batch
@@ -5708,18 +5708,18 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                           WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - 'P1D'::interval)) AND (q.signed_at < h.purchased_at))))) AS is_after_end,
                     ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND ((h.price_milliunits <> c.new_price_milliunits) OR (h.currency <> c.currency))) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
                            FROM repricer.charges_at(p_at) b
-                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (b.purchased_at >
+                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >
                                 CASE
                                     WHEN t.is_in_effect THEN c.effective_at
                                     ELSE c.ended_at
                                 END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
-  WHERE ((h.purchased_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
+  WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes_at(p_at) y
-                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
+                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes_at(p_at) y
-                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id)))
+                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
          OFFSET 0)))))
 $$;
 
@@ -6191,7 +6191,7 @@ BEGIN
         FROM instants i
         JOIN price_changes c ON c.original_transaction_id = i.id AND c.bucket = bucket_of(i.id)
         WHERE i.is_whole AND c.undoes_change_id IS NULL
-            AND coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) IS NOT NULL
+            AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
     ), lists AS (
         SELECT w.id, w.batch_id, w.currency, w.storefront, array_agg(w.month) AS months, array_agg(w.cause) AS causes,
             array_agg(w.opening) AS openings, array_agg(w.closing) AS closings, array_agg(w.price_effect) AS price_effects
@@ -6642,9 +6642,9 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                             END)) AT TIME ZONE 'UTC'::text)
                         END AS at) d)
           WHERE ((n.n = 0) OR (d.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
-  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + 'P1D'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + 'P1D'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) o
-          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(LEAST(o.sent_at, o.doubtful_since), o.scheduled_at) <= missed.at) AND (ROW(COALESCE(LEAST(o.sent_at, o.doubtful_since), o.scheduled_at), o.change_id) > ROW(COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements_at(p_at) e
           WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR (COALESCE(e.subtype, ''::text) <> ALL (ARRAY['INCREASE_QUANTITY'::text, 'DECREASE_QUANTITY'::text]))) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.purchased_at + ((h.expires_at - h.purchased_at) / (2)::double precision)))) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
@@ -6691,7 +6691,7 @@ WITH subjects AS (
         SELECT h.original_transaction_id, h.change_id, h.batch_id, h.currency, h.storefront, h.period, h.state, h.reason,
             h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at, h.forecast_seats,
             coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents,
-            coalesce(least(h.sent_at, h.doubtful_since), h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
+            coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes h
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
@@ -6719,7 +6719,7 @@ WITH subjects AS (
         SELECT FROM repricer.price_changes o
         WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
             AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
-            AND coalesce(least(o.sent_at, o.doubtful_since), o.scheduled_at) <= c.at)
+            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= c.at)
 ), items AS MATERIALIZED (
     -- The instants are in UTC without a zone, so that months can be added and cut off.
     SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
@@ -6896,7 +6896,7 @@ WITH subjects AS (
         SELECT h.original_transaction_id, h.change_id, h.batch_id, h.currency, h.storefront, h.period, h.state, h.reason,
             h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at, h.forecast_seats,
             coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents,
-            coalesce(least(h.sent_at, h.doubtful_since), h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
+            coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes_at(p_at) h
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
@@ -6924,7 +6924,7 @@ WITH subjects AS (
         SELECT FROM repricer.price_changes_at(p_at) o
         WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
             AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
-            AND coalesce(least(o.sent_at, o.doubtful_since), o.scheduled_at) <= c.at)
+            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= c.at)
 ), items AS MATERIALIZED (
     -- The instants are in UTC without a zone, so that months can be added and cut off.
     SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
@@ -7098,7 +7098,7 @@ WITH changes AS (
                 AND d.change_id = c.change_id)) AS is_unkept
     FROM unnest(p_ids) AS u (id)
     JOIN repricer.price_changes c ON c.original_transaction_id = u.id
-    WHERE c.undoes_change_id IS NULL AND coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) IS NOT NULL
+    WHERE c.undoes_change_id IS NULL AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
     GROUP BY 1
 ), known AS MATERIALIZED (
     SELECT c.id, c.renewal_at, c.is_unkept, greatest(m.latest_at, (
