@@ -6757,11 +6757,13 @@ WITH subjects AS (
             CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
                 SELECT max(e.occurred_at) FROM repricer.money_entries e
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-                    AND e.sku = h.sku AND e.kind = 'refund') END) AT TIME ZONE 'UTC' AS ends,
-        -- One that was given back in full, or revoked, ends no other: it may have been charged twice.
-        h.revoked_at IS NULL
-            AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) AS stands,
-        h.is_added_seat, h.transaction_id
+                    AND e.sku = h.sku AND e.kind = 'refund') END,
+            -- One that was given back in full, or revoked, ended no other: it may have been charged twice.
+            CASE WHEN NOT h.is_added_seat THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
+                    AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0)) OVER (
+                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_added_seat
+                ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                END) AT TIME ZONE 'UTC' AS ends
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
     CROSS JOIN LATERAL (
         SELECT k.*, max(k.purchased_at) FILTER (WHERE k.is_purchase) OVER () AS bought_at
@@ -6776,14 +6778,8 @@ WITH subjects AS (
             ELSE r.milliunits END AS milliunits,
         r.begins AS run_begins, r.ends AS run_ends
     FROM items i
-    JOIN (
-        -- Of an item, whatever it was called.
-        SELECT n.item, r.milliunits, r.offer_days, r.currency, r.begins,
-            least(r.ends, CASE WHEN NOT r.is_added_seat THEN min(r.begins) FILTER (WHERE r.stands) OVER (
-                PARTITION BY n.item, r.is_added_seat ORDER BY r.begins DESC, r.transaction_id DESC
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END) AS ends
-        FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r
-        ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
+    JOIN runs r ON r.id = i.id AND r.at = i.at AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
+        AND r.ends >= i.begins
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
@@ -6962,11 +6958,13 @@ WITH subjects AS (
             CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
                 SELECT max(e.occurred_at) FROM repricer.money_entries_at(p_at) e
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-                    AND e.sku = h.sku AND e.kind = 'refund') END) AT TIME ZONE 'UTC' AS ends,
-        -- One that was given back in full, or revoked, ends no other: it may have been charged twice.
-        h.revoked_at IS NULL
-            AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) AS stands,
-        h.is_added_seat, h.transaction_id
+                    AND e.sku = h.sku AND e.kind = 'refund') END,
+            -- One that was given back in full, or revoked, ended no other: it may have been charged twice.
+            CASE WHEN NOT h.is_added_seat THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
+                    AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0)) OVER (
+                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_added_seat
+                ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                END) AT TIME ZONE 'UTC' AS ends
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
     CROSS JOIN LATERAL (
         SELECT k.*, max(k.purchased_at) FILTER (WHERE k.is_purchase) OVER () AS bought_at
@@ -6981,14 +6979,8 @@ WITH subjects AS (
             ELSE r.milliunits END AS milliunits,
         r.begins AS run_begins, r.ends AS run_ends
     FROM items i
-    JOIN (
-        -- Of an item, whatever it was called.
-        SELECT n.item, r.milliunits, r.offer_days, r.currency, r.begins,
-            least(r.ends, CASE WHEN NOT r.is_added_seat THEN min(r.begins) FILTER (WHERE r.stands) OVER (
-                PARTITION BY n.item, r.is_added_seat ORDER BY r.begins DESC, r.transaction_id DESC
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END) AS ends
-        FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r
-        ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
+    JOIN runs r ON r.id = i.id AND r.at = i.at AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
+        AND r.ends >= i.begins
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
@@ -12026,7 +12018,7 @@ GRANT ALL ON FUNCTION repricer.tells_end(p_statement jsonb) TO repricer_service;
 GRANT SELECT ON TABLE repricer.change_figures TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.charges TO repricer_pricing;
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.charges TO repricer_service;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.charges TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.dependent_cancellations TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.dependent_cancellations TO repricer_service;

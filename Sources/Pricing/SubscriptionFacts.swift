@@ -67,8 +67,7 @@ package struct SubscriptionFacts: Hashable, Sendable {
         package var renews = false
         package var offer: Offer?
         package var increase: Increase?
-        /// The SKU under which the running period's transaction charged it, where a rename is newer. The transaction may
-        /// be signed under the new one since.
+        /// The SKU in the running period's transaction, where a rename is newer.
         package var chargedAs: String?
     }
 

@@ -133,10 +133,6 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
 
     func has(_ key: MoneyEntry.Key) -> Bool { places[key] != nil }
 
-    func hasCharge(of sku: String, in transactionID: String) -> Bool {
-        charged[Item(transactionID: transactionID, sku: sku)] != nil
-    }
-
     /// What was given back for an item, but for one line, and not taken back again: zero or negative.
     func givenBack(
         _ item: Item, but one: MoneyEntry.Key? = nil

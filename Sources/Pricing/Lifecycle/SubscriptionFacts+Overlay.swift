@@ -11,11 +11,9 @@ extension SubscriptionFacts {
         var items = self.items
         var isRevoked = false
         if let transaction = event.transaction, !isOlder(transaction) {
-            let isKnown =
-                transaction.transactionID != nil && transaction.transactionID == latestTransactionID
             overlay(transaction)
             isRevoked = transaction.revokedAt != nil
-            items = Self.items(items, asChargedBy: transaction, isKnown: isKnown)
+            items = Self.items(items, asChargedBy: transaction)
         }
         status = event.status ?? (isRevoked ? 5 : event.impliedStatus) ?? status
         if let renewal = event.renewal {
@@ -90,10 +88,9 @@ extension SubscriptionFacts {
         }
     }
 
-    /// The items of the running period. An item that only joins at the renewal has a nil price. One that was renamed at once
-    /// may bear its new name in the known transaction: what it was charged as stays.
+    /// The items of the running period. An item that only joins at the renewal has a nil price.
     private static func items(
-        _ known: [Item], asChargedBy transaction: TransactionStatement, isKnown: Bool
+        _ known: [Item], asChargedBy transaction: TransactionStatement
     ) -> [Item] {
         guard !transaction.items.isEmpty else { return known }
         let places = SKUPlaces(known.map(\.sku))
@@ -103,7 +100,7 @@ extension SubscriptionFacts {
             var item = Item(sku: charged.sku)
             if let place = places[charged.sku] {
                 item = known[place]
-                if !isKnown { item.chargedAs = nil }
+                item.chargedAs = nil
             } else if let place = formerPlaces[charged.sku] {
                 item = known[place]
             }

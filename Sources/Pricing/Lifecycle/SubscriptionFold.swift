@@ -24,15 +24,13 @@ package struct SubscriptionFold: Sendable {
 
     /// Whether a fold of these must begin again: one of them is older than what was folded, or than the end that a
     /// later call of ours put to a change. Such an end is dated by that call, which may be ahead of what was folded.
-    /// It must also begin again where only earlier statements can tell what a new one moves in the ledger: one about a
-    /// transaction before the running one may give a charged item the name that it got since.
+    /// It must also begin again where only earlier statements can tell what a new one moves in the ledger.
     package static func isLate(
         _ arrived: [SubscriptionEvent], after folded: SubscriptionEvent.Key?,
-        _ changes: [TrackedChange], _ facts: SubscriptionFacts? = nil
+        _ changes: [TrackedChange]
     ) -> Bool {
         guard let folded, let first = arrived.map(\.key).min() else { return false }
         if first < folded || arrived.contains(where: \.asksForEarlierMoney) { return true }
-        if let facts, facts.areAboutEarlierTransactions(arrived) { return true }
         return changes.contains { change in
             change.isSuperseded && change.progress.endedAt.map { first.signedAt < $0 } ?? false
         }
@@ -119,26 +117,6 @@ package struct SubscriptionFold: Sendable {
     /// The reason in the history of a change whose verdict a late statement changed. The former state follows this
     /// text and stays in the history.
     package static let correctionReason = "corrected by a late statement: was "
-}
-
-extension SubscriptionFacts {
-    /// Whether one of these statements, in their order, is about another transaction than the running one, and no later
-    /// one.
-    fileprivate func areAboutEarlierTransactions(_ arrived: [SubscriptionEvent]) -> Bool {
-        var running = (at: purchasedAt, transactionID: latestTransactionID)
-        for event in arrived.sorted(by: { $0.key < $1.key }) {
-            guard let transaction = event.transaction, let told = transaction.purchasedAt else {
-                continue
-            }
-            if let at = running.at, let known = running.transactionID,
-                told < at || told == at && transaction.transactionID != known
-            {
-                return true
-            }
-            running = (told, transaction.transactionID)
-        }
-        return false
-    }
 }
 
 extension TrackedChange {

@@ -14,7 +14,7 @@ extension SubscriptionState {
         let shares = transaction.taxExclusiveShares(of: charges)
         let prorated = transaction.proratedShare(of: charges)
         for (index, charge) in charges.enumerated() {
-            let sku = chargedName(of: charge.item, in: transaction, transactionID)
+            let sku = charge.item.sku
             let line = MoneyLedger.Item(transactionID: transactionID, sku: sku)
             let currency = transaction.currency ?? money.currency(of: line) ?? unknownCurrency
             func entry(
@@ -72,33 +72,6 @@ extension SubscriptionState {
                 money.note(refund(at: revoked.at, number: 0, 0))
             }
         }
-    }
-}
-
-extension SubscriptionState {
-    /// The name under which a transaction charged an item. What is charged once is one line, under the name of then.
-    ///
-    /// An item that is renamed at once may bear its new name in the transaction that had charged it. Whether Apple signs
-    /// a transaction anew so is not known. Of the running one the facts know the former name, and of an earlier one the
-    /// ledger of a fold from the beginning.
-    private mutating func chargedName(
-        of item: StatementItem, in transaction: TransactionStatement, _ transactionID: String
-    ) -> String {
-        let isRunning = facts.latestTransactionID == transactionID
-        guard !renames.isEmpty || isRunning && facts.items.contains(where: { $0.chargedAs != nil })
-        else { return item.sku }
-        func isListed(_ name: String) -> Bool { transaction.items.contains { $0.sku == name } }
-        let place = isRunning ? facts.items.firstIndex { $0.sku == item.sku } : nil
-        if let name = place.flatMap({ facts.items[$0].chargedAs }), !isListed(name) { return name }
-        guard !money.hasCharge(of: item.sku, in: transactionID) else { return item.sku }
-        var name = item.sku
-        for told in renames.reversed() where told.rename.to == name && !isListed(told.rename.from) {
-            name = told.rename.from
-            guard money.hasCharge(of: name, in: transactionID) else { continue }
-            if let place { facts.items[place].chargedAs = name }
-            return name
-        }
-        return item.sku
     }
 }
 
