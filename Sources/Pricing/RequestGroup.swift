@@ -16,7 +16,6 @@ package enum RequestGrouping: String, Hashable, Sendable, CaseIterable {
 /// needs consent, or may need it, has a request of its own, because Apple does not say what a mixed one does.
 /// Decreases share a request of their own: nobody is told of them, and Apple does not say that they may travel with
 /// increases. Items that take effect at different renewals are never sent together.
-/// travel with increases. Items that take effect at different renewals are never sent together.
 package enum RequestGroup {
     enum Kind: String {
         case announced, consent, decrease
