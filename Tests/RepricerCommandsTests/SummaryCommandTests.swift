@@ -395,6 +395,24 @@ import Testing
         #expect(!after.output.contains("need consent:"))
     }
 
+    @Test func show_ofABatchBeforeAnOpenIncrease_warnsTheApproverToo() async throws {
+        for (name, row, instant) in [
+            ("later", "1000000000000001,ADD,2.49,USD,,2026-06-01\n", 1_767_571_200_000),
+            ("before", "1000000000000001,PLAN,10.99,USD,,\n", 1_767_571_260_000),
+        ] {
+            let submitted = await run(
+                "submit", try file(row, name + ".csv"), "--name", name, environment: ana
+            ) { $0.realClock = ManualClock(Int64(instant)) }
+            #expect(submitted.code == .done, "\(submitted.messages)")
+        }
+
+        let before = await run("show", "before", environment: ben)
+        let later = await run("show", "later", environment: ben)
+
+        #expect(before.output.contains("need consent: 1 open change, line 2\n"), "\(before.output)")
+        #expect(!later.output.contains("need consent:"), "\(later.output)")
+    }
+
     @Test func plan_ofARowWithSeveralFaults_namesEach_andItsTwinIsADuplicate() async throws {
         let rows =
             "x,,0,USD,,\n1000000000000001,PLAN,12.99,USD,,\n1000000000000001,PLAN,free,USD,,\n"

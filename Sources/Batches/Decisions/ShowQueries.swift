@@ -293,6 +293,7 @@ package enum ShowQueries {
             figures.warnings[warning] = .init(
                 count: try row.int("rows"), lines: try row.int64s("lines").map(Int.init))
         }
+        try addOvertaken(to: &figures, batchID, on: connection)
         let ids = try connection.query(
             """
             -- name: showIDs
@@ -309,5 +310,41 @@ package enum ShowQueries {
         {
             figures.warnings[.idsEndInZero] = .init(count: count)
         }
+    }
+
+    /// The unsent increases of batches submitted earlier for which a row of this one counts as an earlier increase. Those
+    /// of batches submitted later were planned with this one in view.
+    private static func addOvertaken(
+        to figures: inout BatchFigures, _ batchID: String,
+        on connection: isolated PostgresConnection
+    ) throws {
+        let row = try connection.query(
+            """
+            -- name: showOvertaken
+            WITH earlier AS (
+                SELECT o.batch_id FROM repricer.batches o
+                JOIN repricer.batches b ON o.submitted_at < b.submitted_at AND o.batch_id <> b.batch_id
+                WHERE b.batch_id = \(uuid: batchID) AND o.state IN ('awaiting_approval', 'approved')
+            ), overtaken AS (
+                SELECT o.change_id, min(c.line) AS line
+                FROM repricer.price_changes c
+                JOIN repricer.price_changes o
+                    ON o.original_transaction_id = c.original_transaction_id AND o.bucket = c.bucket
+                WHERE c.batch_id = \(uuid: batchID) AND c.direction = 'increase' AND NOT c.is_held_out
+                    AND c.stage IN ('awaiting_approval', 'queued')
+                    AND o.batch_id = ANY (ARRAY(SELECT batch_id FROM earlier)) AND o.direction = 'increase'
+                    AND o.stage IN ('awaiting_approval', 'queued') AND NOT o.is_held_out
+                    AND o.forecast_effective_at > c.forecast_effective_at
+                    AND o.forecast_effective_at AT TIME ZONE 'UTC'
+                        < c.forecast_effective_at AT TIME ZONE 'UTC' + interval '12 months'
+                GROUP BY o.change_id
+            )
+            SELECT count(*) AS rows, (array_agg(line ORDER BY line))[1:10] AS lines FROM overtaken
+            """
+        ).one()
+        let count = try row.int("rows")
+        guard count > 0 else { return }
+        figures.warnings[.makesOthersAsk] = .init(
+            count: count, lines: try row.int64s("lines").map(Int.init))
     }
 }
