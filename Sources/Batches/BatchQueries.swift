@@ -35,6 +35,8 @@ package enum BatchQueries {
         /// The batch whose scheduled changes this one takes back.
         package var undoesBatchID: String?
 
+        package var awaitsApproval: Bool { state == "awaiting_approval" }
+
         /// Whether nothing of it is released any more.
         package var isWithdrawn: Bool { state == "rejected" || state == "aborted" }
 

@@ -4,60 +4,21 @@ import Pricing
 import Reports
 import ServiceKit
 
-/// What was submitted, and what is left to decide: of one snapshot.
-struct ApprovalFacts: Sendable {
-    var batch: BatchQueries.Batch
-    var terms: ShowQueries.Terms
-    var figures: BatchFigures
-    var money: MoneyAMonth
-    var waves: [ControlQueries.Wave]
-    var rails: [GuardRail]
-    var due: ApprovalOutlookQueries.Due
-    var approvers: [ApprovalOutlookQueries.Approver]
-    /// nil: not counted yet.
-    var lateRows: Int?
-
+extension ApprovalFacts {
+    /// Reads the facts of one snapshot, without the late rows.
     static func read(
         _ id: String, now: Int64, in currency: String, _ pool: DatabasePool
     ) async throws -> ApprovalFacts {
-        let at = Instant(milliseconds: now)
-        return try await pool.withTransaction(.repeatableRead) { connection in
+        try await pool.withTransaction(.repeatableRead) { connection in
             let all = try BatchQueries.all(on: connection)
             guard let batch = all.first(where: { $0.batchID == id }) else {
                 throw PageFault.noBatch(id)
             }
-            let rules = try RuleQueries.load(.from, at, knownAt: nil, on: connection)
-            let terms = try ShowQueries.terms(of: id, on: connection)
-            let figures = try ShowQueries.figures(
-                of: id, asOf: Instant(milliseconds: terms.plannedAsOf), on: connection)
-            let awaits = batch.state == "awaiting_approval"
-            return ApprovalFacts(
-                batch: batch, terms: terms, figures: figures,
-                money: MoneyAMonth(figures.money, in: currency, by: rules.inForce(at: at)),
-                waves: try ControlQueries.waves(of: id, on: connection),
-                rails: try GuardQueries.rails(of: id, on: connection).rails,
-                due: try ApprovalOutlookQueries.due(of: id, now: now, on: connection),
-                approvers: awaits
-                    ? try ApprovalOutlookQueries.approvers(of: id, on: connection) : [])
+            return try read(batch, now: now, in: currency, on: connection)
         }
     }
-}
 
-extension ApprovalFacts {
-    /// At the allowed rate, the calls of other batches counted.
-    static func lateRows(
-        of id: String, now: Int64, rate: Int?, _ pool: DatabasePool
-    ) async throws -> Int {
-        guard let rate else { return 0 }
-        let open = try await pool.withTransaction {
-            try OpenCallQueries.open(of: id, now: now, on: $0)
-        }
-        return CallList.lateRowCount(
-            of: open.own, besides: open.others, callsPerThousandSeconds: rate,
-            now: Instant(milliseconds: now))
-    }
-
-    fileprivate var mayBeLate: Bool { ["awaiting_approval", "approved"].contains(batch.state) }
+    fileprivate var mayBeLate: Bool { batch.awaitsApproval || batch.state == "approved" }
 }
 
 extension Site {
@@ -67,10 +28,7 @@ extension Site {
         let id = text.lowercased()
         var facts = try await ApprovalFacts.read(id, now: now, in: currency, pool)
         if facts.mayBeLate {
-            facts.lateRows = try await lateRows.soon(id)
-            if let late = facts.lateRows, late > 0 {
-                facts.figures.warnings[.late] = .init(count: late)
-            }
+            facts.note(lateRows: try await lateRows.soon(id))
         }
         let view = ApprovalView(facts: facts)
         let name = facts.batch.name
@@ -87,7 +45,7 @@ private struct ApprovalView {
 
     var batch: BatchQueries.Batch { facts.batch }
     var figures: BatchFigures { facts.figures }
-    var awaits: Bool { batch.state == "awaiting_approval" }
+    var awaits: Bool { batch.awaitsApproval }
 
     /// What was decided; what became of it since is on the batch's own page.
     private var badge: HTML {
@@ -392,7 +350,7 @@ private struct ApprovalView {
             (
                 "Halts if",
                 HTML(
-                    facts.rails.isEmpty ? "never" : facts.rails.map(\.text).joined(separator: ", "))
+                    facts.guards.isEmpty ? "never" : facts.guards.map(\.text).joined(separator: ", "))
             ),
             (
                 "Held out",

@@ -1,3 +1,4 @@
+import Batches
 package import Facts
 package import HTTP
 import Postgres
@@ -57,7 +58,11 @@ package struct Site: Sendable {
         }
         let rate = about.callsPerThousandSeconds
         lateRows = Kept(keysMax: Self.batchesKept) { id in
-            try await ApprovalFacts.lateRows(of: id, now: clock.nowMilliseconds(), rate: rate, pool)
+            guard let rate else { return 0 }
+            return try await pool.withTransaction {
+                try OpenCallQueries.lateRowCount(
+                    of: id, callsPerThousandSeconds: rate, now: clock.nowMilliseconds(), on: $0)
+            }
         }
         batches = Kept(keysMax: Self.batchesKept) { id in
             try await BatchFacts.read(id, pool, reports, clock: clock)

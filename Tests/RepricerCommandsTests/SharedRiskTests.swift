@@ -1,3 +1,4 @@
+import Batches
 import Foundation
 import Postgres
 import ServiceKit

@@ -63,11 +63,11 @@ extension Commands {
         let terms = try await pool.withTransaction {
             try ShowQueries.terms(of: batch.batchID, on: $0)
         }
-        guard batch.state == "awaiting_approval", !terms.isOwn else { return }
+        guard batch.awaitsApproval, !terms.isOwn else { return }
         try invocation.checkSomebodyAnswers("approve")
         // A program that said yes only reads the result.
         guard !invocation.isJSON || !invocation.arguments[yes] else { return }
-        let facts = try await ShowFacts.read(batch, now: now, in: "USD", rate: rate, pool: pool)
+        let facts = try await ApprovalFacts.read(batch, now: now, in: "USD", rate, pool)
         // Whoever answers for it sees all of it, however small the screen is.
         let text =
             facts.text(isTerminal: invocation.dependencies.isOutputTerminal, rows: nil) + "\n"

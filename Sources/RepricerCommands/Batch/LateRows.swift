@@ -9,10 +9,8 @@ enum LateRows {
         of batchID: String, _ rate: Configuration.CallRate, now: Int64,
         on connection: isolated PostgresConnection
     ) throws -> Int {
-        let open = try OpenCallQueries.open(of: batchID, now: now, on: connection)
-        return CallList.lateRowCount(
-            of: open.own, besides: open.others, callsPerThousandSeconds: rate.perThousandSeconds,
-            now: Instant(milliseconds: now))
+        try OpenCallQueries.lateRowCount(
+            of: batchID, callsPerThousandSeconds: rate.perThousandSeconds, now: now, on: connection)
     }
 
     /// The late rows of a batch that was just planned and stored, whose calls are at hand.
@@ -47,5 +45,22 @@ extension Invocation {
         }
         if count > 0 { note("late: \(LateRows.sentence(count))") }
         return count
+    }
+}
+
+extension ApprovalFacts {
+    /// All of one snapshot, the late rows too where the allowed rate is known.
+    static func read(
+        _ batch: BatchQueries.Batch, now: Int64, in reportingCurrency: String,
+        _ rate: Configuration.CallRate?, _ pool: PostgresPool
+    ) async throws -> ApprovalFacts {
+        try await pool.withTransaction(.repeatableRead) { connection in
+            var facts = try read(batch, now: now, in: reportingCurrency, on: connection)
+            facts.note(
+                lateRows: try rate.map {
+                    try LateRows.count(of: batch.batchID, $0, now: now, on: connection)
+                })
+            return facts
+        }
     }
 }

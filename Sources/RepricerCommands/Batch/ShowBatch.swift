@@ -24,14 +24,13 @@ extension Commands {
                 return .done
             }
             let rate = try await configuration.completed(by: pool).changePriceRate
-            let facts = try await ShowFacts.read(
-                batch, now: now, in: currency, rate: rate, pool: pool)
+            let facts = try await ApprovalFacts.read(batch, now: now, in: currency, rate, pool)
             try invocation.print(
                 json: facts.json,
                 facts.text(
                     isTerminal: invocation.dependencies.isOutputTerminal,
                     withDetails: invocation.arguments[details], rows: invocation.screenRows))
-            if batch.state == "awaiting_approval" {
+            if batch.awaitsApproval {
                 let next = "approve \(batch.batchID)"
                 facts.terms.isOwn
                     ? invocation.suggest(next, by: "by another user") : invocation.suggest(next)

@@ -4,7 +4,7 @@ import Reports
 import ServiceKit
 
 /// A stored batch for a person, and for a program.
-extension ShowFacts {
+extension ApprovalFacts {
     /// `rows` are those of the screen; nil where there is none.
     func text(isTerminal: Bool, withDetails: Bool = false, rows: Int?) -> String {
         Density.fitting(withDetails ? nil : rows) { density in
@@ -77,7 +77,7 @@ extension ShowFacts {
     }
 
     private var policyText: String {
-        guard awaitsApproval else { return "" }
+        guard batch.awaitsApproval else { return "" }
         var lines = approvers.map { approver in
             let why = approver.exceeded.joined(separator: "; ")
             return switch (approver.name, why.isEmpty) {
