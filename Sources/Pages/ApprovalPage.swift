@@ -350,7 +350,8 @@ private struct ApprovalView {
             (
                 "Halts if",
                 HTML(
-                    facts.guards.isEmpty ? "never" : facts.guards.map(\.text).joined(separator: ", "))
+                    facts.guards.isEmpty
+                        ? "never" : facts.guards.map(\.text).joined(separator: ", "))
             ),
             (
                 "Held out",
