@@ -121,10 +121,21 @@ struct CallRound<Kind: CallKind>: Sendable {
             permitSource.hush(until: until, for: .init(answer))
         }
         guard kind.policy.readsStatusAfterStaleToken, call.step == .send,
-            case .refused(let refusal, _) = answer, refusal.meaning == .refresh
+            case .refused(let refusal, _) = answer, readsStatus(after: refusal, of: call)
         else { return Attempt(call, answer, claimed: claimed) }
-        // The token was stale, and the next call needs the one of the newest renewal info.
         return Attempt(call, answer, newest: await newestStatements(of: call), claimed: claimed)
+    }
+
+    /// Whether the newest statements are read beside the refusal. Where the token was stale, the next call needs the
+    /// one of the newest renewal info. Where what it asks is done already, as others were told too, the refusal may not
+    /// be believed, and what is done must be seen now.
+    private func readsStatus(after refusal: StoreRefusal, of call: StoreCall) -> Bool {
+        switch refusal.meaning {
+        case .refresh: true
+        case .checkStatus:
+            call.isFirstAttempt && (probe != nil || engine.recent.readsDone(kind.kind))
+        case .reject, .suspect, .haltBatch, .haltStorefront, .haltService: false
+        }
     }
 
     /// Waits for a permit; returns false when the call must not leave any more.
@@ -174,7 +185,8 @@ struct CallRound<Kind: CallKind>: Sendable {
             return try await judged(attempts).map(leftAlone).map(throttledAgain)
         }
         attempts.forEach(tell)
-        try await store(attempts)
+        let settled = try await store(attempts)
+        try await judgeDone(settled)
         let refused = attempts.filter(\.mayEndRefused).map(\.call)
         if !refused.isEmpty { try await kind.judgeGuards(of: refused) }
         guard
@@ -265,7 +277,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         return judged
     }
 
-    private struct Judged: Sendable {
+    struct Judged: Sendable {
         var verdict: RefusalVerdict
         /// The refusals that led to the halt.
         var streak: RefusalStreak?
@@ -330,7 +342,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             until: engine.now.advanced(by: engine.limits.probeEvery.milliseconds), for: .halted)
     }
 
-    private func act(
+    func act(
         on judged: Judged, _ refusal: StoreRefusal, _ call: StoreCall
     ) async throws {
         guard case .systemic(let scope) = judged.verdict else { return }
@@ -424,29 +436,37 @@ struct CallRound<Kind: CallKind>: Sendable {
 
     /// Stores all attempts in one transaction. Where one cannot be stored, they go one by one, so that it costs the
     /// others nothing.
-    private func store(_ attempts: [Attempt<Kind>]) async throws {
+    private func store(
+        _ attempts: [Attempt<Kind>]
+    ) async throws -> CallSettlement<Kind>.Settled {
         do {
             return try await storeTogether(attempts)
         } catch  where isDataFault(error) && attempts.count > 1 {
             engine.log.notice("settling one by one", ["error": String(describing: error)])
         } catch  where isDataFault(error) {
-            return try await quarantine(attempts, because: error)
+            try await quarantine(attempts, because: error)
+            return .init()
         } catch  where isHeldByOthers(error) {
             tellHeld(attempts, by: error)
         }
-        try await storeOneByOne(attempts)
+        return try await storeOneByOne(attempts)
     }
 
     /// Stores attempts one by one. The answer is in hand and its lease is kept, so an attempt whose rows another
     /// session holds waits until they are free.
-    private func storeOneByOne(_ attempts: [Attempt<Kind>]) async throws {
+    private func storeOneByOne(
+        _ attempts: [Attempt<Kind>]
+    ) async throws -> CallSettlement<Kind>.Settled {
+        var settled = CallSettlement<Kind>.Settled()
         var failure: (any Error)?
         var waiting = attempts
         while !waiting.isEmpty {
             var held: [Attempt<Kind>] = []
             for attempt in waiting {
                 do {
-                    try await storeTogether([attempt])
+                    let one = try await storeTogether([attempt])
+                    settled.done += one.done
+                    settled.notDone += one.notDone
                 } catch  where isHeldByOthers(error) {
                     held.append(attempt)
                     tellHeld([attempt], by: error)
@@ -462,6 +482,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             if !held.isEmpty { try await Alarm.shared.wait(for: engine.limits.settleEvery) }
         }
         if let failure { throw failure }
+        return settled
     }
 
     /// Repeats the work where another session holds what it changes.
@@ -485,16 +506,19 @@ struct CallRound<Kind: CallKind>: Sendable {
             ])
     }
 
-    private func storeTogether(_ attempts: [Attempt<Kind>]) async throws {
-        let ours = try await settlement.settle(
+    private func storeTogether(
+        _ attempts: [Attempt<Kind>]
+    ) async throws -> CallSettlement<Kind>.Settled {
+        let settled = try await settlement.settle(
             attempts, now: engine.now, realNow: engine.realClock.nowMilliseconds())
         let results = attempts.map { attempt in
-            ours.contains(attempt.call.callID) ? attempt.label : "lease_lost"
+            settled.ours.contains(attempt.call.callID) ? attempt.label : "lease_lost"
         }
         for (attempt, result) in zip(attempts, results) { follow(attempt, result) }
         for (result, calls) in Dictionary(results.map { ($0, 1) }, uniquingKeysWith: +) {
             engine.count(kind.kind, result, by: calls)
         }
+        return settled
     }
 
     /// Logs a line for who follows one change by its subscription, its own id or the id of its call.

@@ -27,15 +27,22 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
         self.retry = retry ?? kind.policy.retry
     }
 
-    /// Settles attempts of one bucket. Returns the ids of the calls whose lease was still held. Another process
-    /// settles the others.
+    package struct Settled: Sendable {
+        /// The ids of the calls whose lease was still held. Another process settles the others.
+        package var ours: Set<String> = []
+        /// The calls that were refused as done already, of which a status has shown that they are, or are not.
+        package var done: [StoreCall] = []
+        package var notDone: [StoreCall] = []
+    }
+
+    /// Settles attempts of one bucket.
     package func settle(
         _ attempts: [Attempt<Kind>], now: Instant, realNow: Int64
-    ) async throws -> Set<String> {
+    ) async throws -> Settled {
         try await pool.withTransaction { connection in
             var (scene, ours) = try kind.lock(attempts, on: connection)
             let held = attempts.filter { ours.contains($0.call.callID) }
-            guard !held.isEmpty else { return ours }
+            guard !held.isEmpty else { return Settled(ours: ours) }
             try kind.fold(held, into: &scene, on: connection)
             let resolved = held.map { attempt in
                 let resolution = kind.resolve(attempt, in: scene)
@@ -53,7 +60,15 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
                 StoreCallQueries.settle(
                     resolved.map { $0.ending(packedBy: packer) }, at: now.milliseconds))
             try connection.sendLater(kind.write(resolved, in: scene, at: now))
-            return ours
+            var settled = Settled(ours: ours)
+            for (attempt, resolved) in zip(held, resolved) where attempt.isReadAfterDone {
+                switch resolved.resolution {
+                case .applied: settled.done.append(attempt.call)
+                case .refused: settled.notDone.append(attempt.call)
+                case .released, .open: break
+                }
+            }
+            return settled
         }
     }
 
@@ -126,6 +141,16 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
             var random = SystemRandomNumberGenerator()
             return realNow
                 + ResolutionTable.parkedWait.delay(attempt: tries, random: &random).milliseconds
+        }
+    }
+}
+
+extension Attempt {
+    /// Whether its call was refused as done already, and a status is read.
+    fileprivate var isReadAfterDone: Bool {
+        switch call.step {
+        case .send: answer.refusal?.meaning == .checkStatus && !newest.isEmpty
+        case .check: call.errorCode.map { APIErrorCode(rawValue: Int($0)).saysDone } ?? false
         }
     }
 }

@@ -1,3 +1,4 @@
+import AppStore
 import Facts
 package import Pricing
 import Synchronization
@@ -13,17 +14,21 @@ package struct CallScope: Hashable, Sendable {
     package var staleTokens: Int
     /// Whether its batch, or its storefront in the batch, is halted, perhaps because of what another process met.
     package var isHalted: Bool
+    /// The code that has halted its batch; nil where none has.
+    package var haltedBy: Int?
     package var isStorefrontHalted: Bool
 
     package init(
         batchID: String? = nil, storefront: String? = nil, wasParked: Bool = false,
-        staleTokens: Int = 0, isHalted: Bool = false, isStorefrontHalted: Bool = false
+        staleTokens: Int = 0, isHalted: Bool = false, haltedBy: Int? = nil,
+        isStorefrontHalted: Bool = false
     ) {
         self.batchID = batchID
         self.storefront = storefront
         self.wasParked = wasParked
         self.staleTokens = staleTokens
         self.isHalted = isHalted
+        self.haltedBy = haltedBy
         self.isStorefrontHalted = isStorefrontHalted
     }
 
@@ -89,6 +94,10 @@ final class RecentAnswers: Sendable {
     /// How many subscriptions must stay without an answer, in a row, before calls are throttled.
     static let unansweredMax = 8
 
+    /// How many refusals at a time may stay uncounted because they say what is true of others. So many rows may end by
+    /// one code where a process dies that has not counted them.
+    static let believedDoneMax = 40
+
     /// The least time between a halt and its first probe, in milliseconds of real time.
     fileprivate static let haltMin: Int64 = 60_000
 
@@ -118,6 +127,11 @@ final class RecentAnswers: Sendable {
         /// The kinds of which a token from a status was accepted: the tokens that were refused before were merely
         /// old.
         var renewsTokens: Set<StoreCall.Kind> = []
+        /// The kinds of which the latest refusal that said "done already" was shown by a status to be true. Such
+        /// refusals then tell nothing of others.
+        var areDone: Set<StoreCall.Kind> = []
+        /// The subscriptions whose refusals were not counted for that, until a status has shown what is true of them.
+        var believedDone: [StoreCall.Kind: Set<String>] = [:]
         var liveBatches = 0
         var unanswered: [StoreCall.Kind: Set<String>] = [:]
         /// The subscriptions whose errors asked to wait since a call was answered, two at most.
@@ -160,6 +174,11 @@ final class RecentAnswers: Sendable {
         state.withLock { state in
             state.refused.contains(kind.rawValue) || state.streaks.keys.contains { $0.kind == kind }
         }
+    }
+
+    /// Whether a refusal that says "done already" may not be believed as it stands, so that a status is read at once.
+    func readsDone(_ kind: StoreCall.Kind) -> Bool {
+        isAlert(kind) || state.withLock { $0.areDone.contains(kind) }
     }
 
     /// Notes that a call of each scope succeeded, so that what was refused before it was odd by itself.
@@ -249,6 +268,38 @@ extension RecentAnswers.State {
         for key in RecentAnswers.keys(kind, scopes) { streaks[key] = nil }
     }
 
+    /// Notes that calls of these subscriptions and scopes, which were refused as done already, are done in truth.
+    /// Streaks of such refusals were none.
+    mutating func noteDone(
+        _ kind: StoreCall.Kind, _ subjects: [String], _ scopes: [CallScope]
+    ) {
+        areDone.insert(kind)
+        believedDone[kind]?.subtract(subjects)
+        for key in RecentAnswers.keys(kind, scopes)
+        where streaks[key].map({ APIErrorCode(rawValue: $0.code).saysDone }) ?? false {
+            streaks[key] = nil
+        }
+    }
+
+    /// Notes that a call that was refused as done already is not done. Returns whether its refusal was not counted.
+    mutating func noteNotDone(_ kind: StoreCall.Kind, _ subject: String) -> Bool {
+        areDone.remove(kind)
+        return believedDone[kind]?.remove(subject) != nil
+    }
+
+    /// Whether the refusal says "done already" while that is true of others. It is read before it ends anything.
+    fileprivate mutating func isBelievedDone(
+        _ refusal: StoreRefusal, _ subject: String, _ kind: StoreCall.Kind
+    ) -> Bool {
+        guard refusal.meaning == .checkStatus, areDone.contains(kind) else { return false }
+        let others = believedDone[kind, default: []]
+        guard others.count < RecentAnswers.believedDoneMax || others.contains(subject) else {
+            return false
+        }
+        believedDone[kind, default: []].insert(subject)
+        return true
+    }
+
     mutating func noteGoodKey(_ kind: StoreCall.Kind) {
         let key = RecentAnswers.Key(kind: kind, scope: CallScope())
         if streaks[key]?.isAboutKey ?? false { streaks[key] = nil }
@@ -264,6 +315,8 @@ extension RecentAnswers.State {
         }
         // Old tokens may be refused for many subscriptions at once. The next call of each has a new one.
         guard !isMerelyOld(refusal, kind, scopes) else { return .believed }
+        // Each is read before it is believed.
+        guard !isBelievedDone(refusal, subject, kind) else { return .believed }
         return judgeAll(refusal, subject, kind, scopes, now, realNow)
             ?? judgeBatches(refusal, subject, kind, scopes, now, realNow)
             ?? refusal.verdictAlone(scopes)

@@ -129,7 +129,7 @@ package struct CallPolicy: Sendable {
 /// | a check that shows nothing | | the same id once more; after a refusal a few more checks, then the refusal counts |
 /// | not sent, 429 | released: judged anew, new id | the same id later |
 /// | a stale token | released | checks, then released |
-/// | "already communicated", "repeated id" | checks, then refused | the same |
+/// | "already communicated", "repeated id" | checks, then refused; where others get it too, or of a probe: applied if a status shows it at once, else released | the same |
 /// | a refusal that several others met alike | released: goes on with the others (or the same id later) | checks |
 /// | a refusal of which nobody knows what it is about | parked: tried again later and later | checks (our key: the same id later) |
 /// | a probe that is refused, whatever with | waits ten minutes, so that others ask | checks |
@@ -245,12 +245,7 @@ package struct ResolutionTable: Sendable {
             wasRefusedAtOnce ? .confirmed(Int(code)) : .onRetry(Int(code)),
             // Where the code says that the price is there already, it may be there by a call of ours that this
             // database has forgotten.
-            isDoubtful: !wasRefusedAtOnce || Self.saysDone(code))
-    }
-
-    private static func saysDone(_ code: Int64) -> Bool {
-        let code = APIErrorCode(rawValue: Int(code))
-        return code == .alreadyCommunicated || code.disposition(onRetry: false) == .checkStatus
+            isDoubtful: !wasRefusedAtOnce || APIErrorCode(rawValue: Int(code)).saysDone)
     }
 
     /// This attempt was not applied. An earlier attempt of the same call may have been, so only the first attempt may
@@ -399,5 +394,12 @@ extension StoreRefusal {
             message: "refused on a retry and never seen applied", meaning: .reject)
         refusal.isAfterChecks = true
         return refusal
+    }
+}
+
+extension APIErrorCode {
+    /// Whether it says that what was asked is done already, so that a status is read before it is believed.
+    var saysDone: Bool {
+        self == .alreadyCommunicated || disposition(onRetry: false) == .checkStatus
     }
 }

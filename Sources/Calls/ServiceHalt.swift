@@ -34,8 +34,12 @@ struct ServiceHalt: Sendable {
     /// Whether the code at the beginning of the reason is about our key, which any answered call shows to be good. Any
     /// other code, and a bare status of what stands between us and the App Store, may be about one endpoint alone.
     static func isAboutKey(_ reason: String) -> Bool {
-        guard let code = Int(reason.prefix { $0.isASCII && $0.isNumber }) else { return false }
-        return APIErrorCode(rawValue: code).isAboutKey
+        code(reason).map { APIErrorCode(rawValue: $0).isAboutKey } ?? false
+    }
+
+    /// The code at the beginning of the reason.
+    static func code(_ reason: String) -> Int? {
+        Int(reason.prefix { $0.isASCII && $0.isNumber })
     }
 
     /// Halts calls of a kind that has no batches.

@@ -42,7 +42,7 @@ package struct BatchHalts: Sendable {
             concerned.map {
                 CallScope(
                     batchID: $0.batchID, storefront: $0.storefront, wasParked: $0.wasParked,
-                    staleTokens: $0.staleTokens, isHalted: $0.isHalted,
+                    staleTokens: $0.staleTokens, isHalted: $0.isHalted, haltedBy: $0.haltedBy,
                     isStorefrontHalted: $0.isStorefrontHalted)
             }
         }

@@ -147,14 +147,16 @@ package struct PriceChangeKind: CallKind {
 
     package func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution {
         let id = attempt.call.callID
-        // The proof is this answer, or a notification that overtook it.
-        if scene.settled.contains(id), !attempt.answer.isRefusal {
+        // The proof is this answer, or a notification that overtook it, or the status that was read beside a refusal that
+        // says that it is done already.
+        let refusal = attempt.answer.refusal
+        if scene.settled.contains(id), refusal == nil || refusal?.meaning == .checkStatus {
             return .applied(Resolution.Proof())
         }
         let resolution = ResolutionTable(attempt.call, policy, attempt.verdict)
             .resolve(attempt.answer)
         guard case .released(var release) = resolution,
-            let refusal = attempt.answer.refusal, refusal.meaning == .refresh
+            refusal?.meaning == .refresh
         else { return resolution }
         release.staleToken = attempt.staleToken
         // It keeps its token. A call without one would change what nobody has seen.

@@ -377,6 +377,8 @@ package enum GuardQueries {
         package var staleTokens = 0
         /// Whether a code has halted it.
         package var isHalted = false
+        /// That code; nil where none has.
+        package var haltedBy: Int?
         package var isStorefrontHalted = false
 
         package init(batchID: String, storefront: String) {
@@ -395,6 +397,7 @@ package enum GuardQueries {
             -- name: batchesOfCalls
             SELECT t.call, p.batch_id, p.storefront, bool_or(p.parks > 0) AS was_parked,
                 max(p.stale_tokens) AS stale_tokens, bool_or(b.probe_at IS NOT NULL) AS is_halted,
+                max(b.halted_by) FILTER (WHERE b.probe_at IS NOT NULL) AS halted_by,
                 bool_or(b.halted_storefronts ? p.storefront) AS is_storefront_halted
             FROM unnest(\(calls.map(\.subject))::text[], \(uuids: calls.map(\.callID))::uuid[]) AS t (id, call)
             CROSS JOIN LATERAL (
@@ -413,6 +416,7 @@ package enum GuardQueries {
             concerned.wasParked = try row.bool("was_parked")
             concerned.staleTokens = try row.int("stale_tokens")
             concerned.isHalted = try row.bool("is_halted")
+            concerned.haltedBy = try row.textOrNil("halted_by").flatMap(Int.init)
             concerned.isStorefrontHalted = try row.bool("is_storefront_halted")
             found[try row.text("call"), default: []].append(concerned)
         }

@@ -332,13 +332,13 @@ extension DeliveryHarness {
     ) async throws {
         let call = try #require(claim.calls.first)
         let settlement = CallSettlement(pool: service, kind: priceKind(), log: .silent)
-        let ours = try await settlement.settle(
+        let settled = try await settlement.settle(
             [
                 Attempt(
                     call, answer(to: call, sku, end, signedAt: signedAt ?? now),
                     claimed: claim.claimed[call.callID])
             ], now: now, realNow: realClock.nowMilliseconds())
-        #expect(ours == [call.callID])
+        #expect(settled.ours == [call.callID])
     }
 
     private func answer(

@@ -294,4 +294,80 @@ import Testing
         #expect(harness.store.calls.count == 1)
         await harness.close()
     }
+
+    /// As after a restored backup whose calls all had their effect: the refusals are no refusals, and nobody need resume.
+    @Test(arguments: [4_000_205, 4_000_097])
+    func pricesThatAreAllOurs_areTakenOver_andNothingStaysHalted(code: Int) async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...60)
+        harness.store.setAnswers([], nil, all: .refused(.checkStatus, code: code))
+        let scheduler = harness.scheduler()
+
+        for _ in 0..<8 {
+            try await harness.deliver(scheduler)
+            harness.store.applyLate()
+            harness.clock.advance(by: .seconds(10))
+            harness.realClock.advance(by: .seconds(10))
+        }
+
+        #expect(try await harness.stateCounts() == ["scheduled": 60])
+        // Those that met the halt were put back, and asked again.
+        #expect(harness.store.calls.count < 80)
+        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        await harness.close()
+    }
+
+    /// The halt ends with the first probe that a status shows to be done, as with one that is answered.
+    @Test func probe_ofAPriceThatIsOurs_endsTheHalt() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...20)
+        harness.store.setAnswers([], nil, all: .refused(.checkStatus, code: 4_000_205))
+        let scheduler = harness.scheduler()
+        for _ in 0..<9 {
+            try await harness.deliver(scheduler)
+            try await harness.watch().round()
+            harness.clock.advance(by: .seconds(6))
+            harness.realClock.advance(by: .seconds(6))
+        }
+        #expect(try await harness.stateCounts() == ["queued": 20])
+        #expect(try await harness.texts(Self.halts) == ["4000205", "-"])
+
+        // From now on Apple has the price of whoever was called before.
+        for _ in 0..<30 {
+            harness.store.applyLate()
+            try await Self.pass(1, harness, scheduler)
+            try await harness.watch().round()
+        }
+
+        #expect(try await harness.stateCounts() == ["scheduled": 20])
+        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        await harness.close()
+    }
+
+    /// Some were done, and all that follow are not: they count again as what they are.
+    @Test func pricesThatAreNotOurs_afterSomeThatWere_haltTheirBatch() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...12)
+        harness.store.setAnswers([], nil, all: .refused(.checkStatus, code: 4_000_205))
+        let scheduler = harness.scheduler()
+        for _ in 0..<3 {
+            try await harness.deliver(scheduler)
+            harness.store.applyLate()
+            harness.clock.advance(by: .seconds(10))
+            harness.realClock.advance(by: .seconds(10))
+        }
+        #expect(try await harness.stateCounts() == ["scheduled": 12])
+        _ = try await harness.submitRows(13...212)
+
+        for _ in 0..<20 {
+            try await harness.deliver(scheduler)
+            try await harness.watch().round()
+            harness.clock.advance(by: .seconds(10))
+            harness.realClock.advance(by: .seconds(10))
+        }
+
+        #expect(try await harness.stateCounts()["rejected"] ?? 0 < 50)
+        #expect(try await harness.texts(Self.halts).contains("4000205"))
+        await harness.close()
+    }
 }

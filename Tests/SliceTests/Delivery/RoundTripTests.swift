@@ -124,14 +124,14 @@ import Testing
             let claim = try await claimer.claim(turn, limit: 1)
             let claimed = try await Self.trips(pool)
             let call = try #require(claim.calls.first)
-            let ours = try await settlement.settle(
+            let settled = try await settlement.settle(
                 [
                     Attempt(
                         call,
                         .answered(
                             [Harness.scheduled(call.subject)], StoreReply(httpStatus: 200)))
                 ], now: harness.now, realNow: realNow)
-            #expect(ours == [call.callID])
+            #expect(settled.ours == [call.callID])
             taken.append([claimed - start, try await Self.trips(pool) - claimed])
         }
 
