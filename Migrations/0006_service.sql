@@ -103,6 +103,7 @@ CREATE TABLE repricer.service_controls (
     catch_up_since timestamptz,
     catch_up_from timestamptz,
     catch_up_by text,
+    catch_up_answer text,
     is_restored boolean NOT NULL DEFAULT false,
     is_rehearsal boolean NOT NULL DEFAULT false,
     clock_start timestamptz,
@@ -119,6 +120,8 @@ CREATE TABLE repricer.service_controls (
     CONSTRAINT service_controls_throttled_kinds CHECK (jsonb_typeof(throttled_kinds) = 'object')
 );
 INSERT INTO repricer.service_controls DEFAULT VALUES;
+COMMENT ON COLUMN repricer.service_controls.catch_up_answer IS
+    'Why the latest reading of what the App Store says ended before its end, while calls wait for it.';
 COMMENT ON COLUMN repricer.service_controls.is_restored IS
     'A database was lost once, and this one took its place: claims ask whether a status of the list recover/restored is still to '
     'be read, of subscriptions that the lost one may have called.';

@@ -1942,8 +1942,15 @@ $$;
 -- that statuses are still to be read.
 CREATE FUNCTION repricer.end_catch_up(p_is_restored boolean) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
-UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL,
+UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL, catch_up_answer = NULL,
     is_restored = is_restored OR p_is_restored
+$$;
+
+-- Notes why the latest reading ended before its end, where calls wait for it.
+CREATE FUNCTION repricer.note_catch_up_answer(p_answer text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+UPDATE service_controls SET catch_up_answer = p_answer
+    WHERE catch_up_since IS NOT NULL AND catch_up_answer IS DISTINCT FROM p_answer
 $$;
 
 -- Notices a database that is not the one of before. Nothing is lost where the history was never read and nothing was

@@ -151,6 +151,7 @@ GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsa
     repricer.note_unclaimed(timestamptz, text, boolean), repricer.note_probe_answer(uuid, text), repricer.note_halt_answer(text, text),
     repricer.throttle_kind(text, timestamptz, timestamptz, text), repricer.end_throttle(text),
     repricer.note_database(timestamptz, timestamptz, timestamptz), repricer.end_catch_up(boolean),
+    repricer.note_catch_up_answer(text),
     repricer.begin_catch_up(timestamptz, timestamptz, timestamptz, boolean),
     repricer.note_recovery(timestamptz, timestamptz, bigint, bigint, bigint, bigint)
     TO repricer_service;

@@ -5602,7 +5602,7 @@ CREATE FUNCTION repricer.end_catch_up(p_is_restored boolean) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
-UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL,
+UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL, catch_up_answer = NULL,
     is_restored = is_restored OR p_is_restored
 $$;
 
@@ -7125,6 +7125,14 @@ FROM ends e JOIN horizons h ON h.id = e.id AND NOT h.is_unkept;
 END
 $$;
 
+CREATE FUNCTION repricer.note_catch_up_answer(p_answer text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+UPDATE service_controls SET catch_up_answer = p_answer
+    WHERE catch_up_since IS NOT NULL AND catch_up_answer IS DISTINCT FROM p_answer
+$$;
+
 CREATE TABLE repricer.service_controls (
     one_row boolean DEFAULT true NOT NULL,
     is_paused boolean DEFAULT false NOT NULL,
@@ -7140,6 +7148,7 @@ CREATE TABLE repricer.service_controls (
     catch_up_since timestamp with time zone,
     catch_up_from timestamp with time zone,
     catch_up_by text,
+    catch_up_answer text,
     is_restored boolean DEFAULT false NOT NULL,
     is_rehearsal boolean DEFAULT false NOT NULL,
     clock_start timestamp with time zone,
@@ -7159,6 +7168,8 @@ COMMENT ON COLUMN repricer.service_controls.halted_answer IS 'What the latest pr
 COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
 
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+
+COMMENT ON COLUMN repricer.service_controls.catch_up_answer IS 'Why the latest reading of what the App Store says ended before its end, while calls wait for it.';
 
 COMMENT ON COLUMN repricer.service_controls.is_restored IS 'A database was lost once, and this one took its place: claims ask whether a status of the list recover/restored is still to be read, of subscriptions that the lost one may have called.';
 
@@ -12420,6 +12431,9 @@ REVOKE ALL ON FUNCTION repricer.moves_of(p_ids text[], p_ats timestamp with time
 REVOKE ALL ON FUNCTION repricer.moves_of_at(p_at timestamp with time zone, p_ids text[], p_ats timestamp with time zone[], p_batch uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.moving_instants(p_ids text[]) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.note_catch_up_answer(p_answer text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.note_catch_up_answer(p_answer text) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.service_controls TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.service_controls TO repricer_service;

@@ -26,6 +26,8 @@ package enum ServiceControlQueries {
         package var catchUpFrom: Int64?
         /// The person who recovers the database; nil where the service reads by itself.
         package var catchUpBy: String?
+        /// Why the latest reading of the history, or of statuses, ended before its end.
+        package var catchUpAnswer: String?
         /// Whether no call may leave, whatever the cause: a person's pause, a catch-up, or a database of newer
         /// programs.
         package var isHeld: Bool
@@ -133,6 +135,7 @@ package enum ServiceControlQueries {
                 catchUpBy: try row.textOrNil("catch_up_by"), isHeld: try row.bool("is_held"),
                 heldSince: try row.millisecondsOrNil("held_since"),
                 heldBy: try row.textOrNil("held_by"), heldIsAll: try row.bool("held_is_all"))
+            everything.catchUpAnswer = try row.textOrNil("catch_up_answer")
             everything.refusedKinds = try row.texts("refused_kinds")
             for row in rows {
                 guard let kind = try row.textOrNil("kind") else { continue }
@@ -190,6 +193,14 @@ package enum ServiceControlQueries {
         """
         -- name: endCatchUp
         SELECT repricer.end_catch_up(\(isRestored))
+        """
+    }
+
+    /// Notes why a reading ended before its end; it does nothing unless calls wait for it.
+    package static func noteCatchUpAnswer(_ answer: String) -> SQL {
+        """
+        -- name: noteCatchUpAnswer
+        SELECT repricer.note_catch_up_answer(\(answer)::text)
         """
     }
 

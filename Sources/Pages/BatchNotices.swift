@@ -117,7 +117,8 @@ extension ServiceControlQueries.Everything {
                 Notice(
                     .warn, "Catching up:",
                     "no call leaves until the notifications since \(.time(catchUpSince)) are read"
-                        + "\(catchUpBy.map { "; \($0) recovers" } ?? "")."))
+                        + "\(catchUpBy.map { "; \($0) recovers" } ?? "")"
+                        + "\(catchUpAnswer.map { "; the latest reading stopped: \($0)" } ?? "")."))
         }
         return notices
     }

@@ -65,6 +65,7 @@ package struct CatchUp: Service {
         if let failure {
             dependencies.log.warning(
                 "the history is not read; calls wait", ["why": "\(failure)"])
+            try await dependencies.noteCatchUp("\(failure)")
             return false
         }
         try await dependencies.pool.withTransaction { connection in

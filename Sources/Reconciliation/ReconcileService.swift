@@ -1,3 +1,4 @@
+import Facts
 import ServiceKit
 
 /// Reconciles on a schedule of the service's clock: one replica at a time, and once an interval over all of them.
@@ -61,6 +62,7 @@ package struct ReconcileService: Service {
             "repricer_reconcile_runs_total", labels: ["result": failure == nil ? "done" : "failed"])
         if let failure {
             dependencies.log.warning("reconciling stopped", ["why": "\(failure)"])
+            try await dependencies.noteCatchUp("\(failure)")
             return .failed(summary)
         }
         if summary.history.new > 0 || summary.checks.drifted > 0 {
@@ -91,5 +93,13 @@ package struct ReconcileService: Service {
         metrics.declareCounter(
             "repricer_status_checks_total", "Statuses read, by outcome.",
             labels: ["outcome": StatusCheckQueries.Outcome.allCases.map(\.rawValue)])
+    }
+}
+
+extension Reconciler.Dependencies {
+    /// `status` says why while calls wait for what could not be read.
+    func noteCatchUp(_ answer: String) async throws {
+        let note = ServiceControlQueries.noteCatchUpAnswer(answer)
+        _ = try await pool.withConnection { try await $0.pipeline([note]) }
     }
 }

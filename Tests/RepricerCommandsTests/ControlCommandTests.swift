@@ -172,6 +172,29 @@ import Testing
         #expect(trail.output.contains("mended"))
     }
 
+    @Test func statusWhileCatchingUp_saysWhyTheReadingStopped() async throws {
+        let office = try await Office()
+        _ = await office.submit()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            UPDATE repricer.service_controls SET catch_up_since = '2026-01-04 00:00Z',
+                catch_up_answer = 'the App Store refuses our key'
+            """)
+        await connection.close()
+
+        let text = await run("status", environment: office.ana)
+        let json = await run("status", "--json", environment: office.ana)
+
+        let line = text.output.split(separator: "\n").first { $0.hasPrefix("CATCHING UP") }
+        #expect(
+            line?.hasSuffix(
+                "the service reads them; the latest reading stopped: the App Store refuses our key")
+                == true, "\(text.output)")
+        #expect(
+            json.output.contains(#""catching_up_answer":"the App Store refuses our key""#))
+    }
+
     @Test func haltedStorefront_showsInTheStatusUntilItIsResumed() async throws {
         let office = try await Office()
         _ = await office.submit()

@@ -74,6 +74,7 @@ extension ServiceControlQueries.Everything {
             let reader = catchUpBy.map { "\(harmless($0)) recovers: `repricer recover`" }
             return "no call leaves until the notifications since \(since.instantText) are read; "
                 + (reader ?? "the service reads them")
+                + (catchUpAnswer.map { "; the latest reading stopped: \(harmless($0))" } ?? "")
         }
         let kinds = haltedKinds.map {
             ("HALTED", Self.halt(plural($0.kind), at: $0.at, $0.reason, $0.answer))
@@ -108,6 +109,7 @@ extension ServiceControlQueries.Everything {
             "paused": isPaused, "pause": pauseJSON, "halted": isHalted,
             "halt": isHalted ? halt : nil,
             "catching_up_since": catchUpSince?.instantText, "recovered_by": catchUpBy,
+            "catching_up_answer": catchUpAnswer,
             "halted_kinds": haltedKinds.json(Self.haltColumns),
             "throttled_kinds": throttledKinds.json(Self.throttleColumns),
             "due_unclaimed_since": heldIsAll ? heldSince?.instantText : nil,

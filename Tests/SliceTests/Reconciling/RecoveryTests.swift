@@ -314,8 +314,12 @@ import Testing
         #expect(try await catchUp.step() == false)
         try await harness.deliver(harness.scheduler())
         #expect(harness.store.calls.isEmpty)
+        // Who looks is told why it takes so long, as long as it does.
+        let answers = "SELECT coalesce(catch_up_answer, '-') AS text FROM repricer.service_controls"
+        #expect(try await harness.texts(answers) != ["-"])
 
         #expect(try await catchUp.step())
+        #expect(try await harness.texts(answers) == ["-"])
         try await Self.readStatuses(harness, harness.store)
         try await harness.deliver(harness.scheduler())
         #expect(harness.store.calls.count == 1)
