@@ -99,7 +99,7 @@ extension Commands {
 }
 
 /// What recovering found, as text and JSON.
-private struct RecoverText {
+struct RecoverText {
     let lostSince: Instant
     let outcome: RecoveryQueries.Outcome
     let former: RecoveryQueries.Former?
@@ -133,8 +133,10 @@ private struct RecoverText {
         }
         let more = outcome.unreadSubscriptions - outcome.unread.count
         if more > 0 { lines += "… and \(more) more\n" }
-        if outcome.unreadSubscriptions > 0 {
+        if outcome.batches.contains(where: { $0.unread > 0 }) {
             lines += "their rows wait a day; run recover again to ask once more\n"
+        } else if outcome.unreadSubscriptions > 0 {
+            lines += "no row waits for them: what became of theirs was told by notifications\n"
         }
         return lines
             + (outcome.isPaused
