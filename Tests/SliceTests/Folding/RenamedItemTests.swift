@@ -139,6 +139,33 @@ import Testing
         await harness.close()
     }
 
+    /// Without any change of ours, and in the period that the customer bought, where a second line would be another seat.
+    @Test(arguments: [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]])
+    func itemRenamedAtOnce_inItsFirstPeriod_isBoughtOnce(order: [Int]) async throws {
+        let day: Int64 = 86_400
+        let harness = try await DeliveryHarness.make()
+        var bought = Self.charged("A", 10)
+        bought.type = "SUBSCRIBED"
+        bought.transaction?.reason = "PURCHASE"
+        let told = [
+            bought, Self.renamedAtOnce("A2", of: bought, 5 * day),
+            Self.renamedAtOnce("A2", of: bought, 6 * day, "DID_CHANGE_RENEWAL_STATUS"),
+        ]
+        for place in order + [1] { try await harness.tell(told[place]) }
+
+        let charges = try await Self.texts(
+            "SELECT sku || ' ' || is_purchase AS text FROM repricer.charges ORDER BY sku")
+        let money = try await Self.texts(
+            """
+            SELECT sku || ' ' || sum(amount_milliunits) AS text FROM report.money GROUP BY sku
+            HAVING sum(amount_milliunits) <> 0 ORDER BY sku
+            """)
+
+        #expect(charges == ["A true", "B true"])
+        #expect(money == ["A 14990", "B 9990"])
+        await harness.close()
+    }
+
     @Test func dependentOfADecliner_renamedBeforeItFell_isNotMissed() async throws {
         let harness = try await DeliveryHarness.make()
         try await harness.subscribe("1")
