@@ -70,7 +70,8 @@ private typealias Story = LifecycleStory
                 var stored = StoredSubscription(id: "1", changes: [])
                 let early = Self.life.filter { $0.key.signedAt < cut || random.chance(30) }
                 for piece in ArrivalOrder(early, random: &random).pieces { stored.arrive(piece) }
-                #expect(stored.forget(before: cut))
+                let isForgotten = stored.forget(before: cut)
+                #expect(isForgotten)
                 let late = Self.life.filter { $0.key.signedAt >= cut || random.chance(30) }
                 for piece in ArrivalOrder(late, random: &random).pieces { stored.arrive(piece) }
                 #expect(Self.lines(of: stored) == Self.lines, "order \(order), cut \(cut)")
