@@ -101,9 +101,12 @@ extension SubscriptionFacts {
             for told in since.reversed() where told.to == name { name = told.from }
             if name != item.sku { former[item.sku] = name }
         }
-        // A name that another item had given away means that one, where the transaction bears no name that is only new.
-        let given = Set(since.lazy.map(\.from))
-        guard former.keys.contains(where: { !given.contains($0) }) else { return [:] }
+        // A name that another item had given away before means that one, where the transaction bears no name that is only
+        // new.
+        let isOnlyNew = former.keys.contains { name in
+            since.first { $0.from == name || $0.to == name }?.to == name
+        }
+        guard isOnlyNew else { return [:] }
         let names = Set(transaction.items.lazy.map { former[$0.sku] ?? $0.sku })
         return names.count == Set(transaction.items.lazy.map(\.sku)).count ? former : [:]
     }
