@@ -42,6 +42,7 @@ CREATE TABLE repricer.subscriptions (
     consistency_token text,
     items jsonb NOT NULL DEFAULT '[]',
     increases jsonb NOT NULL DEFAULT '[]',
+    renames jsonb,
     seen_skus text[] NOT NULL DEFAULT '{}',
     signed_at timestamptz,
     known_since timestamptz,
@@ -87,6 +88,8 @@ COMMENT ON COLUMN repricer.subscriptions.signed_details IS
     'info: offerIdentifier, offerPeriod, offerDiscountType, eligibleWinBackOfferIds, priceIncreaseStatus, '
     'renewalBillingPlanType, renewalQuantity. Null: none of it.';
 
+COMMENT ON COLUMN repricer.subscriptions.renames IS
+    'What items were called, until when, and the transaction of the period that ran then. Null: nothing was renamed lately.';
 COMMENT ON COLUMN repricer.subscriptions.checkpoint_at IS
     'Statements signed before it stand in subscription_checkpoints; one that comes later is in overdue_statements. Null: all '
     'statements are kept.';

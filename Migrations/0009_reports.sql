@@ -743,7 +743,7 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
     c.state IN ('declined', 'cancelled') AND coalesce(c.reason = 'parent_declined', false) AS fell_with_parent,
     coalesce(o.lost_milliunits, 0) AS others_lost_milliunits, coalesce(r.taxed_renewals, 0) AS taxed_renewals,
     coalesce(r.taxed_uplift_milliunits, 0) AS taxed_uplift_milliunits, p.paid_until, p.word_due_at, p.sku AS paid_sku,
-    p.quantity AS paid_quantity, coalesce(q.seats, 1) AS seats
+    p.quantity AS paid_quantity, coalesce(q.seats, c.forecast_seats) AS seats
 FROM repricer.price_changes c
 LEFT JOIN LATERAL (
     -- A price is that of one seat, and the last period was charged for so many: those of its renewal, or of what the
@@ -1297,7 +1297,8 @@ SELECT d.batch_id, d.original_transaction_id, d.change_id, c.currency, c.storefr
     -- A dependent on another subscription is paid by that one's period: its price is converted to the period of its
     -- parent. A yearly dependent of a monthly parent would count twelve times otherwise.
     -- By the period that it had when it was cancelled: its subscription may have another one since.
-    sum(round(d.price_milliunits::numeric * coalesce(q.seats, 1) * repricer.twelfths(coalesce(d.target_period, t.period, c.period))
+    sum(round(d.price_milliunits::numeric
+        * coalesce(q.seats, CASE WHEN d.is_cross_subscription THEN 1 ELSE c.forecast_seats END) * repricer.twelfths(coalesce(d.target_period, t.period, c.period))
         / repricer.twelfths(c.period)))::bigint AS price_milliunits
 FROM repricer.dependent_cancellations d
 LEFT JOIN LATERAL (
@@ -1905,7 +1906,7 @@ WITH subjects AS (
     SELECT u.id, u.at FROM unnest(p_ids, p_ats) AS u (id, at)
 ), called AS (
     SELECT s.id AS subject, s.at, c.original_transaction_id, c.change_id, c.batch_id, c.currency, c.storefront,
-        c.dependents, twelfths(c.period) AS twelfths, c.called_at, c.state, c.reason, c.ended_at, c.effective_at,
+        c.dependents, c.former_dependents, twelfths(c.period) AS twelfths, c.called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.forecast_seats, c.names,
         lead(c.called_at) OVER (PARTITION BY s.id, s.at, c.item_sku ORDER BY c.called_at, c.change_id) AS next_called_at
     FROM subjects s
@@ -1913,7 +1914,7 @@ WITH subjects AS (
     CROSS JOIN LATERAL (
         SELECT h.original_transaction_id, h.change_id, h.batch_id, h.currency, h.storefront, h.period, h.state, h.reason,
             h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at, h.forecast_seats,
-            coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents,
+            coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents, h.dependent_skus AS former_dependents,
             coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes h
@@ -1927,12 +1928,13 @@ WITH subjects AS (
     FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
     UNION ALL
     SELECT c.subject, c.at, c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
-        ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
+        -- Its charges bear the name of then: at the submission, or now.
+        ARRAY[coalesce(n.place[2], u.name), u.former], true, c.currency, c.storefront,
         CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
             ELSE twelfths(coalesce(d.period, t.period)) END,
         c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
     FROM called c
-    CROSS JOIN LATERAL unnest(c.dependents) AS u (name)
+    CROSS JOIN LATERAL unnest(c.dependents, c.former_dependents) AS u (name, former)
     CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
     LEFT JOIN repricer.dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
         AND d.sku = coalesce(n.place[2], u.name)
@@ -1980,13 +1982,11 @@ WITH subjects AS (
             CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
                 SELECT max(e.occurred_at) FROM repricer.money_entries e
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-                    AND e.sku = h.sku AND e.kind = 'refund') END,
-            -- One that was given back in full, or revoked, ended no other: it may have been charged twice.
-            CASE WHEN NOT h.is_added_seat THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
-                    AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0)) OVER (
-                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_added_seat
-                ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-                END) AT TIME ZONE 'UTC' AS ends
+                    AND e.sku = h.sku AND e.kind = 'refund') END) AT TIME ZONE 'UTC' AS ends,
+        -- One that was given back in full, or revoked, ends no other: it may have been charged twice.
+        h.revoked_at IS NULL
+            AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) AS stands,
+        h.is_added_seat, h.transaction_id
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
     CROSS JOIN LATERAL (
         SELECT k.*, max(k.purchased_at) FILTER (WHERE k.is_purchase) OVER () AS bought_at
@@ -2001,8 +2001,14 @@ WITH subjects AS (
             ELSE r.milliunits END AS milliunits,
         r.begins AS run_begins, r.ends AS run_ends
     FROM items i
-    JOIN runs r ON r.id = i.id AND r.at = i.at AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
-        AND r.ends >= i.begins
+    JOIN (
+        -- Of an item, whatever it was called.
+        SELECT n.item, r.milliunits, r.offer_days, r.currency, r.begins,
+            least(r.ends, CASE WHEN NOT r.is_added_seat THEN min(r.begins) FILTER (WHERE r.stands) OVER (
+                PARTITION BY n.item, r.is_added_seat ORDER BY r.begins DESC, r.transaction_id DESC
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END) AS ends
+        FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r
+        ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits

@@ -106,6 +106,7 @@ GRANT INSERT ON repricer.charge_versions, repricer.subscription_event_versions, 
     repricer.dependent_cancellation_versions, repricer.stale_figures, repricer.overdue_statements TO repricer_service;
 GRANT INSERT ON repricer.money_entries, repricer.notification_ids, repricer.notifications, repricer.signing_headers,
     repricer.dependent_claims, repricer.price_change_history TO repricer_service;
+GRANT DELETE ON repricer.charges TO repricer_service;
 GRANT INSERT, DELETE ON repricer.subscription_events, repricer.dependency_roles, repricer.outbox
     TO repricer_service;
 -- The cascade of a deletion from the outbox needs no right of its own.

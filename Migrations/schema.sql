@@ -967,6 +967,7 @@ CREATE TABLE repricer.subscriptions (
     consistency_token text,
     items jsonb DEFAULT '[]'::jsonb NOT NULL,
     increases jsonb DEFAULT '[]'::jsonb NOT NULL,
+    renames jsonb,
     seen_skus text[] DEFAULT '{}'::text[] NOT NULL,
     signed_at timestamp with time zone,
     known_since timestamp with time zone,
@@ -1001,6 +1002,8 @@ COMMENT ON COLUMN repricer.subscriptions.renewal_currency IS 'ISO 4217: of renew
 COMMENT ON COLUMN repricer.subscriptions.renewal_offer_type IS 'As offer_type, of the next period; null: no offer.';
 
 COMMENT ON COLUMN repricer.subscriptions.signed_details IS 'What else was signed, under Apple''s own names and only what is there. transaction, of the running period: offerIdentifier, offerPeriod, revocationDate (UTC milliseconds), revocationReason, revocationType, revocationPercentage, isUpgraded, billingPlanType, additionalTransactionReason. renewal, of the newest renewal info: offerIdentifier, offerPeriod, offerDiscountType, eligibleWinBackOfferIds, priceIncreaseStatus, renewalBillingPlanType, renewalQuantity. Null: none of it.';
+
+COMMENT ON COLUMN repricer.subscriptions.renames IS 'What items were called, until when, and the transaction of the period that ran then. Null: nothing was renamed lately.';
 
 COMMENT ON COLUMN repricer.subscriptions.known_since IS 'Start of the earliest period from which on statements tell what was charged; an increase before it may be unknown.';
 
@@ -1515,7 +1518,7 @@ CREATE VIEW repricer.live_change_figures AS
     p.word_due_at,
     p.sku AS paid_sku,
     p.quantity AS paid_quantity,
-    COALESCE(q.seats, (1)::bigint) AS seats
+    COALESCE(q.seats, c.forecast_seats) AS seats
    FROM ((((repricer.price_changes c
      LEFT JOIN LATERAL ( SELECT (COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric))::bigint AS seats
            FROM repricer.charges k
@@ -4281,7 +4284,11 @@ CREATE VIEW repricer.lost_dependents AS
     c.storefront,
     c.period,
     count(*) AS dependents,
-    (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * (repricer.twelfths(COALESCE(d.target_period, t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
+    (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (
+        CASE
+            WHEN d.is_cross_subscription THEN (1)::bigint
+            ELSE c.forecast_seats
+        END)::numeric)) * (repricer.twelfths(COALESCE(d.target_period, t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
    FROM (((repricer.dependent_cancellations d
      LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
            FROM repricer.charges k
@@ -6322,7 +6329,7 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
     p.word_due_at,
     p.sku AS paid_sku,
     p.quantity AS paid_quantity,
-    COALESCE(q.seats, (1)::bigint) AS seats
+    COALESCE(q.seats, c.forecast_seats) AS seats
    FROM ((((repricer.unfrozen_changes_at(p_at) c
      LEFT JOIN LATERAL ( SELECT (COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric))::bigint AS seats
            FROM repricer.charges_at(p_at) k
@@ -6547,7 +6554,11 @@ CREATE FUNCTION repricer.lost_dependents_at(p_at timestamp with time zone) RETUR
     c.storefront,
     c.period,
     count(*) AS dependents,
-    (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (1)::numeric)) * (repricer.twelfths(COALESCE(d.target_period, t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
+    (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (
+        CASE
+            WHEN d.is_cross_subscription THEN (1)::bigint
+            ELSE c.forecast_seats
+        END)::numeric)) * (repricer.twelfths(COALESCE(d.target_period, t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
    FROM (((repricer.dependent_cancellations_at(p_at) d
      LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
            FROM repricer.charges_at(p_at) k
@@ -6682,7 +6693,7 @@ WITH subjects AS (
     SELECT u.id, u.at FROM unnest(p_ids, p_ats) AS u (id, at)
 ), called AS (
     SELECT s.id AS subject, s.at, c.original_transaction_id, c.change_id, c.batch_id, c.currency, c.storefront,
-        c.dependents, twelfths(c.period) AS twelfths, c.called_at, c.state, c.reason, c.ended_at, c.effective_at,
+        c.dependents, c.former_dependents, twelfths(c.period) AS twelfths, c.called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.forecast_seats, c.names,
         lead(c.called_at) OVER (PARTITION BY s.id, s.at, c.item_sku ORDER BY c.called_at, c.change_id) AS next_called_at
     FROM subjects s
@@ -6690,7 +6701,7 @@ WITH subjects AS (
     CROSS JOIN LATERAL (
         SELECT h.original_transaction_id, h.change_id, h.batch_id, h.currency, h.storefront, h.period, h.state, h.reason,
             h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at, h.forecast_seats,
-            coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents,
+            coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents, h.dependent_skus AS former_dependents,
             coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes h
@@ -6704,12 +6715,13 @@ WITH subjects AS (
     FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
     UNION ALL
     SELECT c.subject, c.at, c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
-        ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
+        -- Its charges bear the name of then: at the submission, or now.
+        ARRAY[coalesce(n.place[2], u.name), u.former], true, c.currency, c.storefront,
         CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
             ELSE twelfths(coalesce(d.period, t.period)) END,
         c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
     FROM called c
-    CROSS JOIN LATERAL unnest(c.dependents) AS u (name)
+    CROSS JOIN LATERAL unnest(c.dependents, c.former_dependents) AS u (name, former)
     CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
     LEFT JOIN repricer.dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
         AND d.sku = coalesce(n.place[2], u.name)
@@ -6757,13 +6769,11 @@ WITH subjects AS (
             CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
                 SELECT max(e.occurred_at) FROM repricer.money_entries e
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-                    AND e.sku = h.sku AND e.kind = 'refund') END,
-            -- One that was given back in full, or revoked, ended no other: it may have been charged twice.
-            CASE WHEN NOT h.is_added_seat THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
-                    AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0)) OVER (
-                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_added_seat
-                ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-                END) AT TIME ZONE 'UTC' AS ends
+                    AND e.sku = h.sku AND e.kind = 'refund') END) AT TIME ZONE 'UTC' AS ends,
+        -- One that was given back in full, or revoked, ends no other: it may have been charged twice.
+        h.revoked_at IS NULL
+            AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) AS stands,
+        h.is_added_seat, h.transaction_id
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
     CROSS JOIN LATERAL (
         SELECT k.*, max(k.purchased_at) FILTER (WHERE k.is_purchase) OVER () AS bought_at
@@ -6778,8 +6788,14 @@ WITH subjects AS (
             ELSE r.milliunits END AS milliunits,
         r.begins AS run_begins, r.ends AS run_ends
     FROM items i
-    JOIN runs r ON r.id = i.id AND r.at = i.at AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
-        AND r.ends >= i.begins
+    JOIN (
+        -- Of an item, whatever it was called.
+        SELECT n.item, r.milliunits, r.offer_days, r.currency, r.begins,
+            least(r.ends, CASE WHEN NOT r.is_added_seat THEN min(r.begins) FILTER (WHERE r.stands) OVER (
+                PARTITION BY n.item, r.is_added_seat ORDER BY r.begins DESC, r.transaction_id DESC
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END) AS ends
+        FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r
+        ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
@@ -6883,7 +6899,7 @@ WITH subjects AS (
     SELECT u.id, u.at FROM unnest(p_ids, p_ats) AS u (id, at)
 ), called AS (
     SELECT s.id AS subject, s.at, c.original_transaction_id, c.change_id, c.batch_id, c.currency, c.storefront,
-        c.dependents, twelfths(c.period) AS twelfths, c.called_at, c.state, c.reason, c.ended_at, c.effective_at,
+        c.dependents, c.former_dependents, twelfths(c.period) AS twelfths, c.called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.forecast_seats, c.names,
         lead(c.called_at) OVER (PARTITION BY s.id, s.at, c.item_sku ORDER BY c.called_at, c.change_id) AS next_called_at
     FROM subjects s
@@ -6891,7 +6907,7 @@ WITH subjects AS (
     CROSS JOIN LATERAL (
         SELECT h.original_transaction_id, h.change_id, h.batch_id, h.currency, h.storefront, h.period, h.state, h.reason,
             h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at, h.forecast_seats,
-            coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents,
+            coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents, h.dependent_skus AS former_dependents,
             coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes_at(p_at) h
@@ -6905,12 +6921,13 @@ WITH subjects AS (
     FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
     UNION ALL
     SELECT c.subject, c.at, c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
-        ARRAY[coalesce(n.place[2], u.name)], true, c.currency, c.storefront,
+        -- Its charges bear the name of then: at the submission, or now.
+        ARRAY[coalesce(n.place[2], u.name), u.former], true, c.currency, c.storefront,
         CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
             ELSE twelfths(coalesce(d.period, t.period)) END,
         c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
     FROM called c
-    CROSS JOIN LATERAL unnest(c.dependents) AS u (name)
+    CROSS JOIN LATERAL unnest(c.dependents, c.former_dependents) AS u (name, former)
     CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
     LEFT JOIN repricer.dependent_claims_at(p_at) d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
         AND d.sku = coalesce(n.place[2], u.name)
@@ -6958,13 +6975,11 @@ WITH subjects AS (
             CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
                 SELECT max(e.occurred_at) FROM repricer.money_entries_at(p_at) e
                 WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-                    AND e.sku = h.sku AND e.kind = 'refund') END,
-            -- One that was given back in full, or revoked, ended no other: it may have been charged twice.
-            CASE WHEN NOT h.is_added_seat THEN min(h.purchased_at) FILTER (WHERE h.revoked_at IS NULL
-                    AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0)) OVER (
-                PARTITION BY h.original_transaction_id, s.at, h.sku, h.is_added_seat
-                ORDER BY h.purchased_at DESC, h.transaction_id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-                END) AT TIME ZONE 'UTC' AS ends
+                    AND e.sku = h.sku AND e.kind = 'refund') END) AT TIME ZONE 'UTC' AS ends,
+        -- One that was given back in full, or revoked, ends no other: it may have been charged twice.
+        h.revoked_at IS NULL
+            AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) AS stands,
+        h.is_added_seat, h.transaction_id
     FROM (SELECT DISTINCT i.id, i.at FROM items i) s
     CROSS JOIN LATERAL (
         SELECT k.*, max(k.purchased_at) FILTER (WHERE k.is_purchase) OVER () AS bought_at
@@ -6979,8 +6994,14 @@ WITH subjects AS (
             ELSE r.milliunits END AS milliunits,
         r.begins AS run_begins, r.ends AS run_ends
     FROM items i
-    JOIN runs r ON r.id = i.id AND r.at = i.at AND r.sku = ANY (i.names) AND r.currency = i.currency AND r.begins < i.ends
-        AND r.ends >= i.begins
+    JOIN (
+        -- Of an item, whatever it was called.
+        SELECT n.item, r.milliunits, r.offer_days, r.currency, r.begins,
+            least(r.ends, CASE WHEN NOT r.is_added_seat THEN min(r.begins) FILTER (WHERE r.stands) OVER (
+                PARTITION BY n.item, r.is_added_seat ORDER BY r.begins DESC, r.transaction_id DESC
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END) AS ends
+        FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r
+        ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
@@ -10918,6 +10939,7 @@ CREATE TABLE repricer.subscription_checkpoints (
     consistency_token text,
     items jsonb DEFAULT '[]'::jsonb NOT NULL,
     increases jsonb DEFAULT '[]'::jsonb NOT NULL,
+    renames jsonb,
     seen_skus text[] DEFAULT '{}'::text[] NOT NULL,
     signed_at timestamp with time zone,
     known_since timestamp with time zone,
@@ -12029,7 +12051,7 @@ GRANT ALL ON FUNCTION repricer.tells_end(p_statement jsonb) TO repricer_service;
 GRANT SELECT ON TABLE repricer.change_figures TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.charges TO repricer_pricing;
-GRANT SELECT,INSERT,UPDATE ON TABLE repricer.charges TO repricer_service;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.charges TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.dependent_cancellations TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.dependent_cancellations TO repricer_service;

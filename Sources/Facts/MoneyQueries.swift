@@ -19,6 +19,8 @@ enum MoneyQueries {
         let charges = lines.filter { $0.1.terms != nil }
         var statements = [record(lines, anew: anew, since: since)]
         if !charges.isEmpty { statements.append(saveCharges(charges)) }
+        let renamed = begun.filter(\.isRenamed)
+        if !charges.isEmpty, !renamed.isEmpty { statements.append(dropCharges(charges, renamed)) }
         // A subscription without a refund needs no sum of refunds.
         let given = Set(lines.lazy.filter { $0.1.terms == nil }.map(\.0)).union(anew).sorted()
         if !given.isEmpty { statements.append(sumRefunds(given)) }
@@ -125,6 +127,32 @@ enum MoneyQueries {
                     EXCLUDED.is_offer, EXCLUDED.is_purchase,
                     EXCLUDED.is_added_seat)
         """
+    }
+
+    /// Takes out what was noted under another name of an item than that of its charge: a statement that came late tells of
+    /// the rename, or of none.
+    private static func dropCharges(_ charges: [Line], _ renamed: [SubscriptionFold]) -> SQL {
+        let ids = renamed.map(\.state.facts.originalTransactionID)
+        return """
+            -- name: dropCharges
+            WITH told AS (SELECT * FROM unnest(
+                \(charges.map(\.id))::text[], \(charges.map(\.entry.key.transactionID))::text[],
+                \(charges.map(\.entry.key.sku))::text[]
+            ) AS t (id, transaction_id, sku)
+            ), \(fragment: VersionQueries.instant), gone AS (
+                DELETE FROM repricer.charges h
+                USING unnest(\(ids)::text[], \(timestamps: renamed.map { $0.checkpoint?.moneySince.milliseconds })::timestamptz[])
+                    AS b (id, since)
+                WHERE h.original_transaction_id = b.id AND \(fragment: Bucket.isThat(of: ids, "h.bucket"))
+                    AND (b.since IS NULL OR h.purchased_at >= b.since)
+                    AND EXISTS (
+                        SELECT FROM told t WHERE t.id = b.id AND t.transaction_id = h.transaction_id)
+                    AND NOT EXISTS (
+                        SELECT FROM told t WHERE t.id = b.id AND t.transaction_id = h.transaction_id AND t.sku = h.sku)
+                RETURNING h.*
+            )
+            INSERT INTO repricer.charge_versions SELECT g.*, \(fragment: VersionQueries.now) FROM gone g ON CONFLICT DO NOTHING
+            """
     }
 
     /// What was given back of their charges and not taken back again, as the ledger has it.

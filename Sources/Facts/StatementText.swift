@@ -2,9 +2,9 @@ import JSON
 import Postgres
 import Pricing
 
-/// The JSON of `subscription_events.statement`, `subscriptions.items` and `.increases`. It is written by hand because
-/// of speed: a fold writes thousands a second, a late statement reads all of a subscription's, and a plan reads half
-/// a million. A general coder takes ten times as long.
+/// The JSON of `subscription_events.statement`, `subscriptions.items`, `.increases` and `.renames`. It is written by hand
+/// because of speed: a fold writes thousands a second, a late statement reads all of a subscription's, and a plan reads
+/// half a million. A general coder takes ten times as long.
 enum StatementText {
     static func text(_ event: SubscriptionEvent) -> String {
         JSONWriter.object {
@@ -39,6 +39,17 @@ enum StatementText {
                 $0.number("consentAskedAt", increase.consentAskedAt?.milliseconds)
                 $0.number("acceptedAt", increase.acceptedAt?.milliseconds)
                 $0.number("refusedAt", increase.refusedAt?.milliseconds)
+            }
+        }
+    }
+
+    static func text(_ renames: [SubscriptionFacts.FormerName]) -> String {
+        JSONWriter.list(renames) { rename, json in
+            json.object {
+                $0.text("from", rename.from)
+                $0.text("to", rename.to)
+                $0.number("at", rename.at.milliseconds)
+                $0.text("transactionID", rename.transactionID)
             }
         }
     }
@@ -304,6 +315,20 @@ enum StatementText {
         item.offerPeriodCount = try record.intOrNil("offerPeriodCount")
         item.offerReason = try record.textOrNil("offerReason")
         return item
+    }
+
+    static func renames(
+        _ node: JSONNode
+    ) throws(JSONRecord.Fault) -> [SubscriptionFacts.FormerName] {
+        var renames: [SubscriptionFacts.FormerName] = []
+        for record in try JSONRecord.all(node) {
+            renames.append(
+                SubscriptionFacts.FormerName(
+                    from: try record.text("from"), to: try record.text("to"),
+                    at: Instant(milliseconds: try record.int64("at")),
+                    transactionID: try record.textOrNil("transactionID")))
+        }
+        return renames
     }
 
     static func items(_ node: JSONNode) throws(JSONRecord.Fault) -> [SubscriptionFacts.Item] {

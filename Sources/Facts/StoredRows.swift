@@ -40,6 +40,12 @@ extension Row {
             "signed_details", StatementText.details)
     }
 
+    func storedRenames() throws -> [SubscriptionFacts.FormerName] {
+        // Most subscriptions have none.
+        guard try decoded("renames", { _ in true }) != nil else { return [] }
+        return try stored("renames", StatementText.renames)
+    }
+
     package func storedIncreases() throws -> [RecordedIncrease] {
         // Most subscriptions have none, and a plan reads a million of them.
         if try decoded("increases", { $0.elementsEqual("[]".utf8) }) == true { return [] }

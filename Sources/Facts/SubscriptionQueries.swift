@@ -318,6 +318,7 @@ package enum SubscriptionQueries {
         facts.renewalAt = try row.instant("renewal_at")
         facts.consistencyToken = try row.textOrNil("consistency_token")
         facts.items = try row.storedItems()
+        facts.renames = try row.storedRenames()
         facts.signedAt = try row.instant("signed_at")
         facts.knownSince = try row.instant("known_since")
         var foldedThrough: SubscriptionEvent.Key?
@@ -360,7 +361,7 @@ package enum SubscriptionQueries {
             recent_subscription_start_at = t.recent_subscription_start_at,
             purchased_at = t.purchased_at, expires_at = t.expires_at, renewal_at = t.renewal_at,
             consistency_token = t.consistency_token, items = t.items,
-            increases = coalesce(t.increases, '[]'),
+            increases = coalesce(t.increases, '[]'), renames = t.renames,
             seen_skus = t.seen_skus, signed_at = t.signed_at, known_since = t.known_since,
             folded_signed_at = t.folded_signed_at, folded_evidence_id = t.folded_evidence_id
         -- An update of spread tables takes no cast from text, so it stands in a subquery, which OFFSET 0 keeps apart.
@@ -393,6 +394,7 @@ package enum SubscriptionQueries {
             \(texts: states.sparseColumn { $0.facts.consistencyToken })::text[],
             \(jsons: states.column { StatementText.text($0.facts.items) })::jsonb[],
             \(jsons: states.sparseColumn { $0.increases.isEmpty ? nil : StatementText.text($0.increases) })::jsonb[],
+            \(jsons: states.sparseColumn { $0.facts.renames.isEmpty ? nil : StatementText.text($0.facts.renames) })::jsonb[],
             \(states.column { arrayText($0.seenSKUs) })::text[],
             \(timestamps: states.sparseColumn { $0.facts.signedAt?.milliseconds })::timestamptz[],
             \(timestamps: states.sparseColumn { $0.facts.knownSince?.milliseconds })::timestamptz[],
@@ -403,7 +405,7 @@ package enum SubscriptionQueries {
             ownership_type, offer_discount_type, offer_type, quantity, transaction_reason, app_transaction_id,
             auto_renew_product_id, renewal_price_milliunits, renewal_currency, renewal_offer_type, signed_details,
             latest_transaction_id, original_purchase_at, recent_subscription_start_at,
-            purchased_at, expires_at, renewal_at, consistency_token, items, increases,
+            purchased_at, expires_at, renewal_at, consistency_token, items, increases, renames,
             seen, signed_at, known_since, folded_signed_at, folded_evidence_id) OFFSET 0) AS t
         WHERE s.original_transaction_id = t.id
             AND \(fragment: Bucket.isThat(of: states.lazy.map(\.facts.originalTransactionID), "s.bucket"))

@@ -49,6 +49,9 @@ package struct SubscriptionFacts: Hashable, Sendable {
     package var renewalAt: Instant?
     package var consistencyToken: String?
     package var items: [Item] = []
+    /// The renames that were told, in the order of telling. A transaction that was charged before one may be signed
+    /// under the old names and under the new ones.
+    package var renames: [FormerName] = []
     /// The `signedDate` of the newest folded payload.
     package var signedAt: Instant?
     /// The start of the earliest period from which on statements tell what was charged: every later increase was
@@ -69,6 +72,22 @@ package struct SubscriptionFacts: Hashable, Sendable {
         package var increase: Increase?
         /// The SKU in the running period's transaction, where a rename is newer.
         package var chargedAs: String?
+    }
+
+    /// A rename of an item.
+    package struct FormerName: Hashable, Sendable {
+        package var from: String
+        package var to: String
+        package var at: Instant
+        /// The transaction of the period that ran then.
+        package var transactionID: String?
+
+        package init(from: String, to: String, at: Instant, transactionID: String?) {
+            self.from = from
+            self.to = to
+            self.at = at
+            self.transactionID = transactionID
+        }
     }
 
     /// An offer that runs on an item. `periodsLeft` counts periods from the next renewal on, by the renewal info; it

@@ -116,6 +116,22 @@ import Testing
             ])
     }
 
+    @Test func aDependentThatWasRenamed_isPaidForUnderEitherName() async throws {
+        var life = Life(subscription: "1", line: 2, dependents: "{EXTRA}")
+        life.pays(9990, from: 1, to: 2)
+        life.pays(12990, from: 3, to: 4)
+        life.pays(2000, from: 1, to: 2, sku: "EXTRA")
+        life.pays(2000, from: 3, to: 4, sku: "EXTRA2")
+
+        #expect(
+            try await bridge(
+                [life], until: "2026-04-20Z",
+                more: "UPDATE repricer.price_changes SET current_dependent_skus = '{EXTRA2}';") == [
+                    "01 11990 0 0 0 0 0 0 0 11990", "02 11990 0 0 0 0 0 0 0 11990",
+                    "03 11990 3000 0 0 0 0 0 0 14990", "04 14990 0 0 0 0 0 0 0 14990",
+                ])
+    }
+
     @Test
     func whoLeavesAfterTheNewPrice_isToldByTheEventOfTheEnd_andWhoComesBackIsOther() async throws {
         var left = Life(subscription: "1", line: 2)

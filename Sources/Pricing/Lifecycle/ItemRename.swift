@@ -52,6 +52,65 @@ extension SubscriptionFacts {
         return renames
     }
 
+    /// Keeps a rename that nothing but the running transaction tells: it bears a name that nobody knew in place of another
+    /// one, at the same price. What a transaction charges is charged once, so it is the same item (an inference). Changes
+    /// do not follow it.
+    mutating func noteRenamesUntold(before event: SubscriptionEvent) {
+        guard let transaction = event.transaction, let running = latestTransactionID,
+            transaction.transactionID == running, !isOlder(transaction)
+        else { return }
+        let names = Set(transaction.items.lazy.map(\.sku))
+        var gone = items.filter { item in
+            item.currentPrice != nil && !names.contains(item.sku)
+                && !(item.chargedAs.map { names.contains($0) } ?? false)
+        }
+        guard !gone.isEmpty else { return }
+        gone.sort { $0.sku < $1.sku }
+        let known = Set(items.lazy.map(\.sku)).union(items.lazy.compactMap(\.chargedAs))
+        var came = transaction.items.filter { !known.contains($0.sku) }.sorted { $0.sku < $1.sku }
+        var renames: [ItemRename] = []
+        pair(&gone, &came, into: &renames) { $0.currentPrice == $1.price }
+        note(renames, at: event.key.signedAt)
+    }
+
+    /// Keeps renames as long as charges may still move.
+    fileprivate mutating func note(_ renames: [ItemRename], at: Instant) {
+        guard !renames.isEmpty else { return }
+        let since = FoldCheckpoint.moneySince(at)
+        self.renames.removeAll { $0.at < since }
+        self.renames += renames.map {
+            FormerName(from: $0.from, to: $0.to, at: at, transactionID: latestTransactionID)
+        }
+    }
+
+    /// The names that items of a transaction had when it was charged, by the names that it bears; without those whose name
+    /// is the same.
+    ///
+    /// An item that is renamed at once may bear its new name in the transaction that had charged it (an inference). That is
+    /// one charge, so it goes by the name of then. Nothing but the facts tells that name: so it is the same whichever other
+    /// statements about the transaction have come.
+    func namesWhenCharged(in transaction: TransactionStatement) -> [String: String] {
+        let since = renames.filter { told in
+            told.transactionID != nil && told.transactionID == transaction.transactionID
+                || transaction.purchasedAt.map { $0 < told.at } ?? false
+        }
+        guard !since.isEmpty else { return [:] }
+        var former: [String: String] = [:]
+        for item in transaction.items {
+            var name = item.sku
+            for told in since.reversed() where told.to == name { name = told.from }
+            if name != item.sku { former[item.sku] = name }
+        }
+        // A name that another item had given away before means that one, where the transaction bears no name that is only
+        // new.
+        let isOnlyNew = former.keys.contains { name in
+            since.first { $0.from == name || $0.to == name }?.to == name
+        }
+        guard isOnlyNew else { return [:] }
+        let names = Set(transaction.items.lazy.map { former[$0.sku] ?? $0.sku })
+        return names.count == Set(transaction.items.lazy.map(\.sku)).count ? former : [:]
+    }
+
     private func pair(
         _ gone: inout [Item], _ came: inout [StatementItem],
         into renames: inout [ItemRename],
@@ -71,6 +130,7 @@ extension SubscriptionState {
         self.renames += renames.map {
             ToldRename(rename: $0, key: event.key, source: event.source)
         }
+        facts.note(renames, at: event.key.signedAt)
         let names = Dictionary(renames.map { ($0.from, $0.to) }) { first, _ in first }
         for index in facts.items.indices {
             guard let name = names[facts.items[index].sku] else { continue }

@@ -17,6 +17,8 @@ package struct SubscriptionFold: Sendable {
     package var reenabled: [OwnCancel]
     /// Whether it began again. Its extensions are then complete.
     package var isAnew: Bool
+    /// Whether an item is known to have been renamed, now or until now. A charge may then have another name than before.
+    package var isRenamed: Bool
     /// Where it began then: nil for the first statement, otherwise the checkpoint that replaces the earlier ones.
     package var checkpoint: FoldCheckpoint?
     /// The latest statement that arrived, or where none did the latest that was folded anew. A `correction` names it.
@@ -47,6 +49,7 @@ package struct SubscriptionFold: Sendable {
     ) {
         var state: SubscriptionState
         isAnew = all != nil
+        isRenamed = !before.facts.renames.isEmpty
         self.checkpoint = all == nil ? nil : checkpoint
         if all == nil {
             state = before
@@ -90,6 +93,7 @@ package struct SubscriptionFold: Sendable {
         scheduled = Set(
             now.lazy.filter { told.contains($0.changeID) }
                 .filter { former($0.changeID)?.becomes($0) == true }.map(\.changeID))
+        if !state.facts.renames.isEmpty { isRenamed = true }
         self.state = state
         self.moved = moved
         latest = arrived.max { $0.key < $1.key } ?? events.last

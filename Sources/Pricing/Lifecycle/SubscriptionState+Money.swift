@@ -13,8 +13,9 @@ extension SubscriptionState {
         }
         let shares = transaction.taxExclusiveShares(of: charges)
         let prorated = transaction.proratedShare(of: charges)
+        let names = facts.namesWhenCharged(in: transaction)
         for (index, charge) in charges.enumerated() {
-            let sku = charge.item.sku
+            let sku = names[charge.item.sku] ?? charge.item.sku
             let line = MoneyLedger.Item(transactionID: transactionID, sku: sku)
             let currency = transaction.currency ?? money.currency(of: line) ?? unknownCurrency
             func entry(
@@ -28,8 +29,7 @@ extension SubscriptionState {
                     currency: currency, storefront: transaction.storefront,
                     evidenceID: event.key.evidenceID)
             }
-            let amount = charge.terms.amount
-            let whole = shares?[index]
+            let (amount, whole) = (charge.terms.amount, shares?[index])
             var charged = entry(.charge, at: purchasedAt, amount, whole)
             charged.terms = charge.terms
             if event.type != refundReversed {

@@ -64,9 +64,7 @@ struct MissingOracle {
     }
 
     private static func charges(of life: MoneyLife) -> [MoneyLife.Charge] {
-        life.told.values.filter { $0.sku == "A" }.sorted {
-            ($0.from, $0.transaction) < ($1.from, $1.transaction)
-        }
+        life.chargesOfCalled
     }
 
     /// The seats of a period: of its renewal, and what was bought beside it and not given back.

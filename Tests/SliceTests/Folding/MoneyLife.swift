@@ -6,7 +6,11 @@ import Pricing
 struct MoneyLife {
     struct Charge: Hashable {
         var transaction: String
+        /// Which of the two items it is of, and the name of that when it was charged.
+        var item: String
         var sku: String
+        /// The name under which the transaction is signed now.
+        var shownAs: String
         var price: Int64
         var seats: Int64 = 1
         var currency: String?
@@ -50,6 +54,11 @@ struct MoneyLife {
     private var count = 0
     private var announced: String?
     private var isOver = false
+    /// Nothing is told any more.
+    private var isMute = false
+    private var names = ["A": "A", "B": "B"]
+    /// What the item was called at the call.
+    private(set) var calledSKU = "A"
     private let requestID: String
 
     init(seed: UInt64, id: String, requestID: String) {
@@ -59,15 +68,23 @@ struct MoneyLife {
         new = [12990, 15990, 7990].randomElement(using: &random) ?? 12990
         calledAt = Self.start + Int64.random(in: 35...50, using: &random) * Self.day
         running = Charge(
-            transaction: "", sku: "A", price: Self.old, currency: "USD", storefront: "USA",
-            from: Self.start, until: Self.start)
+            transaction: "", item: "A", sku: "A", shownAs: "A", price: Self.old, currency: "USD",
+            storefront: "USA", from: Self.start, until: Self.start)
         hasTwoItems = random.chance(40)
         if random.chance(30) { seats = Int64.random(in: 2...4, using: &random) }
         buy("SUBSCRIBED", "INITIAL_BUY")
         var isCalled = false
         for _ in 0..<14 {
             if !isCalled, calledAt < running.until { isCalled = call() }
-            step()
+            if !isMute { step() }
+        }
+    }
+
+    /// What was charged for the called item, under the name that it had at the call, or one that it got since, in order. A
+    /// report knows no earlier name.
+    var chargesOfCalled: [Charge] {
+        told.values.filter { $0.item == "A" && $0.sku.hasPrefix(calledSKU) }.sorted {
+            ($0.from, $0.transaction) < ($1.from, $1.transaction)
         }
     }
 
@@ -80,6 +97,7 @@ struct MoneyLife {
 
     private mutating func call() -> Bool {
         now = max(now, calledAt)
+        calledSKU = names["A"] ?? "A"
         announced = new > Self.old ? "SCHEDULED" : "DECREASE"
         say(nil, source: .response)
         return true
@@ -104,7 +122,7 @@ struct MoneyLife {
 
     private mutating func disturb() {
         now += within(1...9) * Self.day
-        switch within(0...23) {
+        switch within(0...31) {
         case 0, 1: giveBack(running.total)
         case 2, 3: giveBack(within(1...running.total))
         case 4: revoke()
@@ -122,6 +140,9 @@ struct MoneyLife {
             giveBack(within(1...running.total)); revokeTheRest(); reverse(isAfterRevocation: true)
         case 16: giveBackBeside()
         case 17: removeSeat()
+        case 18, 19, 20: rename()
+        case 21, 22: modify()
+        case 23: giveBack(running.total - max(0, running.given)); isMute = random.chance(60)
         default: answer()
         }
     }
@@ -172,15 +193,19 @@ struct MoneyLife {
 
     private mutating func charge(_ reason: String) {
         count += 1
+        let name = names["A"] ?? "A"
         running = Charge(
-            transaction: "\(id)-\(count)", sku: "A", price: price, currency: place.currency,
-            storefront: place.storefront, from: now, until: now + 30 * Self.day)
+            transaction: "\(id)-\(count)", item: "A", sku: name, shownAs: name, price: price,
+            currency: place.currency, storefront: place.storefront, from: now,
+            until: now + 30 * Self.day)
         running.reason = reason
         running.isPurchase = reason == "PURCHASE"
         running.seats = seats
         guard hasTwoItems else { return }
         beside = running
-        beside?.sku = "B"
+        beside?.item = "B"
+        beside?.sku = names["B"] ?? "B"
+        beside?.shownAs = names["B"] ?? "B"
         beside?.price = 4990
     }
 
@@ -189,10 +214,12 @@ struct MoneyLife {
         let first = running
         count += 1
         running.transaction = "\(id)-\(count)"
+        running.sku = running.shownAs
         running.from += 60_000 * 5
         beside = nil
         say("DID_RENEW")
         running = first
+        running.sku = running.shownAs
         running.from += 60_000 * 5
         running.transaction = "\(id)-\(count)"
     }
@@ -266,6 +293,7 @@ struct MoneyLife {
         let first = (running, beside)
         count += 1
         running.transaction = "\(id)-\(count)"
+        running.sku = running.shownAs
         beside = nil
         running.from = now
         running.seats = within(1...3)
@@ -275,6 +303,33 @@ struct MoneyLife {
         running.reversed = 0
         say("DID_CHANGE_RENEWAL_PREF", "INCREASE_QUANTITY")
         (running, beside) = first
+    }
+
+    /// The app renames its items. The running transaction may be signed under the new names at once.
+    private mutating func rename() {
+        for item in hasTwoItems ? ["A", "B"] : ["A"] where item == "A" || random.chance(50) {
+            names[item, default: item] += "x"
+        }
+        if random.chance(60) {
+            running.shownAs = names["A"] ?? "A"
+            beside?.shownAs = names["B"] ?? "B"
+        }
+        say("METADATA_UPDATE")
+    }
+
+    /// The customer modifies the subscription in mid period: a new transaction has all items, and retains the cycle or
+    /// begins it anew.
+    private mutating func modify() {
+        guard running.given == 0, now < running.until else { return }
+        let former = running.until
+        charge("PURCHASE")
+        if random.chance(60) {
+            running.until = former
+            beside?.until = former
+        } else {
+            announced = nil
+        }
+        say("DID_CHANGE_RENEWAL_PREF")
     }
 
     private mutating func tellOtherwise() {
@@ -320,13 +375,13 @@ struct MoneyLife {
         events.append(event)
         guard owner == nil else { return }
         for charge in [running] + [beside].compactMap({ $0 }) {
-            told["\(charge.transaction) \(charge.sku)"] = charge
+            told["\(charge.transaction) \(charge.item)"] = charge
         }
     }
 
     private func transaction(_ owner: String?) -> TransactionStatement {
         let items = ([running] + [beside].compactMap { $0 }).map { charge in
-            var item = StatementItem(sku: charge.sku)
+            var item = StatementItem(sku: charge.shownAs)
             item.price = charge.price
             if charge.isOffer { item.offerPrice = charge.price }
             item.refunds = charge.refunds
@@ -350,13 +405,13 @@ struct MoneyLife {
     }
 
     private func renewal(_ intent: Int?) -> RenewalStatement {
-        var item = StatementItem(sku: "A")
+        var item = StatementItem(sku: names["A"] ?? "A")
         item.price = announced == "ACCEPTED" || announced == "DECREASE" ? new : price
         if announced != nil, announced != "DECREASE" {
             item.increaseStatus = announced
             item.increasePrice = new
         }
-        var other = StatementItem(sku: "B")
+        var other = StatementItem(sku: names["B"] ?? "B")
         other.price = 4990
         var told = RenewalStatement(items: isOver ? [] : hasTwoItems ? [item, other] : [item])
         told.autoRenewStatus = isOver ? 0 : 1

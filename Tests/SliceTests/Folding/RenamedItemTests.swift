@@ -87,6 +87,85 @@ import Testing
         await harness.close()
     }
 
+    /// The app renames the item at once, and Apple signs the running transaction under the new name, too: before the charge is
+    /// told, or after, and with a refund. It was charged once.
+    @Test(arguments: [false, true], [false, true])
+    func itemRenamedAtOnce_isChargedOnce_inEveryReport(isLate: Bool, isRefunded: Bool) async throws
+    {
+        let day: Int64 = 86_400
+        let harness = try await DeliveryHarness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([DeliveryHarness.row("1", to: 14990)])
+        try await harness.deliver(harness.scheduler())
+        try await harness.tell(Self.increase("A", "ACCEPTED", 100))
+        let charge = Self.charged("A", 40 * day)
+        let renamed = Self.renamedAtOnce("A2", of: charge, 45 * day)
+        for event in isLate ? [renamed, charge] : [charge, renamed] {
+            try await harness.tell(event)
+        }
+        try await harness.tell(
+            Self.renamedAtOnce("A2", of: charge, 46 * day, "DID_CHANGE_RENEWAL_STATUS"))
+        try await harness.tell(Self.charged("A2", 71 * day))
+        if isRefunded {
+            try await harness.tell(
+                Self.renamedAtOnce("A2", of: charge, 75 * day, "REFUND", givenBack: 990))
+        } else {
+            // Of the former period, without any money.
+            try await harness.tell(
+                Self.renamedAtOnce("A2", of: charge, 75 * day, "REFUND_DECLINED"))
+        }
+
+        let charges = try await Self.texts(
+            """
+            SELECT transaction_id || ' ' || sku AS text FROM repricer.charges WHERE sku <> 'B' AND price_milliunits = 14990
+            ORDER BY purchased_at
+            """)
+        let money = try await Self.texts(
+            """
+            SELECT sum(amount_milliunits)::text AS text FROM report.money WHERE sku <> 'B' AND transaction_id LIKE 't-%'
+            """)
+        let uplift = try await Self.texts(
+            "SELECT charged_renewals || ' ' || charged_uplift_milliunits AS text FROM report.price_change"
+        )
+        let closing = try await Self.texts(
+            "SELECT DISTINCT closing_milliunits::text AS text FROM report.revenue_bridge WHERE closing_milliunits > 10000"
+        )
+
+        #expect(charges == ["t-\(40 * day) A", "t-\(71 * day) A2"])
+        // With what was charged before the call.
+        #expect(money == [isRefunded ? "38980" : "39970"])
+        #expect(uplift == [isRefunded ? "2 9670" : "2 10000"])
+        #expect(closing == ["14990"])
+        await harness.close()
+    }
+
+    /// Without any change of ours, and in the period that the customer bought, where a second line would be another seat.
+    @Test(arguments: [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]])
+    func itemRenamedAtOnce_inItsFirstPeriod_isBoughtOnce(order: [Int]) async throws {
+        let day: Int64 = 86_400
+        let harness = try await DeliveryHarness.make()
+        var bought = Self.charged("A", 10)
+        bought.type = "SUBSCRIBED"
+        bought.transaction?.reason = "PURCHASE"
+        let told = [
+            bought, Self.renamedAtOnce("A2", of: bought, 5 * day),
+            Self.renamedAtOnce("A2", of: bought, 6 * day, "DID_CHANGE_RENEWAL_STATUS"),
+        ]
+        for place in order + [1] { try await harness.tell(told[place]) }
+
+        let charges = try await Self.texts(
+            "SELECT sku || ' ' || is_purchase AS text FROM repricer.charges ORDER BY sku")
+        let money = try await Self.texts(
+            """
+            SELECT sku || ' ' || sum(amount_milliunits) AS text FROM report.money GROUP BY sku
+            HAVING sum(amount_milliunits) <> 0 ORDER BY sku
+            """)
+
+        #expect(charges == ["A true", "B true"])
+        #expect(money == ["A 14990", "B 9990"])
+        await harness.close()
+    }
+
     @Test func dependentOfADecliner_renamedBeforeItFell_isNotMissed() async throws {
         let harness = try await DeliveryHarness.make()
         try await harness.subscribe("1")
@@ -134,6 +213,24 @@ extension RenamedItemTests {
                     sku: to, price: price, increaseStatus: status,
                     increasePrice: status == nil ? nil : 14990),
             ])
+    }
+
+    /// A statement about the transaction of a charge, whose first item bears another name since.
+    private static func renamedAtOnce(
+        _ name: String, of charge: SubscriptionEvent, _ seconds: Int64,
+        _ type: String = "METADATA_UPDATE", givenBack: Int64? = nil
+    ) -> SubscriptionEvent {
+        var transaction = charge.transaction
+        transaction?.items[0].sku = name
+        if let givenBack {
+            transaction?.items[0].refunds = [
+                StatementRefund(
+                    amount: givenBack, at: DeliveryHarness.start.advanced(by: seconds * 1000))
+            ]
+        }
+        return event(
+            type, seconds, transaction: transaction,
+            items: [StatementItem(sku: name, price: 14990), StatementItem(sku: "B", price: 9990)])
     }
 
     private static func increase(
