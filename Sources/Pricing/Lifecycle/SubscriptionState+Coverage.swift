@@ -11,7 +11,8 @@ extension SubscriptionState {
             facts.knownSince = running
         }
         guard let transaction = reading.event.transaction, let told = transaction.purchasedAt,
-            transaction.items.contains(where: { $0.price != nil }), told >= start ?? told
+            !transaction.addsSeats, transaction.items.contains(where: { $0.price != nil }),
+            told >= start ?? told
         else { return }
         guard let known = facts.knownSince else {
             facts.knownSince = told
