@@ -36,7 +36,7 @@ struct Reading {
     /// Whether its transaction was charged in another currency than the known one. The same number is another price then.
     var isInAnotherCurrency: Bool { Self.differs(before.currency, event.transaction?.currency) }
 
-    private static func differs(_ old: String?, _ new: String?) -> Bool {
+    static func differs(_ old: String?, _ new: String?) -> Bool {
         old != nil && new != nil && old != new
     }
 
