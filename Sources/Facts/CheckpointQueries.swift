@@ -21,7 +21,8 @@ package enum CheckpointQueries {
                 before: Instant(milliseconds: try row.milliseconds("covers_before")),
                 facts: stored.facts, increases: stored.increases, seenSKUs: stored.seenSKUs,
                 foldedThrough: stored.foldedThrough, changes: rest.changes, money: rest.money,
-                cancellations: rest.cancellations, reenabledAt: rest.reenabledAt)
+                cancellations: rest.cancellations, reenabledAt: rest.reenabledAt,
+                toldPeriods: rest.toldPeriods)
         }
         return checkpoints
     }

@@ -1,8 +1,8 @@
 import JSON
 import Pricing
 
-/// The JSON of `subscription_checkpoints.rest`: how far each change had come, money, dependents and own
-/// cancellations. The facts have columns of their own, as in `subscriptions`.
+/// The JSON of `subscription_checkpoints.rest`: how far each change had come, money, dependents, own cancellations and
+/// paid periods. The facts have columns of their own, as in `subscriptions`.
 enum CheckpointText {
     static func text(_ checkpoint: FoldCheckpoint) -> String {
         JSONWriter.object {
@@ -22,6 +22,22 @@ enum CheckpointText {
                 json.object {
                     $0.text("id", one.key)
                     $0.number("at", one.value.milliseconds)
+                }
+            }
+            $0.list("periods", checkpoint.toldPeriods) { Self.write($0, &$1) }
+        }
+    }
+
+    private static func write(_ period: ToldPeriod, _ json: inout JSONWriter) {
+        json.object {
+            $0.number("at", period.purchasedAt.milliseconds)
+            $0.text("currency", period.currency)
+            $0.text("storefront", period.storefront)
+            $0.text("period", period.period)
+            $0.list("prices", period.prices) { one, json in
+                json.object {
+                    $0.text("sku", one.sku)
+                    $0.number("price", one.price)
                 }
             }
         }
@@ -95,6 +111,7 @@ enum CheckpointText {
         var money: [MoneyEntry] = []
         var cancellations: [DependentCancellation] = []
         var reenabledAt: [String: Instant] = [:]
+        var toldPeriods: [ToldPeriod] = []
     }
 
     static func rest(_ node: JSONNode) throws(JSONRecord.Fault) -> Rest {
@@ -116,7 +133,24 @@ enum CheckpointText {
         for told in try record.records("reenabled") {
             rest.reenabledAt[try told.text("id")] = Instant(milliseconds: try told.int64("at"))
         }
+        // Checkpoints that were written before periods were kept have none.
+        for told in try record.recordsOrNil("periods") ?? [] {
+            rest.toldPeriods.append(try period(told))
+        }
         return rest
+    }
+
+    private static func period(_ told: JSONRecord) throws(JSONRecord.Fault) -> ToldPeriod {
+        var period = ToldPeriod(
+            purchasedAt: Instant(milliseconds: try told.int64("at")),
+            currency: try told.textOrNil("currency"),
+            storefront: try told.textOrNil("storefront"), period: try told.textOrNil("period"),
+            prices: [])
+        for price in try told.records("prices") {
+            period.prices.append(
+                ToldPeriod.Price(sku: try price.text("sku"), price: try price.int64("price")))
+        }
+        return period
     }
 
     private static func progress(_ told: JSONRecord) throws(JSONRecord.Fault) -> ChangeProgress {

@@ -179,7 +179,10 @@ enum StatementText {
 
     /// The JSON of `subscriptions.signed_details`; nil where there is nothing to keep.
     static func details(_ facts: SubscriptionFacts) -> String? {
-        guard !facts.transactionDetails.isEmpty || !facts.renewalDetails.isEmpty else { return nil }
+        guard
+            !facts.transactionDetails.isEmpty || !facts.renewalDetails.isEmpty
+                || facts.addedSeats != nil
+        else { return nil }
         return JSONWriter.object {
             if !facts.transactionDetails.isEmpty {
                 $0.key("transaction") { facts.transactionDetails.write(&$0) }
@@ -187,20 +190,54 @@ enum StatementText {
             if !facts.renewalDetails.isEmpty {
                 $0.key("renewal") { facts.renewalDetails.write(&$0) }
             }
+            if let added = facts.addedSeats { $0.key("addedSeats") { Self.write(added, &$0) } }
         }
     }
 
-    /// The details of the running period's transaction and of the newest renewal info.
-    static func details(
-        _ node: JSONNode
-    ) throws(JSONRecord.Fault) -> (transaction: SignedDetails, renewal: SignedDetails) {
+    private static func write(_ added: AddedSeats, _ json: inout JSONWriter) {
+        json.object {
+            $0.number("ownQuantity", added.ownQuantity.map { Int64($0) })
+            $0.list("purchases", added.purchases) { purchase, json in
+                json.object {
+                    $0.text("transactionID", purchase.transactionID)
+                    $0.number("purchasedAt", purchase.purchasedAt.milliseconds)
+                    $0.number("seats", Int64(purchase.seats))
+                    $0.flag("isGivenBack", purchase.isGivenBack)
+                }
+            }
+        }
+    }
+
+    /// What `signed_details` keeps.
+    struct Details {
+        var transaction = SignedDetails()
+        var renewal = SignedDetails()
+        var addedSeats: AddedSeats?
+    }
+
+    /// The details of the running period's transaction and of the newest renewal info, and the seats that were added.
+    static func details(_ node: JSONNode) throws(JSONRecord.Fault) -> Details {
         let record = try JSONRecord(node)
         let transaction = try record.objectOrNil("transaction")
         let renewal = try record.objectOrNil("renewal")
-        return (
-            transaction.map { SignedDetails($0, SignedDetails.ofTransaction) } ?? SignedDetails(),
-            renewal.map { SignedDetails($0, SignedDetails.ofRenewal) } ?? SignedDetails()
-        )
+        return Details(
+            transaction: transaction.map { SignedDetails($0, SignedDetails.ofTransaction) }
+                ?? SignedDetails(),
+            renewal: renewal.map { SignedDetails($0, SignedDetails.ofRenewal) } ?? SignedDetails(),
+            addedSeats: try record.recordOrNil("addedSeats").map(addedSeats))
+    }
+
+    private static func addedSeats(_ record: JSONRecord) throws(JSONRecord.Fault) -> AddedSeats {
+        var added = AddedSeats(ownQuantity: try record.intOrNil("ownQuantity"), purchases: [])
+        for told in try record.records("purchases") {
+            added.purchases.append(
+                AddedSeats.Purchase(
+                    transactionID: try told.text("transactionID"),
+                    purchasedAt: Instant(milliseconds: try told.int64("purchasedAt")),
+                    seats: Int(clamping: try told.int64("seats")),
+                    isGivenBack: try told.bool("isGivenBack")))
+        }
+        return added
     }
 
     static func event(_ record: JSONRecord) throws(JSONRecord.Fault) -> SubscriptionEvent {

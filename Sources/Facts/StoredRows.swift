@@ -36,8 +36,10 @@ extension Row {
     func storedDetails(into facts: inout SubscriptionFacts) throws {
         // Most subscriptions have none.
         guard try decoded("signed_details", { _ in true }) != nil else { return }
-        (facts.transactionDetails, facts.renewalDetails) = try stored(
-            "signed_details", StatementText.details)
+        let details = try stored("signed_details", StatementText.details)
+        facts.transactionDetails = details.transaction
+        facts.renewalDetails = details.renewal
+        facts.addedSeats = details.addedSeats
     }
 
     func storedRenames() throws -> [SubscriptionFacts.FormerName] {

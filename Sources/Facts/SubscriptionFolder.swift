@@ -41,7 +41,8 @@ package enum SubscriptionFolder {
             (loaded.stored, loaded.unreadable.filter { byID[$0.key] != nil }))
         let late = byID.keys.sorted().filter { id in
             SubscriptionFold.isLate(
-                byID[id, default: []], after: stored[id]?.foldedThrough, known.changes[id] ?? [])
+                byID[id, default: []], after: stored[id]?.foldedThrough, known.changes[id] ?? [],
+                stored[id]?.facts)
         }
         return try write(
             byID, all: late.isEmpty ? [:] : try EventQueries.all(late, on: connection),

@@ -24,7 +24,10 @@ package struct SubscriptionFacts: Hashable, Sendable {
     package var offerDiscountType: String?
     /// The type of the running period's offer, as Apple codes it; nil where there is none.
     package var offerType: Int?
+    /// All seats of the running period: those that its own transaction charged, and those that were added beside.
     package var quantity: Int?
+    /// The seats that were added to the running period; nil where none were.
+    package var addedSeats: AddedSeats?
     /// Why the running period was charged: `PURCHASE`, `RENEWAL`, or an unknown text.
     package var transactionReason: String?
     /// The app transaction of the download in which it was bought.

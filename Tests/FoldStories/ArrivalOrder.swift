@@ -44,7 +44,8 @@ package struct StoredSubscription: Sendable {
         }
         guard !new.isEmpty else { return }
         kept += new
-        let isLate = SubscriptionFold.isLate(new, after: state.foldedThrough, state.changes)
+        let isLate = SubscriptionFold.isLate(
+            new, after: state.foldedThrough, state.changes, state.facts)
         let fold = SubscriptionFold(
             state, arrived: new, all: isLate ? kept : nil, since: checkpoint)
         state = fold.state

@@ -12,7 +12,10 @@ package struct RandomStory: Sendable {
         self.seed = seed
         var teller = Teller(seed: seed, id: id)
         teller.happen("SUBSCRIBED", "INITIAL_BUY", isPurchase: true)
-        for _ in 0..<steps { teller.step() }
+        for _ in 0..<steps {
+            teller.step()
+            teller.addSeats()
+        }
         events = teller.events.compactMap { try? $0.storable() }
         changes = teller.changes
     }
@@ -47,6 +50,11 @@ private struct Teller {
     private var givesUp: StoryRandom?
     /// Of what moves nothing: it changes no story.
     private var beside: StoryRandom
+    /// Of seats that are added: they change no story either.
+    private var adding: StoryRandom
+    /// Additions that nobody has told yet.
+    private var untoldAdditions: [TransactionStatement] = []
+    private var additions = 0
     var now = Instant(milliseconds: 1_772_323_200_000)
     var items: [Item] = []
     var charged: [StatementItem] = []
@@ -78,6 +86,7 @@ private struct Teller {
         callsLate = seed % 4 == 2
         givesUp = seed % 7 == 3 ? StoryRandom(seed: ~seed) : nil
         beside = StoryRandom(seed: seed ^ 0x5EED)
+        adding = StoryRandom(seed: seed ^ 0xADD5)
         purchasedAt = now
         expiresAt = now.advanced(by: 30 * Self.day)
         for _ in 0..<random.pick(1...3) { addItem() }
@@ -345,6 +354,46 @@ extension Teller {
             beginPeriod("PURCHASE")
         }
         happen("DID_CHANGE_RENEWAL_PREF", random.chance(50) ? "UPGRADE" : nil)
+    }
+
+    /// Seats beside those of the running period, told at once or later, given back at times, at a part of the price.
+    mutating func addSeats() {
+        if adding.chance(20) {
+            additions += 1
+            var added = transaction
+            added.transactionID = "\(id)-s\(additions)"
+            added.purchasedAt = now.advanced(by: Int64(adding.pick(0...9)))
+            added.quantity = adding.pick(1...4)
+            added.revokedAt = nil
+            added.reason = "PURCHASE"
+            added.details[.additionalTransactionReason] = .text("SEAT_ADDITION")
+            for place in added.items.indices {
+                added.items[place].price = added.items[place].price.map { $0 / 2 }
+                added.items[place].refunds = []
+            }
+            untoldAdditions.append(added)
+        }
+        guard !untoldAdditions.isEmpty, adding.chance(60) else { return }
+        var told = untoldAdditions.removeFirst()
+        tell(added: told, by: nil)
+        guard adding.chance(40) else { return }
+        told.revokedAt = now
+        tell(added: told, by: "REFUND")
+        guard adding.chance(40) else { return }
+        told.revokedAt = nil
+        tell(added: told, by: "REFUND_REVERSED")
+    }
+
+    private mutating func tell(added: TransactionStatement, by type: String?) {
+        now = now.advanced(by: Int64(adding.pick(0...100_000)))
+        var event = SubscriptionEvent(
+            key: .init(signedAt: now, evidenceID: "\(id)-seats-\(events.count)"),
+            source: type == nil ? .status : .notification, originalTransactionID: id)
+        event.type = type
+        event.status = status
+        event.transaction = added
+        event.renewal = adding.chance(50) ? renewal : nil
+        events.append(event)
     }
 
     private mutating func putOffer() {

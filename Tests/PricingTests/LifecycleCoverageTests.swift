@@ -82,6 +82,74 @@ private typealias Story = LifecycleStory
                 == [RecordedIncrease(sku: "A", price: 9990, effectiveAt: Story.at(690))])
     }
 
+    /// A refund told of a period that nobody had told of, between two that were told.
+    @Test(
+        arguments: [
+            ([9990, 9990, 9990], []), ([9990, 8990, 9990], [62]), ([9990, 10_990, 9990], [31]),
+            ([8990, 9990, 9990], [31]), ([8990, 8990, 9990], [62]), ([8990, 9490, 9990], [31, 62]),
+            ([8990, 10_990, 9990], [31]),
+        ] as [([Int64], [Int64])])
+    func increase_toldByALatePeriod_countsFromWhereItRose_whateverTheOrder(
+        prices: [Int64], rises: [Int64]
+    ) {
+        let periods = prices.enumerated().map { index, price in
+            (purchased: Int64(index) * 31, price: price)
+        }
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let events = order.enumerated().map { place, index in
+                Self.event(
+                    signed: 100 + Int64(place), purchased: periods[index].purchased, started: 0,
+                    price: periods[index].price)
+            }
+            let state = fold(events)
+            #expect(
+                state.increases.compactMap(\.effectiveAt).sorted() == rises.map(Story.at),
+                "\(order)")
+            #expect(state.facts.isKnownFromStart)
+        }
+    }
+
+    /// The price fell again before the first period was told.
+    @Test func increase_thatFellAgain_isToldByTheFirstPeriod() {
+        let state = fold([
+            Self.event(signed: 95, purchased: 93, started: 0, price: 9990),
+            Self.event(signed: 125, purchased: 124, started: 0, price: 8490),
+            Self.event(signed: 130, purchased: 0, started: 0, price: 8990),
+        ])
+
+        #expect(state.increases.map(\.effectiveAt) == [Story.at(93)])
+    }
+
+    /// Another currency or another length of the period is another price.
+    @Test(arguments: [false, true])
+    func increase_isToldByNoLatePeriodThatCannotBeCompared(isInOrder: Bool) {
+        var yearly = Self.event(signed: 0, purchased: 0, started: 0, price: 4990)
+        yearly.transaction?.period = "P1W"
+        let elsewhere = Self.event(
+            signed: isInOrder ? 10 : 200, purchased: 10, started: 0, price: 1990,
+            place: ("CAN", "CAD"))
+        if !isInOrder { yearly.key.signedAt = Story.at(210) }
+
+        let state = fold([
+            yearly, elsewhere, Self.event(signed: 95, purchased: 93, started: 0),
+        ])
+
+        #expect(state.increases.isEmpty)
+    }
+
+    /// Whoever folds the late period alone has not the statements that it must be compared with.
+    @Test func periodToldLate_isFoldedWithAllOthers() {
+        let running = Self.event(signed: 95, purchased: 93, started: 0)
+        let late = Self.event(signed: 100, purchased: 31, started: 0)
+        let facts = fold([running]).facts
+
+        #expect(SubscriptionFold.isLate([late], after: running.key, [], facts))
+        #expect(
+            !SubscriptionFold.isLate(
+                [Self.event(signed: 130, purchased: 124, started: 0)], after: running.key, [],
+                facts))
+    }
+
     @Test func coverage_whereItBeganAnewUnseen_beginsWithTheFirstPeriodSeen() {
         let facts = fold([
             Self.event(signed: 0, purchased: 0, started: 0),

@@ -139,6 +139,31 @@ private typealias Story = LifecycleStory
         #expect(refused.increases.map(\.refusedAt) == [Story.at(31)])
     }
 
+    /// While it waits, the renewal info shows the higher price. The price that the offer ends in is that of the
+    /// transaction, and what is more than that is an increase, whatever the item's offer.
+    @Test(arguments: ["PENDING", "SCHEDULED"])
+    func increase_inKoreaDuringAnOffer_isNoConversion(status: String) {
+        func told(_ days: Int64, _ status: String) -> SubscriptionEvent {
+            var told = korean(status, days, "PRICE_INCREASE", status)
+            told.renewal?.items = [Story.renewing(price: 10990, status: status, to: 10990)]
+            return told
+        }
+        var paid = Story.event(
+            31, "DID_RENEW", purchasedOn: 31, charged: [Story.charged(price: 10990)],
+            renewing: [Story.renewing(price: 10990)])
+        paid.transaction?.storefront = "KOR"
+
+        let state = Story.fold(
+            [
+                korean(nil, 0, "SUBSCRIBED", "INITIAL_BUY"), told(4, status), told(5, "ACCEPTED"),
+                paid,
+            ], []
+        ).state
+
+        #expect(state.increases.map(\.origin) == [.elsewhere])
+        #expect(state.increases.map(\.effectiveAt) == [Story.at(31)])
+    }
+
     @Test func increase_thatNoChangeOfOursExplains_isRecordedAsMadeElsewhere() {
         let told = Story.event(
             4, "PRICE_INCREASE", "ACCEPTED", charged: [Story.charged()],

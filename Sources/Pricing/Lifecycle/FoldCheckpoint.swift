@@ -39,6 +39,8 @@ package struct FoldCheckpoint: Hashable, Sendable {
     package var cancellations: [DependentCancellation]
     /// When the customer took back cancellations of ours, by their ids.
     package var reenabledAt: [String: Instant]
+    /// The paid periods that a later statement may be compared with.
+    package var toldPeriods: [ToldPeriod]
 
     /// Charges from before this instant are settled.
     package var moneySince: Instant { Self.moneySince(before) }
@@ -52,7 +54,7 @@ package struct FoldCheckpoint: Hashable, Sendable {
         before: Instant, facts: SubscriptionFacts, increases: [RecordedIncrease],
         seenSKUs: [String], foldedThrough: SubscriptionEvent.Key?, changes: [Told],
         money: [MoneyEntry], cancellations: [DependentCancellation],
-        reenabledAt: [String: Instant]
+        reenabledAt: [String: Instant], toldPeriods: [ToldPeriod]
     ) {
         self.before = before
         self.facts = facts
@@ -63,6 +65,7 @@ package struct FoldCheckpoint: Hashable, Sendable {
         self.money = money
         self.cancellations = cancellations
         self.reenabledAt = reenabledAt
+        self.toldPeriods = toldPeriods
     }
 
     /// Folds the statements signed before `before`, and begins at the earlier checkpoint where there is one.
@@ -92,7 +95,8 @@ package struct FoldCheckpoint: Hashable, Sendable {
             reenabledAt: Dictionary(
                 state.ownCancels.compactMap { cancel in
                     cancel.reenabledAt.map { (cancel.requestReferenceID, $0) }
-                }, uniquingKeysWith: { first, _ in first }))
+                }, uniquingKeysWith: { first, _ in first }),
+            toldPeriods: SubscriptionState.kept(state.toldPeriods, before: before))
     }
 
     /// Whether the statements signed before the instant say everything about their changes: no earlier call is still
@@ -116,6 +120,7 @@ package struct FoldCheckpoint: Hashable, Sendable {
         state.seenSKUs = seenSKUs
         state.foldedThrough = foldedThrough
         state.cancellations = cancellations
+        state.toldPeriods = toldPeriods
         for entry in money { state.money.note(entry) }
         let told = Dictionary(changes.map { ($0.changeID, $0) }) { first, _ in first }
         for index in state.changes.indices {

@@ -142,6 +142,12 @@ extension SubscriptionState {
         for index in increases.indices {
             increases[index].sku = names[increases[index].sku] ?? increases[index].sku
         }
+        for index in toldPeriods.indices {
+            for place in toldPeriods[index].prices.indices {
+                let sku = toldPeriods[index].prices[place].sku
+                toldPeriods[index].prices[place].sku = names[sku] ?? sku
+            }
+        }
         for index in cancellations.indices
         where cancellations[index].state == .requested && !cancellations[index].isCrossSubscription
         {

@@ -56,6 +56,7 @@ package enum Lifecycle {
             isCancelledByUs: state.isCancelledByUs(at: event.key.signedAt))
         state.noteIncreases(reading)
         state.noteCoverage(reading)
+        state.notePeriod(reading)
         state.noteExtension(reading)
 
         var transitions = state.closeSuperseded(at: event.key.signedAt)

@@ -10,9 +10,12 @@ struct Reading {
 
     var at: Instant { event.key.signedAt }
 
-    /// The transaction, unless it is of an earlier period than the known one, such as a refund of an earlier one.
+    /// The transaction, unless it is of an earlier period than the known one, such as a refund of an earlier one, or only
+    /// added seats to a period.
     var runningTransaction: TransactionStatement? {
-        guard let transaction = event.transaction, !before.isOlder(transaction) else { return nil }
+        guard let transaction = event.transaction, !before.isOlder(transaction),
+            !transaction.addsSeats
+        else { return nil }
         return transaction
     }
 
@@ -33,7 +36,7 @@ struct Reading {
     /// Whether its transaction was charged in another currency than the known one. The same number is another price then.
     var isInAnotherCurrency: Bool { Self.differs(before.currency, event.transaction?.currency) }
 
-    private static func differs(_ old: String?, _ new: String?) -> Bool {
+    static func differs(_ old: String?, _ new: String?) -> Bool {
         old != nil && new != nil && old != new
     }
 

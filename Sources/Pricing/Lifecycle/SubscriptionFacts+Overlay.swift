@@ -11,9 +11,13 @@ extension SubscriptionFacts {
         var items = self.items
         var isRevoked = false
         if let transaction = event.transaction, !isOlder(transaction) {
-            overlay(transaction)
-            isRevoked = transaction.revokedAt != nil
-            items = Self.items(items, asChargedBy: transaction)
+            if transaction.addsSeats {
+                overlay(added: transaction, isReversed: event.type == refundReversed)
+            } else {
+                overlay(transaction)
+                isRevoked = transaction.revokedAt != nil
+                items = Self.items(items, asChargedBy: transaction)
+            }
         }
         status = event.status ?? (isRevoked ? 5 : event.impliedStatus) ?? status
         if let renewal = event.renewal {
@@ -39,7 +43,7 @@ extension SubscriptionFacts {
         storefront = transaction.storefront ?? storefront
         currency = transaction.currency ?? currency
         period = transaction.period ?? period
-        quantity = transaction.quantity ?? quantity
+        overlay(quantity: transaction.quantity)
         appTransactionID = transaction.appTransactionID ?? appTransactionID
         transactionReason = transaction.reason ?? transactionReason
         // Apple leaves these out where they do not apply, such as in a period without an offer.

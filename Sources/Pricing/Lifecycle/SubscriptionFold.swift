@@ -26,13 +26,15 @@ package struct SubscriptionFold: Sendable {
 
     /// Whether a fold of these must begin again: one of them is older than what was folded, or than the end that a
     /// later call of ours put to a change. Such an end is dated by that call, which may be ahead of what was folded.
-    /// It must also begin again where only earlier statements can tell what a new one moves in the ledger.
+    /// It must also begin again where only earlier statements can tell what a new one moves in the ledger, and where one
+    /// tells of an earlier period than is known, which must be compared with those beside it.
     package static func isLate(
         _ arrived: [SubscriptionEvent], after folded: SubscriptionEvent.Key?,
-        _ changes: [TrackedChange]
+        _ changes: [TrackedChange], _ facts: SubscriptionFacts?
     ) -> Bool {
         guard let folded, let first = arrived.map(\.key).min() else { return false }
         if first < folded || arrived.contains(where: \.asksForEarlierMoney) { return true }
+        if facts?.hasEarlierPeriods(toldBy: arrived) == true { return true }
         return changes.contains { change in
             change.isSuperseded && change.progress.endedAt.map { first.signedAt < $0 } ?? false
         }
@@ -55,6 +57,7 @@ package struct SubscriptionFold: Sendable {
             state = before
             state.money = MoneyLedger()
             state.renames = []
+            state.toldPeriods = []
             state.extensions = []
             state.cancellations = before.cancellations.compactMap(\.asToldByStatements)
         } else {
@@ -121,6 +124,21 @@ package struct SubscriptionFold: Sendable {
     /// The reason in the history of a change whose verdict a late statement changed. The former state follows this
     /// text and stays in the history.
     package static let correctionReason = "corrected by a late statement: was "
+}
+
+extension SubscriptionFacts {
+    /// Whether a statement tells of an earlier period than the one that runs by then.
+    fileprivate func hasEarlierPeriods(toldBy arrived: [SubscriptionEvent]) -> Bool {
+        var running = purchasedAt
+        for event in arrived.sorted(by: { $0.key < $1.key }) {
+            guard let transaction = event.transaction, !transaction.addsSeats,
+                let told = transaction.purchasedAt
+            else { continue }
+            if let known = running, told < known { return true }
+            running = told
+        }
+        return false
+    }
 }
 
 extension TrackedChange {

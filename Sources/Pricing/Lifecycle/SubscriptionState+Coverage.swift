@@ -11,29 +11,13 @@ extension SubscriptionState {
             facts.knownSince = running
         }
         guard let transaction = reading.event.transaction, let told = transaction.purchasedAt,
-            transaction.items.contains(where: { $0.price != nil }), told >= start ?? told
+            !transaction.addsSeats, transaction.items.contains(where: { $0.price != nil }),
+            told >= start ?? told
         else { return }
         guard let known = facts.knownSince else {
             facts.knownSince = told
             return
         }
-        guard told < known else { return }
-        noteRise(since: transaction, by: known, reading)
-        facts.knownSince = told
-    }
-
-    /// Notes an increase where an earlier period, told late, was cheaper. When the price rose is not known, but it
-    /// was not after `known`, because each later increase was noticed.
-    private mutating func noteRise(
-        since earlier: TransactionStatement, by known: Instant, _ reading: Reading
-    ) {
-        guard !reading.isMove else { return }
-        for item in earlier.items {
-            guard let price = item.price, !increases.contains(where: { $0.sku == item.sku }),
-                let now = facts.items.first(where: { $0.sku == item.sku })?.currentPrice,
-                now > price
-            else { continue }
-            increases.append(RecordedIncrease(sku: item.sku, price: now, effectiveAt: known))
-        }
+        if told < known { facts.knownSince = told }
     }
 }

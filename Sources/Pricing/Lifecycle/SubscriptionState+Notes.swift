@@ -59,11 +59,14 @@ extension SubscriptionState {
                 && ($0.progress.state.isWithApple || $0.isCallDoubtful)
         }
         if isOurs { return nil }
-        let known = reading.facts.items.first { $0.sku == item.sku }
-        let isConversion =
-            reading.facts.storefront == "KOR" && known?.offer != nil
-            && price <= max(known?.currentPrice ?? 0, item.price ?? 0)
-        return isConversion ? .offerConversion : .elsewhere
+        guard reading.facts.storefront == "KOR",
+            let known = reading.facts.items.first(where: { $0.sku == item.sku }),
+            known.offer != nil
+        else { return .elsewhere }
+        // The price that the offer ends in is that of the running period's transaction. The renewal's own may be the
+        // increased one, and is asked only where no transaction tells.
+        guard let full = known.currentPrice ?? item.price else { return .elsewhere }
+        return price <= full ? .offerConversion : .elsewhere
     }
 
     private mutating func noteCharged(_ transaction: TransactionStatement, _ reading: Reading) {

@@ -14,6 +14,9 @@ package struct SubscriptionState: Hashable, Sendable {
     package var money = MoneyLedger()
     /// The renames that the statements of this fold told.
     package var renames: [ToldRename] = []
+    /// What the statements of this fold told of paid periods, in the order of time. Only a fold of all statements has
+    /// each of them.
+    package var toldPeriods: [ToldPeriod] = []
     /// What the statements of this fold said of extensions.
     package var extensions: [ToldExtension] = []
     /// The newest folded event. An older one makes the subscription fold again from the beginning.
