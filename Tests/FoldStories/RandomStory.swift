@@ -7,14 +7,16 @@ package struct RandomStory: Sendable {
     package private(set) var events: [SubscriptionEvent] = []
     package private(set) var changes: [TrackedChange] = []
 
-    /// - Parameter steps: Things that happen; each brings one to three statements.
-    package init(seed: UInt64, id: String = "1", steps: Int = 10) {
+    /// - Parameters:
+    ///   - steps: Things that happen; each brings one to three statements.
+    ///   - addsSeats: Whether seats are added between them.
+    package init(seed: UInt64, id: String = "1", steps: Int = 10, addsSeats: Bool = true) {
         self.seed = seed
         var teller = Teller(seed: seed, id: id)
         teller.happen("SUBSCRIBED", "INITIAL_BUY", isPurchase: true)
         for _ in 0..<steps {
             teller.step()
-            teller.addSeats()
+            if addsSeats { teller.addSeats() }
         }
         events = teller.events.compactMap { try? $0.storable() }
         changes = teller.changes
