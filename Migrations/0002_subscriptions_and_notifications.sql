@@ -16,6 +16,7 @@ CREATE TABLE repricer.subscriptions (
     storefront text,
     currency text,
     period text,
+    renewal_period text,
     product_id text,
     app_account_token text,
     -- The renewal date of a family member's subscription can't be extended by itself.
@@ -67,8 +68,10 @@ COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS
 
 COMMENT ON COLUMN repricer.subscriptions.offer_type IS
     'Of the running period: 1 introductory, 2 promotional, 3 offer code, 4 win-back; null: no offer.';
+COMMENT ON COLUMN repricer.subscriptions.renewal_period IS
+    'The period from the next renewal on, where the customer chose another; null: period, which is that of the running one.';
 COMMENT ON COLUMN repricer.subscriptions.quantity IS
-    'Of the running period: how many were bought, or how many seats.';
+    'Of the running period: how many were bought, or how many seats, those that were added to it included.';
 COMMENT ON COLUMN repricer.subscriptions.transaction_reason IS
     'Why the running period was charged: PURCHASE (the customer bought it) or RENEWAL.';
 COMMENT ON COLUMN repricer.subscriptions.app_transaction_id IS
@@ -86,7 +89,8 @@ COMMENT ON COLUMN repricer.subscriptions.signed_details IS
     'offerIdentifier, offerPeriod, revocationDate (UTC milliseconds), revocationReason, revocationType, '
     'revocationPercentage, isUpgraded, billingPlanType, additionalTransactionReason. renewal, of the newest renewal '
     'info: offerIdentifier, offerPeriod, offerDiscountType, eligibleWinBackOfferIds, priceIncreaseStatus, '
-    'renewalBillingPlanType, renewalQuantity. Null: none of it.';
+    'renewalBillingPlanType, renewalQuantity. addedSeats, of the running period: the quantity of its own transaction and '
+    'each transaction that added seats. Null: none of it.';
 
 COMMENT ON COLUMN repricer.subscriptions.renames IS
     'What items were called, until when, and the transaction of the period that ran then. Null: nothing was renamed lately.';
@@ -125,7 +129,7 @@ COMMENT ON TABLE repricer.subscription_events IS
 
 -- The checkpoint that replaces the statements of a subscription which retention drops: the state in which a fold of
 -- the later ones begins. Its columns are those of subscriptions; `rest` has how far each change had come, money that
--- may still move, dependents and own cancellations.
+-- may still move, dependents, own cancellations and the paid periods that a late statement may be compared with.
 CREATE TABLE repricer.subscription_checkpoints (
     LIKE repricer.subscriptions INCLUDING DEFAULTS,
     covers_before timestamptz NOT NULL,

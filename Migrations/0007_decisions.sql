@@ -611,7 +611,8 @@ CREATE FUNCTION repricer.batch_measure(
 BEGIN
 WITH changes AS (
     SELECT c.currency, c.period, c.undoes_change_id, c.current_price_milliunits, c.new_price_milliunits,
-        s.currency AS known_currency, s.period AS known_period, greatest(s.quantity, 1) AS seats,
+        s.currency AS known_currency, coalesce(s.renewal_period, s.period) AS known_period, s.renewal_period,
+        greatest(s.quantity, 1) AS seats,
         -- A path and not a search among the elements: Citus spreads no LIMIT of a function.
         jsonb_path_query_first(s.items, '$[*] ? (@.sku == $sku)', jsonb_build_object('sku', c.sku)) AS item
     FROM price_changes c
@@ -621,8 +622,9 @@ WITH changes AS (
     SELECT coalesce(c.known_currency, c.currency) AS currency,
         -- The stored price of an undo can be trusted: only undo_batch writes it.
         CASE WHEN c.undoes_change_id IS NOT NULL THEN c.current_price_milliunits
-            ELSE coalesce((c.item ->> 'currentPrice')::bigint, (c.item ->> 'renewalPrice')::bigint,
-                c.current_price_milliunits) END::numeric AS old,
+            -- A price of the running period is none of a period of another length.
+            ELSE coalesce(CASE WHEN c.renewal_period IS NULL THEN (c.item ->> 'currentPrice')::bigint END,
+                (c.item ->> 'renewalPrice')::bigint, c.current_price_milliunits) END::numeric AS old,
         c.new_price_milliunits::numeric AS new, c.seats,
         CASE coalesce(c.known_period, c.period)
             WHEN 'P1W' THEN 52.0 / 12 WHEN 'P1M' THEN 1 WHEN 'P2M' THEN 1 / 2.0 WHEN 'P3M' THEN 1 / 3.0

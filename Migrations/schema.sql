@@ -945,6 +945,7 @@ CREATE TABLE repricer.subscriptions (
     storefront text,
     currency text,
     period text,
+    renewal_period text,
     product_id text,
     app_account_token text,
     ownership_type text,
@@ -983,11 +984,13 @@ WITH (fillfactor='85');
 
 COMMENT ON TABLE repricer.subscriptions IS 'The newest facts of each subscription, folded from subscription_events in the order of signed_at.';
 
+COMMENT ON COLUMN repricer.subscriptions.renewal_period IS 'The period from the next renewal on, where the customer chose another; null: period, which is that of the running one.';
+
 COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS 'Of the running period of an ordinary subscription: FREE_TRIAL, PAY_AS_YOU_GO, PAY_UP_FRONT, ONE_TIME; null: no offer.';
 
 COMMENT ON COLUMN repricer.subscriptions.offer_type IS 'Of the running period: 1 introductory, 2 promotional, 3 offer code, 4 win-back; null: no offer.';
 
-COMMENT ON COLUMN repricer.subscriptions.quantity IS 'Of the running period: how many were bought, or how many seats.';
+COMMENT ON COLUMN repricer.subscriptions.quantity IS 'Of the running period: how many were bought, or how many seats, those that were added to it included.';
 
 COMMENT ON COLUMN repricer.subscriptions.transaction_reason IS 'Why the running period was charged: PURCHASE (the customer bought it) or RENEWAL.';
 
@@ -1001,7 +1004,7 @@ COMMENT ON COLUMN repricer.subscriptions.renewal_currency IS 'ISO 4217: of renew
 
 COMMENT ON COLUMN repricer.subscriptions.renewal_offer_type IS 'As offer_type, of the next period; null: no offer.';
 
-COMMENT ON COLUMN repricer.subscriptions.signed_details IS 'What else was signed, under Apple''s own names and only what is there. transaction, of the running period: offerIdentifier, offerPeriod, revocationDate (UTC milliseconds), revocationReason, revocationType, revocationPercentage, isUpgraded, billingPlanType, additionalTransactionReason. renewal, of the newest renewal info: offerIdentifier, offerPeriod, offerDiscountType, eligibleWinBackOfferIds, priceIncreaseStatus, renewalBillingPlanType, renewalQuantity. Null: none of it.';
+COMMENT ON COLUMN repricer.subscriptions.signed_details IS 'What else was signed, under Apple''s own names and only what is there. transaction, of the running period: offerIdentifier, offerPeriod, revocationDate (UTC milliseconds), revocationReason, revocationType, revocationPercentage, isUpgraded, billingPlanType, additionalTransactionReason. renewal, of the newest renewal info: offerIdentifier, offerPeriod, offerDiscountType, eligibleWinBackOfferIds, priceIncreaseStatus, renewalBillingPlanType, renewalQuantity. addedSeats, of the running period: the quantity of its own transaction and each transaction that added seats. Null: none of it.';
 
 COMMENT ON COLUMN repricer.subscriptions.renames IS 'What items were called, until when, and the transaction of the period that ran then. Null: nothing was renamed lately.';
 
@@ -5017,7 +5020,8 @@ CREATE FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT bas
 BEGIN
 WITH changes AS (
     SELECT c.currency, c.period, c.undoes_change_id, c.current_price_milliunits, c.new_price_milliunits,
-        s.currency AS known_currency, s.period AS known_period, greatest(s.quantity, 1) AS seats,
+        s.currency AS known_currency, coalesce(s.renewal_period, s.period) AS known_period, s.renewal_period,
+        greatest(s.quantity, 1) AS seats,
         -- A path and not a search among the elements: Citus spreads no LIMIT of a function.
         jsonb_path_query_first(s.items, '$[*] ? (@.sku == $sku)', jsonb_build_object('sku', c.sku)) AS item
     FROM price_changes c
@@ -5027,8 +5031,9 @@ WITH changes AS (
     SELECT coalesce(c.known_currency, c.currency) AS currency,
         -- The stored price of an undo can be trusted: only undo_batch writes it.
         CASE WHEN c.undoes_change_id IS NOT NULL THEN c.current_price_milliunits
-            ELSE coalesce((c.item ->> 'currentPrice')::bigint, (c.item ->> 'renewalPrice')::bigint,
-                c.current_price_milliunits) END::numeric AS old,
+            -- A price of the running period is none of a period of another length.
+            ELSE coalesce(CASE WHEN c.renewal_period IS NULL THEN (c.item ->> 'currentPrice')::bigint END,
+                (c.item ->> 'renewalPrice')::bigint, c.current_price_milliunits) END::numeric AS old,
         c.new_price_milliunits::numeric AS new, c.seats,
         CASE coalesce(c.known_period, c.period)
             WHEN 'P1W' THEN 52.0 / 12 WHEN 'P1M' THEN 1 WHEN 'P2M' THEN 1 / 2.0 WHEN 'P3M' THEN 1 / 3.0
@@ -10917,6 +10922,7 @@ CREATE TABLE repricer.subscription_checkpoints (
     storefront text,
     currency text,
     period text,
+    renewal_period text,
     product_id text,
     app_account_token text,
     ownership_type text,

@@ -259,13 +259,13 @@ package enum SubscriptionQueries {
     ) throws -> [String: Carrier] {
         var carriers: [String: Carrier] = [:]
         for (id, stored) in try loadReadable(ids, on: connection).stored {
-            let facts = stored.facts
+            let facts = stored.facts.asChanging
             carriers[id] = Carrier(
                 customer: facts.appAccountToken,
                 renewing: facts.whyOver == nil && !facts.isFamilyMembers ? facts.renewingSKUs : [],
                 roles: [:],
                 charges: Dictionary(
-                    facts.items.compactMap { facts.charge(of: $0.sku) }.map { ($0.sku, $0) },
+                    facts.items.compactMap { facts.chargeAtRisk(of: $0.sku) }.map { ($0.sku, $0) },
                     uniquingKeysWith: { first, _ in first }))
         }
         let rows = try connection.query(
@@ -297,6 +297,7 @@ package enum SubscriptionQueries {
         facts.storefront = try row.textOrNil("storefront")
         facts.currency = try row.textOrNil("currency")
         facts.period = try row.textOrNil("period")
+        facts.renewalPeriod = try row.textOrNil("renewal_period")
         facts.productID = try row.textOrNil("product_id")
         facts.appAccountToken = try row.textOrNil("app_account_token")
         facts.ownershipType = try row.textOrNil("ownership_type")
@@ -349,7 +350,7 @@ package enum SubscriptionQueries {
             status = t.status, auto_renews = t.auto_renews, in_billing_retry = t.in_billing_retry,
             grace_period_expires_at = t.grace_period_expires_at,
             expiration_intent = t.expiration_intent, storefront = t.storefront,
-            currency = t.currency, period = t.period, product_id = t.product_id,
+            currency = t.currency, period = t.period, renewal_period = t.renewal_period, product_id = t.product_id,
             app_account_token = t.app_account_token, ownership_type = t.ownership_type,
             offer_discount_type = t.offer_discount_type, offer_type = t.offer_type, quantity = t.quantity,
             transaction_reason = t.transaction_reason, app_transaction_id = t.app_transaction_id,
@@ -372,7 +373,9 @@ package enum SubscriptionQueries {
             \(timestamps: states.sparseColumn { $0.facts.gracePeriodExpiresAt?.milliseconds })::timestamptz[],
             \(ints: states.sparseColumn { $0.facts.expirationIntent.map { Int64($0) } })::integer[],
             \(texts: states.sparseColumn { $0.facts.storefront })::text[], \(texts: states.sparseColumn { $0.facts.currency })::text[],
-            \(texts: states.sparseColumn { $0.facts.period })::text[], \(texts: states.sparseColumn { $0.facts.productID })::text[],
+            \(texts: states.sparseColumn { $0.facts.period })::text[],
+            \(texts: states.sparseColumn { $0.facts.renewalPeriod })::text[],
+            \(texts: states.sparseColumn { $0.facts.productID })::text[],
             \(texts: states.sparseColumn { $0.facts.appAccountToken })::text[],
             \(texts: states.sparseColumn { $0.facts.ownershipType })::text[],
             \(texts: states.sparseColumn { $0.facts.offerDiscountType })::text[],
@@ -401,7 +404,7 @@ package enum SubscriptionQueries {
             \(timestamps: states.sparseColumn { $0.foldedThrough?.signedAt.milliseconds })::timestamptz[],
             \(texts: states.sparseColumn { $0.foldedThrough?.evidenceID })::text[]
         ) AS u (id, status, auto_renews, in_billing_retry, grace_period_expires_at,
-            expiration_intent, storefront, currency, period, product_id, app_account_token,
+            expiration_intent, storefront, currency, period, renewal_period, product_id, app_account_token,
             ownership_type, offer_discount_type, offer_type, quantity, transaction_reason, app_transaction_id,
             auto_renew_product_id, renewal_price_milliunits, renewal_currency, renewal_offer_type, signed_details,
             latest_transaction_id, original_purchase_at, recent_subscription_start_at,

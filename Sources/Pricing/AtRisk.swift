@@ -32,8 +32,13 @@ extension SubscriptionFacts {
         charge(of: sku, at: items.first { $0.sku == sku }?.chargedPrice)
     }
 
+    /// What a period loses with an item: what it is charged now, or what it will be where it only joins at the renewal.
+    package func chargeAtRisk(of sku: String) -> ItemCharge? {
+        charge(of: sku) ?? comingCharge(of: sku)
+    }
+
     /// What the renewal will charge for an item that only joins there.
-    fileprivate func comingCharge(of sku: String) -> ItemCharge? {
+    private func comingCharge(of sku: String) -> ItemCharge? {
         let item = items.first { $0.sku == sku && $0.currentPrice == nil }
         return renewalCurrency == nil || renewalCurrency == currency
             ? charge(of: sku, at: item?.renewalPrice) : nil
@@ -62,13 +67,14 @@ extension RowGroup {
     /// Charges in another currency or period are noted apart, and so is one whose absurd price has no room in the
     /// sum. An item that the row names in several ways counts once.
     func noteAtRisk(_ plan: inout PlanRow, _ row: BatchRow) {
-        guard let own = facts.charge(of: row.sku) ?? facts.comingCharge(of: row.sku) else { return }
+        guard let own = facts.chargeAtRisk(of: row.sku) else { return }
         var sum = own.amount
         var seen: Set<String> = []
         for place in row.dependentSKUs.flatMap(places) where seen.insert(place.text).inserted {
             let isHere = place.originalTransactionID == facts.originalTransactionID
             guard
-                let charge = isHere ? facts.charge(of: place.sku) : context.charges[place.text]
+                let charge = isHere
+                    ? facts.chargeAtRisk(of: place.sku) : context.charges[place.text]
             else { continue }
             if !isHere { plan.atRiskOnOthers.append(charge) }
             let (total, overflow) = sum.addingReportingOverflow(charge.amount)
@@ -109,7 +115,7 @@ extension RowGroup {
         let rowOf = Dictionary(lost.map { (plans[$0].sku, $0) }) { first, _ in first }
         for index in lost {
             for sku in dependentsHere(plans[index].dependentSKUs) {
-                if let own = rowOf[sku], own != index, let charge = facts.charge(of: sku) {
+                if let own = rowOf[sku], own != index, let charge = facts.chargeAtRisk(of: sku) {
                     let isSurer =
                         plans[index].consent == .required && plans[own].consent == .notKnown
                     let counted = isSurer ? own : index

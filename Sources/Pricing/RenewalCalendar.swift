@@ -72,7 +72,7 @@ extension SubscriptionFacts {
 
     /// The calendar of a renewal of this subscription.
     func renewals(from renewalAt: Instant) -> RenewalCalendar? {
-        period.flatMap {
+        comingPeriod.flatMap {
             RenewalCalendar(
                 knownAt: renewalAt, period: Period($0), startedAt: startedAt)
         }

@@ -12,7 +12,7 @@ struct Renewals {
 
     /// nil where Apple has sent no renewal date, or no period that can be stepped.
     init?(facts: SubscriptionFacts, environment: StoreEnvironment) {
-        guard let knownAt = facts.renewalAt ?? facts.expiresAt, let text = facts.period else {
+        guard let knownAt = facts.renewalAt ?? facts.expiresAt, let text = facts.comingPeriod else {
             return nil
         }
         self.knownAt = knownAt

@@ -18,6 +18,7 @@ final class RowGroup: Sendable {
     /// `rows` are all rows of the batch that name the subscription.
     init(_ judge: Judge, rows: [BatchRow], facts: SubscriptionFacts, context: JudgeContext) {
         self.judge = judge
+        let facts = facts.asChanging
         self.facts = facts
         self.context = context
         self.rows = rows

@@ -14,6 +14,8 @@ package struct SubscriptionFacts: Hashable, Sendable {
     package var currency: String?
     /// `P1W`, `P1M`, `P2M`, `P3M`, `P6M`, `P1Y`, or an unknown text.
     package var period: String?
+    /// The period from the next renewal on, where it is another than that of the running one: the customer chose it.
+    package var renewalPeriod: String?
     package var productID: String?
     package var appAccountToken: String?
     /// Apple's `inAppOwnershipType`: `PURCHASED`, `FAMILY_SHARED`, or an unknown text.

@@ -169,7 +169,8 @@ private typealias Story = LifecycleStory
         let before = Story.fold([refund]).state
 
         #expect(SubscriptionFold.isLate([reversed], after: before.foldedThrough, [], nil))
-        #expect(!SubscriptionFold.isLate([event(8, "DID_RENEW")], after: before.foldedThrough, [], nil))
+        #expect(
+            !SubscriptionFold.isLate([event(8, "DID_RENEW")], after: before.foldedThrough, [], nil))
     }
 
     /// Of several seats Apple signs the average price; what is left of it without tax may be an average, too.

@@ -15,6 +15,8 @@ final class KeptFacts: Sendable {
         var storefront: String?
         var currency: String?
         var period: String?
+        var renewalPeriod: String?
+        var renewalCurrency: String?
         var ownershipType: String?
         var quantity: Int?
         var items: [SubscriptionFacts.Item]
@@ -95,6 +97,8 @@ extension KeptFacts.Common {
         storefront = facts.storefront
         currency = facts.currency
         period = facts.period
+        renewalPeriod = facts.renewalPeriod
+        renewalCurrency = facts.renewalCurrency
         ownershipType = facts.ownershipType
         quantity = facts.quantity
         items = facts.items
@@ -125,6 +129,8 @@ extension KeptFacts.Kept {
         facts.storefront = common.storefront
         facts.currency = common.currency
         facts.period = common.period
+        facts.renewalPeriod = common.renewalPeriod
+        facts.renewalCurrency = common.renewalCurrency
         facts.ownershipType = common.ownershipType
         facts.quantity = common.quantity
         facts.items = common.items

@@ -48,7 +48,7 @@ package enum PlanQueries {
     /// The columns of a subscription that the judge needs.
     static let factColumns: SQL = """
         original_transaction_id, status, auto_renews, in_billing_retry, storefront, currency,
-            period, app_account_token, ownership_type, quantity, original_purchase_at, recent_subscription_start_at,
+            period, renewal_period, renewal_currency, app_account_token, ownership_type, quantity, original_purchase_at, recent_subscription_start_at,
             purchased_at, expires_at, renewal_at, items, increases, signed_at, known_since
         """
 
@@ -176,6 +176,8 @@ extension PlanQueries.FactRows {
         facts.storefront = try row.textOrNil("storefront")
         facts.currency = try row.textOrNil("currency")
         facts.period = try row.textOrNil("period")
+        facts.renewalPeriod = try row.textOrNil("renewal_period")
+        facts.renewalCurrency = try row.textOrNil("renewal_currency")
         facts.appAccountToken = try row.textOrNil("app_account_token")
         facts.ownershipType = try row.textOrNil("ownership_type")
         facts.quantity = try row.intOrNil("quantity")

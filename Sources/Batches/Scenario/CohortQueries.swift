@@ -30,7 +30,7 @@ package enum CohortQueries {
             WHERE status = 1 AND auto_renews IS NOT FALSE
                 AND items @> ANY (\(jsons: items)::jsonb[])
                 AND (\(cohort.storefronts.isEmpty) OR storefront = ANY (\(cohort.storefronts)::text[]))
-                AND (\(cohort.period)::text IS NULL OR period = \(cohort.period))
+                AND (\(cohort.period)::text IS NULL OR coalesce(renewal_period, period) = \(cohort.period))
                 AND (\(cohort.currency)::text IS NULL OR currency = \(cohort.currency))
                 AND folded_signed_at IS NOT NULL AND folded_evidence_id IS NOT NULL
             """)

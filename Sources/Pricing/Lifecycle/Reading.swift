@@ -33,6 +33,9 @@ struct Reading {
         isInAnotherCurrency || Self.differs(before.storefront, event.transaction?.storefront)
     }
 
+    /// Whether its transaction is of a period of another length than the known one.
+    var isOfAnotherLength: Bool { Self.differs(before.period, event.transaction?.period) }
+
     /// Whether its transaction was charged in another currency than the known one. The same number is another price then.
     var isInAnotherCurrency: Bool { Self.differs(before.currency, event.transaction?.currency) }
 

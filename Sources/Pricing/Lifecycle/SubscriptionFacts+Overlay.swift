@@ -34,6 +34,10 @@ extension SubscriptionFacts {
         productID = transaction.productID ?? productID
         appAccountToken = transaction.appAccountToken ?? appAccountToken
         ownershipType = transaction.ownershipType ?? ownershipType
+        if let told = transaction.purchasedAt, told != purchasedAt {
+            // Its renewal came, and brought the period that it has.
+            renewalPeriod = nil
+        }
         purchasedAt = transaction.purchasedAt ?? purchasedAt
         originalPurchaseAt = transaction.originalPurchaseAt ?? originalPurchaseAt
         if let expiry = transaction.expiresAt {
@@ -43,6 +47,7 @@ extension SubscriptionFacts {
         storefront = transaction.storefront ?? storefront
         currency = transaction.currency ?? currency
         period = transaction.period ?? period
+        notePeriod(coming: nil)
         overlay(quantity: transaction.quantity)
         appTransactionID = transaction.appTransactionID ?? appTransactionID
         transactionReason = transaction.reason ?? transactionReason
@@ -64,7 +69,7 @@ extension SubscriptionFacts {
         currency = currency ?? renewal.currency
         appAccountToken = renewal.appAccountToken ?? appAccountToken
         consistencyToken = renewal.consistencyToken ?? consistencyToken
-        period = renewal.period ?? period
+        notePeriod(coming: renewal.period)
         autoRenewProductID = renewal.autoRenewProductID ?? autoRenewProductID
         appTransactionID = renewal.appTransactionID ?? appTransactionID
         // An amount without its currency would be none, and the old amount is not what renews.

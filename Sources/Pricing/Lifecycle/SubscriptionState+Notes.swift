@@ -83,9 +83,9 @@ extension SubscriptionState {
                 }
                 continue
             }
-            // Milliunits of two currencies, or of two storefronts, cannot be compared, so a move to another is no
-            // increase.
-            guard !reading.isMove, let place = places[item.sku],
+            // Milliunits of two currencies, of two storefronts, or for a month and a year, cannot be compared, so a move
+            // from one to the other is no increase.
+            guard !reading.isMove, !reading.isOfAnotherLength, let place = places[item.sku],
                 let old = reading.before.items[place].currentPrice, price > old
             else { continue }
             if let told {

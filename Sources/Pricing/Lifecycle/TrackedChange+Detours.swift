@@ -144,7 +144,7 @@ extension TrackedChange {
         consent: Consent, _ reading: Reading, _ lines: inout [Transition]
     ) {
         let facts = reading.facts
-        guard facts.sandboxPeriod == nil, let due = progress.dueAt, let period = facts.period,
+        guard facts.sandboxPeriod == nil, let due = progress.dueAt, let period = facts.comingPeriod,
             let renewals = facts.renewalAt.flatMap({ facts.renewals(from: $0) })
         else { return }
         let lead = max(
@@ -165,7 +165,7 @@ extension TrackedChange {
     /// it applies at the fourth renewal, counted from the first that lies a day or more after the call.
     mutating func moveToFourthRenewal(_ reading: Reading, _ lines: inout [Transition]) {
         let facts = reading.facts
-        guard facts.sandboxPeriod == nil, facts.period.map(Period.init) == .week,
+        guard facts.sandboxPeriod == nil, facts.comingPeriod.map(Period.init) == .week,
             let due = progress.dueAt, let lastSentAt,
             let renewals = facts.renewalAt.flatMap({ facts.renewals(from: $0) }),
             let first = (-8...8).first(where: { index in
@@ -206,7 +206,7 @@ extension TrackedChange {
     /// The first renewal after the offer that the next period begins or goes on with; nil without such an offer.
     private func resumption(after item: StatementItem, _ reading: Reading) -> Instant? {
         guard item.isInOffer, let renewalAt = reading.facts.renewalAt,
-            let period = item.offerPeriod ?? reading.facts.period,
+            let period = item.offerPeriod ?? reading.facts.comingPeriod,
             let renewals = reading.facts.renewals(from: renewalAt)
         else { return nil }
         let count = min(max(item.offerPeriodCount ?? 1, 1), 100)

@@ -90,6 +90,7 @@ package struct ScenarioJudge: Sendable {
         _ facts: SubscriptionFacts, _ context: JudgeContext, to forecasts: inout [ScenarioForecast],
         taking take: (Int, PlanRow) -> Void = { _, _ in }
     ) {
+        let facts = facts.asChanging
         let items = cohort.items(of: facts)
         guard !items.isEmpty, let code = facts.currency else { return }
         // The cohort is the same for all scenarios.
@@ -153,7 +154,7 @@ package struct ScenarioJudge: Sendable {
         BatchRow(
             line: line, originalTransactionID: facts.originalTransactionID, sku: item.sku,
             newPrice: price, currency: currency, storefront: facts.storefront,
-            expectedPrice: item.currentPrice)
+            expectedPrice: item.currentPrice ?? item.renewalPrice)
     }
 
     private func price(
