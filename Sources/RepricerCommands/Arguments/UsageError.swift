@@ -1,3 +1,5 @@
+import Reports
+
 /// A command line that cannot be understood; exit code 2.
 package struct UsageError: Error, Equatable, CustomStringConvertible {
     /// One line: what is wrong, and the nearest thing that would have been right.
@@ -36,16 +38,4 @@ extension UsageError {
 }
 
 /// The text between quotation marks, with control characters made visible: it came from outside.
-func quoted(_ text: String) -> String {
-    var result = "\""
-    for scalar in text.unicodeScalars {
-        switch scalar {
-        case "\"": result += "\\\""
-        case "\\": result += "\\\\"
-        case "\u{0}"..."\u{1F}", "\u{7F}"..."\u{9F}":
-            result += "\\u{\(String(scalar.value, radix: 16))}"
-        case let plain: result.unicodeScalars.append(plain)
-        }
-    }
-    return result + "\""
-}
+func quoted(_ text: String) -> String { quotedText(text) }
