@@ -125,7 +125,7 @@ struct BatchView {
             lines.isEmpty
                 ? "nothing was charged at a new price yet"
                 : lines.count > 3
-                    ? "those of most changes, and \(lines.count - 3) currencies more; tax included"
+                    ? "those of most changes, and \(moreCurrencies(lines.count - 3)); tax included"
                     : "tax included")
     }
 

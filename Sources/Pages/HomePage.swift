@@ -226,6 +226,10 @@ private struct Home {
         figures.deadlines.first { $0.batchID == batch.batchID && $0.kind == .call }?.overdue ?? 0
     }
 
+    /// The most currencies that stand beside each other, as on the batch's own page. One of several would be read as the
+    /// effect of the whole.
+    static let currenciesShown = 3
+
     /// The effect in one currency where rates are known, otherwise in each currency.
     private func effect(_ batch: BatchQueries.Batch) -> HTML {
         let lines = figures.effects[batch.batchID] ?? []
@@ -235,12 +239,12 @@ private struct Home {
                 <span class="sub">of \(lines.count) currencies</span>
                 """
         }
-        let shown = lines.prefix(lines.count == 2 ? 2 : 1).map { signed($0.net, $0.currency) }
+        let shown = lines.prefix(Self.currenciesShown).map { signed($0.net, $0.currency) }
             .joined(by: "<br>")
-        guard lines.count > 2 else { return shown }
+        guard lines.count > Self.currenciesShown else { return shown }
         let rest = HTML.link(
-            batchAddress(batch.batchID), "and \(lines.count - 1) more")
-        return "\(shown)<span class=\"sub\">\(rest)</span>"
+            batchAddress(batch.batchID), moreCurrencies(lines.count - Self.currenciesShown))
+        return "\(shown)<span class=\"sub\">those of most changes, and \(rest)</span>"
     }
 
     private var rates: HTML {
@@ -279,6 +283,11 @@ private struct Home {
         }
         return notes
     }
+}
+
+/// `1 more currency`, `2 more currencies`.
+func moreCurrencies(_ count: Int) -> String {
+    counted(count, "more currency", plural: "more currencies")
 }
 
 /// An amount that is a difference. It shows its sign, and a colour besides.

@@ -62,9 +62,13 @@ import Testing
             let effect = try #require(home["Batches"].first { $0.first == name }?.last)
             let card = try #require(page.cards.first { $0.hasPrefix("Effect a month | ") })
 
-            #expect(effect.contains(" 4 currencies") || effect.contains("and 3 more"), "\(effect)")
-            let value = effect.prefix { $0 != "o" && $0 != "a" }
-                .trimmingCharacters(in: .whitespaces)
+            // One currency of several would be read as the effect of the whole.
+            let isTotal = effect.contains(" of 4 currencies")
+            let more = "those of most changes, and 1 more currency"
+            #expect(isTotal || effect.hasSuffix(more), "\(effect)")
+            #expect(isTotal || card.contains(more), "\(card)")
+            let value = effect.replacing(#/ *(of 4|those of).*/#, with: "")
+            #expect(isTotal || value.split(separator: " ").count == 6, "\(value)")
             #expect(card.hasPrefix("Effect a month | \(value)"), "\(card) \(effect)")
         }
     }
