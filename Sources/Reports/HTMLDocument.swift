@@ -163,7 +163,8 @@ private let style = """
     .progress .meter{width:2.8rem;height:.5rem;flex:none}
     rect.track{fill:var(--track)}rect.plain{fill:var(--bar)}rect.gain{fill:var(--gain)}
     rect.loss{fill:var(--loss)}rect.open{fill:var(--open)}
-    .curve{display:block;overflow:visible;font-size:12px}.curve text{fill:var(--soft)}
+    .curve{display:block;overflow:visible;font-size:12px}.curve text{fill:var(--soft);paint-order:stroke;
+    stroke:var(--card);stroke-width:3px}
     .grid{stroke:var(--line)}.now{stroke:var(--ink);stroke-dasharray:2 3}
     .line{fill:none;stroke-width:2.5;vector-effect:non-scaling-stroke}
     .line.forecast{stroke:var(--soft);stroke-dasharray:2 4;stroke-width:2}

@@ -1,3 +1,4 @@
+import Pricing
 import Testing
 
 @testable import Reports
@@ -230,5 +231,27 @@ import Testing
 
     @Test func reportName_whenUnknown_isNil() {
         #expect(ReportName(argument: "batch summary") == nil)
+    }
+
+    /// Who reads the word takes the date at it for the present one.
+    @Test(arguments: [1, 3, 40, 97])
+    func curve_hasTheWordNow_atItsLine_clearOfTheGridsNumbers(day: Int) throws {
+        let days = [CivilDate("2026-01-01"), CivilDate("2026-04-10")].compactMap { $0 }
+        let points = zip(days, [7, 15]).map { (day: $0, value: Int64($1)) }
+        let now =
+            try #require(Instant("2026-01-01T00:00:00Z")).milliseconds + Int64(day) * 86_400_000
+        let chart = Curve(
+            "Changes", unit: "rows", [.init("In effect", .fact, points)],
+            now: Instant(milliseconds: now)
+        ).html.markup
+
+        let line = try #require(
+            chart.firstMatch(of: /<line class="now" x1="([0-9.]+%)" x2="\1" y1="(\d+)"/))
+        let word = try #require(chart.firstMatch(of: /<text x="([0-9.]+%)" y="(\d+)"([^>]*)>now</))
+        let number = try #require(chart.firstMatch(of: /<text x="2" y="(\d+)">15</))
+        #expect(word.1 == line.1)
+        #expect(!word.3.contains("dx"))
+        let (baseline, first) = (try #require(Int(word.2)), try #require(Int(number.1)))
+        #expect(first - baseline >= 14, "the word at \(baseline), the number at \(first)")
     }
 }
