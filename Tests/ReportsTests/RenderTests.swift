@@ -254,4 +254,24 @@ import Testing
         let (baseline, first) = (try #require(Int(word.2)), try #require(Int(number.1)))
         #expect(first - baseline >= 14, "the word at \(baseline), the number at \(first)")
     }
+
+    /// A page that ends between a name and its value, or below a title, leaves a figure that nobody can read.
+    @Test func style_keepsTogetherOnPaper_whatIsReadTogether() throws {
+        let served = HTMLDocument(title: "t", body: "").text
+        let paper = served[try #require(served.firstRange(of: "@media print")).upperBound...]
+
+        for (part, rule) in [
+            (".facts>div", "break-inside:avoid"), (".curve", "break-inside:avoid"),
+            (".bars", "break-inside:avoid"), ("h3", "break-after:avoid"),
+            ("thead", "break-after:avoid"), ("figcaption", "break-after:avoid"),
+            ("tbody>tr:first-child", "break-before:avoid"),
+        ] {
+            let isKept = paper.split(separator: "}").contains { block in
+                let sides = block.split(separator: "{")
+                let names = (sides.first ?? "").split { ",\n ".contains($0) }
+                return sides.count == 2 && sides[1].contains(rule) && names.contains { $0 == part }
+            }
+            #expect(isKept, "\(part) \(rule)")
+        }
+    }
 }
