@@ -246,6 +246,27 @@ import Testing
             ])
     }
 
+    @Test func approval_ofOneCurrencyWithoutARate_showsItsOwnSums() async throws {
+        try await PagesFixture.fill()
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            DELETE FROM repricer.price_changes WHERE batch_id = '\(PagesFixture.waiting)' AND currency <> 'MXN'
+            """)
+        await owner.close()
+
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let path = "/batches/\(PagesFixture.waiting)/approval"
+            let page = PageTables(try await PagesHarness.whole(path, ask))
+
+            #expect(
+                Array(page.cards.prefix(2)) == [
+                    "Change a month | +600 MXN | if everybody stays, in MXN",
+                    "At risk a month | 999 MXN | if nobody agrees who must; dependents counted in",
+                ])
+        }
+    }
+
     @Test func subscription_showsOldAndNewPrices() async throws {
         let (items, changes, money, lead) = try await Self.read("/subscriptions/2000000000000181") {
             page in
