@@ -213,10 +213,11 @@ private struct Home {
             .reduce(0) { $0 + $1.rows }
         let overdue = batch.state == "approved" ? overdue(batch) : 0
         let waves = Int64(figures.waitingWaves.count { $0.batchID == batch.batchID })
+        let dependents = figures.discrepancies[batch.batchID] ?? 0
         return [
             (overdue, "alarm", "overdue"), (parked, "warn", "parked"),
             (waves, "warn", waves == 1 ? "wave waits" : "waves wait"),
-            (figures.discrepancies[batch.batchID] ?? 0, "warn", "dependents"),
+            (dependents, "warn", dependents == 1 ? "dependent" : "dependents"),
         ].filter { $0.0 > 0 }.map {
             " <span class=\"badge \($0.1)\">\(counted($0.0)) \($0.2)</span>" as HTML
         }.joined(by: "")

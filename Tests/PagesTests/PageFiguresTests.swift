@@ -73,6 +73,31 @@ import Testing
         }
     }
 
+    /// One is no several.
+    @Test func pages_sayOneAsPeopleDo() async throws {
+        try await PagesFixture.fill()
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            DELETE FROM repricer.dependent_cancellations WHERE state = 'discrepancy' AND ctid <> (
+                SELECT min(ctid) FROM repricer.dependent_cancellations WHERE state = 'discrepancy');
+            UPDATE repricer.batches SET rejected_row_count = 1
+            """)
+        await owner.close()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let home = PageTables(try await PagesHarness.whole("/", ask))
+            let finished = "/batches/\(PagesFixture.finished)"
+            let page = PageTables(try await ask("GET", finished, [:]).text)
+
+            let state = home["Batches"].first { $0.first == "spring" }?[1] ?? ""
+            #expect(state.hasSuffix(" 1 dependent"), "\(state)")
+            #expect(
+                page.cards.contains(
+                    "Refused in the file | 1 | row that was never stored as a change"),
+                "\(page.cards)")
+        }
+    }
+
     @Test func batch_showsItsFiguresAtAGlance() async throws {
         let (cards, funnel) = try await Self.read("/batches/\(PagesFixture.underWay)") {
             ($0.cards, $0.rows("Consent funnel"))
