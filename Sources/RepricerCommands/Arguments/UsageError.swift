@@ -29,6 +29,22 @@ extension UsageError {
         )
     }
 
+    /// `argument` begins with one dash.
+    static func unknownShortOption(
+        _ argument: String, among known: [any OptionSpecification]
+    ) -> UsageError {
+        let rest = argument.dropFirst(2)
+        let short = known.first { $0.short != nil && $0.short == argument.dropFirst().first }
+        // Other programs read a value that is joined to its letter.
+        if let letter = short?.short, short?.valueName != nil, !rest.isEmpty {
+            return UsageError(
+                "unknown option \(quoted(argument)); write -\(letter) \(harmless(String(rest)))")
+        }
+        return UsageError(
+            "unknown option \(quoted(argument)); options begin with two dashes, and -- stands before a name that "
+                + "begins with one")
+    }
+
     private static func hint(
         _ name: String, _ known: [String], prefix: String = "", otherwise: String = ""
     ) -> String {
