@@ -181,6 +181,9 @@ import Testing
             (["repricer", "report", "money", "--batch", ""], ["Spring\\ prices", "autumn"]),
             (["repricer", "status", "x", "--color", "a"], ["auto", "always"]),
             (["repricer", "extend", "one", "1", "--reason", "o"], ["outage", "other"]),
+            (["repricer", "help", "appr"], ["approve"]),
+            (["repricer", "help", "rules"], ["rules"]),
+            (["repricer", "help", "config", ""], ["check", "print"]),
         ] as [([String], [String])])
     func completion_inBash_offersWhatFits(_ words: [String], _ offered: [String]) async throws {
         let folder = try ScratchFolder()
