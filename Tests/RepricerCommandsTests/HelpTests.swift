@@ -162,6 +162,10 @@ import Testing
                     page.contains("\\-\\-" + option.name.replacing("-", with: "\\-")),
                     "\(option.name)")
             }
+            // What a word means is no list of them.
+            let text = page.replacing("\n", with: " ")
+            #expect(
+                text.contains("follows each change; one of debug, info, notice, warning, error"))
             for line in page.split(separator: "\n") where line.hasPrefix(".") {
                 #expect(requests.contains(String(line.prefix { $0 != " " })), "\(line)")
             }
