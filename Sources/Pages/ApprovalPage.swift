@@ -126,10 +126,14 @@ private struct ApprovalView {
     }
 
     private var glance: HTML {
-        let total = facts.money.total
-        let reporting = facts.money.reportingCurrency
+        // The sum of the only currency is that of all, and needs no rate.
+        let alone =
+            facts.money.withoutRate.count == 1 && facts.money.lines.count == 1
+            ? facts.money.lines.first : nil
+        let total = alone?.money ?? facts.money.total
+        let reporting = alone?.currency ?? facts.money.reportingCurrency
         let unknown = figures.consents[.notKnown] ?? 0
-        let isWhole = facts.money.withoutRate.isEmpty
+        let isWhole = alone != nil || facts.money.withoutRate.isEmpty
         let hasSum = isWhole || facts.money.hasTotal
         let noSum: HTML = "no sum in \(reporting): rates are missing; the table has each currency"
         return cards([

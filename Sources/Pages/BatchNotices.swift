@@ -68,10 +68,11 @@ extension TroubleQueries.WaitingWave {
         let reason = parts.enumerated().map { index, part -> HTML in
             index % 2 == 1 ? .command(String(part)) : HTML(String(part))
         }
+        let words = waveDueWords(due: due, overdue: overdue)
         return Notice(
             overdue > 0 ? .alarm : .warn, "Waiting:",
-            "wave \(number) (\(label)) of \(HTML.link(batchAddress(batchID), batchName)) waits for \(reason); \(counted(due, "row")) "
-                + "must be sent within a day, \(counted(overdue)) of them overdue, the first by \(.time(firstSendBy))."
+            "wave \(number) (\(label)) of \(HTML.link(batchAddress(batchID), batchName)) waits for \(reason); "
+                + "\(words.before)\(.time(firstSendBy))\(words.after)."
         )
     }
 }

@@ -91,9 +91,7 @@ struct BatchView {
                 card(
                     "Never sent", HTML(counted(batch.rowCount, "row")),
                     HTML(why ?? "nothing of it can be sent any more")),
-                card(
-                    "Refused in the file", HTML(counted(batch.rejectedRowCount)),
-                    "rows that were never stored as changes"),
+                refusedCard,
             ])
         }
         let progress = facts.progress
@@ -125,7 +123,7 @@ struct BatchView {
             lines.isEmpty
                 ? "nothing was charged at a new price yet"
                 : lines.count > 3
-                    ? "those of most changes, and \(lines.count - 3) currencies more; tax included"
+                    ? "those of most changes, and \(moreCurrencies(lines.count - 3)); tax included"
                     : "tax included")
     }
 
@@ -138,11 +136,18 @@ struct BatchView {
                 : card("Next call by", .time(sendBy), "the first queued row must have left")
         }
         guard isOpen, let last = facts.outlook.lastDueEffectiveAt else {
-            return card(
-                "Refused in the file", HTML(counted(batch.rejectedRowCount)),
-                "rows that were never stored as changes")
+            return refusedCard
         }
         return card("Ends", .time(last), "the last open change is due to take effect")
+    }
+
+    private var refusedCard: HTML {
+        let count = batch.rejectedRowCount
+        return card(
+            "Refused in the file", HTML(counted(count)),
+            count == 1
+                ? "row that was never stored as a change" : "rows that were never stored as changes"
+        )
     }
 
     private var charts: HTML {

@@ -213,10 +213,11 @@ private struct Home {
             .reduce(0) { $0 + $1.rows }
         let overdue = batch.state == "approved" ? overdue(batch) : 0
         let waves = Int64(figures.waitingWaves.count { $0.batchID == batch.batchID })
+        let dependents = figures.discrepancies[batch.batchID] ?? 0
         return [
             (overdue, "alarm", "overdue"), (parked, "warn", "parked"),
             (waves, "warn", waves == 1 ? "wave waits" : "waves wait"),
-            (figures.discrepancies[batch.batchID] ?? 0, "warn", "dependents"),
+            (dependents, "warn", dependents == 1 ? "dependent" : "dependents"),
         ].filter { $0.0 > 0 }.map {
             " <span class=\"badge \($0.1)\">\(counted($0.0)) \($0.2)</span>" as HTML
         }.joined(by: "")
@@ -225,6 +226,10 @@ private struct Home {
     private func overdue(_ batch: BatchQueries.Batch) -> Int64 {
         figures.deadlines.first { $0.batchID == batch.batchID && $0.kind == .call }?.overdue ?? 0
     }
+
+    /// The most currencies that stand beside each other, as on the batch's own page. One of several would be read as the
+    /// effect of the whole.
+    static let currenciesShown = 3
 
     /// The effect in one currency where rates are known, otherwise in each currency.
     private func effect(_ batch: BatchQueries.Batch) -> HTML {
@@ -235,12 +240,12 @@ private struct Home {
                 <span class="sub">of \(lines.count) currencies</span>
                 """
         }
-        let shown = lines.prefix(lines.count == 2 ? 2 : 1).map { signed($0.net, $0.currency) }
+        let shown = lines.prefix(Self.currenciesShown).map { signed($0.net, $0.currency) }
             .joined(by: "<br>")
-        guard lines.count > 2 else { return shown }
+        guard lines.count > Self.currenciesShown else { return shown }
         let rest = HTML.link(
-            batchAddress(batch.batchID), "and \(lines.count - 1) more")
-        return "\(shown)<span class=\"sub\">\(rest)</span>"
+            batchAddress(batch.batchID), moreCurrencies(lines.count - Self.currenciesShown))
+        return "\(shown)<span class=\"sub\">those of most changes, and \(rest)</span>"
     }
 
     private var rates: HTML {
@@ -279,6 +284,11 @@ private struct Home {
         }
         return notes
     }
+}
+
+/// `1 more currency`, `2 more currencies`.
+func moreCurrencies(_ count: Int) -> String {
+    counted(count, "more currency", plural: "more currencies")
 }
 
 /// An amount that is a difference. It shows its sign, and a colour besides.

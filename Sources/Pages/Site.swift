@@ -282,11 +282,8 @@ extension PageFault {
     fileprivate init(_ error: ReportError) {
         switch error {
         case .unknownBatch(let text): self = .noBatch(text)
-        case .ambiguousBatch(let text, let candidates):
-            self.init(
-                400, "Several batches are called so",
-                "<code>\(String(text.prefix(80)))</code> may be \(candidates.prefix(10).joined(separator: ", ")): give the id."
-            )
+        case .ambiguousBatch(let sentence):
+            self.init(400, "Several batches are called so", "\(sentence).")
         case .hasNoBatches(let name):
             self.init(
                 400, "This report has no batches",

@@ -93,6 +93,15 @@ extension MoneyAMonth.UsedRate {
     }
 }
 
+/// What of a wave that waits must be sent soon, or should have been: the words before the first instant, and those after
+/// it. `due` counts the overdue rows, too.
+package func waveDueWords(due: Int64, overdue: Int64) -> (before: String, after: String) {
+    let soon = "\(counted(due - overdue, "row")) must be sent within a day"
+    guard overdue > 0 else { return ("\(soon), the first by ", "") }
+    let late = "\(counted(overdue, "row")) \(overdue == 1 ? "is" : "are") overdue, the first since "
+    return (late, due > overdue ? ", and \(soon)" : "")
+}
+
 /// What `too large` means, and what to do about it.
 package let sumTooLarge =
     "too large: a sum of more than \(counted(Int64.max / 1000)), which is not shown; "

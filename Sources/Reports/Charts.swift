@@ -102,6 +102,10 @@ package struct Curve: Sendable {
     }
 
     private static let height = 200
+    /// Where the plot begins. Above it stands the word at the mark of the present, which no number of the grid may push
+    /// away from its line.
+    private static let top = 16
+    private static var bottom: Int { top + height }
 
     private var days: [CivilDate] { Set(series.flatMap { $0.points.map(\.day) }).sorted() }
 
@@ -121,13 +125,13 @@ package struct Curve: Sendable {
             "\(title), \(unit), from \(readable(day: first)) to \(readable(day: last)); the highest value is \(counted(most))"
         return """
             <figure class="chart"><figcaption><strong>\(title)</strong> <span>\(unit)</span>\(legend)</figcaption>
-            <svg class="curve" role="img" aria-label="\(description)" width="100%" height="\(Self.height + 26)">
-            \(grid(most))
-            <svg x="0" y="0" width="100%" height="\(Self.height)" viewBox="0 0 1000 1000" \
-            preserveAspectRatio="none">\(paths)</svg>
+            <svg class="curve" role="img" aria-label="\(description)" width="100%" height="\(Self.bottom + 26)">
             \(mark(at))
-            <text x="0" y="\(Self.height + 19)">\(readable(day: first))</text>
-            <text x="100%" y="\(Self.height + 19)" text-anchor="end">\(readable(day: last))</text>
+            \(grid(most))
+            <svg x="0" y="\(Self.top)" width="100%" height="\(Self.height)" viewBox="0 0 1000 1000" \
+            preserveAspectRatio="none">\(paths)</svg>
+            <text x="0" y="\(Self.bottom + 19)">\(readable(day: first))</text>
+            <text x="100%" y="\(Self.bottom + 19)" text-anchor="end">\(readable(day: last))</text>
             </svg>
             \(folded("The same as a table", table(days)))</figure>
 
@@ -149,7 +153,7 @@ package struct Curve: Sendable {
         let lines = [(0, most), (50, most / 2), (100, Int64(0))].filter {
             $0.0 != 50 || most > 1
         }.map { part, value -> HTML in
-            let y = Self.height * part / 100
+            let y = Self.top + Self.height * part / 100
             let text: HTML =
                 part == 100 ? "" : "<text x=\"2\" y=\"\(y + 13)\">\(counted(value))</text>"
             return "<line class=\"grid\" x1=\"0\" x2=\"100%\" y1=\"\(y)\" y2=\"\(y)\"/>\(text)"
@@ -162,12 +166,10 @@ package struct Curve: Sendable {
         let tenths = Int((min(100, max(0, percent)) * 10).rounded())
         let x = "\(tenths / 10).\(tenths % 10)%"
         let anchor = tenths < 100 ? "start" : tenths > 900 ? "end" : "middle"
-        // At the left edge stand the numbers of the grid.
-        let inset: HTML = tenths < 100 ? " dx=\"3.5em\"" : .none
         let text = percent < 0 ? "now is before this" : percent > 100 ? "now is after this" : "now"
         return """
-            <line class="now" x1="\(x)" x2="\(x)" y1="16" y2="\(Self.height)"/>\
-            <text x="\(x)" y="12"\(inset) text-anchor="\(anchor)">\(text)</text>
+            <line class="now" x1="\(x)" x2="\(x)" y1="\(Self.top)" y2="\(Self.bottom)"/>\
+            <text x="\(x)" y="12" text-anchor="\(anchor)">\(text)</text>
             """
     }
 

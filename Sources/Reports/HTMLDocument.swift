@@ -163,7 +163,8 @@ private let style = """
     .progress .meter{width:2.8rem;height:.5rem;flex:none}
     rect.track{fill:var(--track)}rect.plain{fill:var(--bar)}rect.gain{fill:var(--gain)}
     rect.loss{fill:var(--loss)}rect.open{fill:var(--open)}
-    .curve{display:block;overflow:visible;font-size:12px}.curve text{fill:var(--soft)}
+    .curve{display:block;overflow:visible;font-size:12px}.curve text{fill:var(--soft);paint-order:stroke;
+    stroke:var(--card);stroke-width:3px}
     .grid{stroke:var(--line)}.now{stroke:var(--ink);stroke-dasharray:2 3}
     .line{fill:none;stroke-width:2.5;vector-effect:non-scaling-stroke}
     .line.forecast{stroke:var(--soft);stroke-dasharray:2 4;stroke-width:2}
@@ -203,10 +204,11 @@ private let style = """
     *{-webkit-print-color-adjust:exact;print-color-adjust:exact}
     body{font-size:9pt}.site nav,form,.skip,.screen{display:none}.two{display:block}
     main,.foot,.site>div{max-width:none;padding:0}
-    section{border:0;padding:0;margin:.6rem 0}h2{break-after:avoid}
+    section{border:0;padding:0;margin:.6rem 0}h1,h2,h3,.lead{break-after:avoid}
     .scroll{overflow:visible}table{font-size:7.5pt}thead{display:table-header-group}
-    tr,.curve,.cards li,.notices li{break-inside:avoid}
-    figcaption,caption,summary{break-after:avoid}thead th,.sub,.note,dt{font-size:inherit}h1{font-size:15pt}h2{font-size:11pt}
+    tr,thead,.curve,.bars,.facts>div,.cards li,.notices li{break-inside:avoid}
+    .curve,.bars,tbody>tr:first-child{break-before:avoid}
+    figcaption,caption,summary,thead,thead tr,.facts dt{break-after:avoid}thead th,.sub,.note,dt{font-size:inherit}h1{font-size:15pt}h2{font-size:11pt}
     th,td{padding:.12rem .6rem .12rem 0}td:not(.number){overflow-wrap:anywhere}tbody th,.stacked td:not(.number){min-width:0}
     tfoot{display:table-row-group}table.many th,table.many td{padding-right:.3rem}
     table.many{font-size:6pt;table-layout:fixed}table.many th,table.many td{white-space:normal;

@@ -115,8 +115,8 @@ package struct ReportQuery: Hashable, Sendable {
 /// Why a report could not be read.
 package enum ReportError: Error, Hashable, Sendable, CustomStringConvertible {
     case unknownBatch(String)
-    /// Several batches have the name, or ids that begin so.
-    case ambiguousBatch(String, candidates: [String])
+    /// Several batches have the name, or ids that begin so: the sentence lists them.
+    case ambiguousBatch(String)
     case hasNoBatches(ReportName)
     /// Nobody keeps what this report said at an earlier instant.
     case hasNoPast(ReportName)
@@ -134,9 +134,7 @@ package enum ReportError: Error, Hashable, Sendable, CustomStringConvertible {
         case .unknownBatch(let text):
             "no batch \(text.debugDescription); give the name or the id that "
                 + "`repricer report batch_summary` shows"
-        case .ambiguousBatch(let text, let candidates):
-            "\(candidates.count) batches are called \(text.debugDescription), or have ids that begin so; give the id: "
-                + candidates.prefix(10).joined(separator: ", ")
+        case .ambiguousBatch(let sentence): sentence
         case .hasNoBatches(let name):
             "report \(name.rawValue) is about the whole installation; leave --batch out"
         case .hasNoPast(let name):

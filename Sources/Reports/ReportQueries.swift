@@ -12,39 +12,35 @@ package struct ReportStore: Sendable {
         self.pool = pool
     }
 
-    /// The id of the batch that `text` names: an id as it stands, else the one batch of this name, or the
-    /// one that was not withdrawn.
+    /// The id of the batch that `text` names, as every command finds it.
     package func batchID(_ text: String, of name: ReportName) async throws -> String {
         guard name.hasBatches else { throw ReportError.hasNoBatches(name) }
-        guard !text.isUUID else { return text.lowercased() }
-        let named: [(id: String, isLive: Bool)]
+        let all: [NamedBatch]
         do {
-            named = try await pool.withTransaction { connection in
+            all = try await pool.withTransaction { connection in
                 try connection.query(
                     """
-                    -- name: findNamedBatches
-                    WITH named AS (
-                        SELECT batch_id, batch_name, batch_state IN ('aborted', 'rejected') AS is_withdrawn
-                        FROM report.batch_summary
-                    )
-                    SELECT batch_id, is_withdrawn FROM named WHERE batch_name = \(text)
-                    UNION ALL
-                    SELECT batch_id, is_withdrawn FROM named
-                    WHERE starts_with(batch_id::text, \(text.lowercased()))
-                        AND NOT EXISTS (SELECT FROM named WHERE batch_name = \(text))
+                    -- name: listNamedBatches
+                    SELECT batch_id, batch_name, batch_state FROM report.batch_summary
+                    ORDER BY submitted_at, batch_id
                     """
-                ).map { (try $0.text("batch_id"), try !$0.bool("is_withdrawn")) }
+                ).map { row in
+                    NamedBatch(
+                        batchID: try row.text("batch_id"), name: try row.text("batch_name"),
+                        state: try row.text("batch_state"))
+                }
             }
         } catch let error as PostgresError {
             throw reportError(error, of: name)
         }
-        let live = named.filter(\.isLive)
-        let candidates = live.isEmpty ? named : live
-        guard let only = candidates.first else { throw ReportError.unknownBatch(text) }
-        guard candidates.count == 1 else {
-            throw ReportError.ambiguousBatch(text, candidates: candidates.map(\.id))
+        do {
+            return try NamedBatch.choose(text, among: all).batchID
+        } catch {
+            switch error {
+            case .unknown: throw ReportError.unknownBatch(text)
+            case .ambiguous(let sentence): throw ReportError.ambiguousBatch(sentence)
+            }
         }
-        return only.id
     }
 
     /// What each report and each of its columns means.

@@ -62,10 +62,39 @@ import Testing
             let effect = try #require(home["Batches"].first { $0.first == name }?.last)
             let card = try #require(page.cards.first { $0.hasPrefix("Effect a month | ") })
 
-            #expect(effect.contains(" 4 currencies") || effect.contains("and 3 more"), "\(effect)")
-            let value = effect.prefix { $0 != "o" && $0 != "a" }
-                .trimmingCharacters(in: .whitespaces)
+            // One currency of several would be read as the effect of the whole.
+            let isTotal = effect.contains(" of 4 currencies")
+            let more = "those of most changes, and 1 more currency"
+            #expect(isTotal || effect.hasSuffix(more), "\(effect)")
+            #expect(isTotal || card.contains(more), "\(card)")
+            let value = effect.replacing(#/ *(of 4|those of).*/#, with: "")
+            #expect(isTotal || value.split(separator: " ").count == 6, "\(value)")
             #expect(card.hasPrefix("Effect a month | \(value)"), "\(card) \(effect)")
+        }
+    }
+
+    /// One is no several.
+    @Test func pages_sayOneAsPeopleDo() async throws {
+        try await PagesFixture.fill()
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            DELETE FROM repricer.dependent_cancellations WHERE state = 'discrepancy' AND ctid <> (
+                SELECT min(ctid) FROM repricer.dependent_cancellations WHERE state = 'discrepancy');
+            UPDATE repricer.batches SET rejected_row_count = 1
+            """)
+        await owner.close()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let home = PageTables(try await PagesHarness.whole("/", ask))
+            let finished = "/batches/\(PagesFixture.finished)"
+            let page = PageTables(try await ask("GET", finished, [:]).text)
+
+            let state = home["Batches"].first { $0.first == "spring" }?[1] ?? ""
+            #expect(state.hasSuffix(" 1 dependent"), "\(state)")
+            #expect(
+                page.cards.contains(
+                    "Refused in the file | 1 | row that was never stored as a change"),
+                "\(page.cards)")
         }
     }
 
@@ -240,6 +269,27 @@ import Testing
                 "Halts if | errors>5%", "Held out | nobody", "Plan hash | h1",
                 "Batch id | \(PagesFixture.waiting)",
             ])
+    }
+
+    @Test func approval_ofOneCurrencyWithoutARate_showsItsOwnSums() async throws {
+        try await PagesFixture.fill()
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            DELETE FROM repricer.price_changes WHERE batch_id = '\(PagesFixture.waiting)' AND currency <> 'MXN'
+            """)
+        await owner.close()
+
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let path = "/batches/\(PagesFixture.waiting)/approval"
+            let page = PageTables(try await PagesHarness.whole(path, ask))
+
+            #expect(
+                Array(page.cards.prefix(2)) == [
+                    "Change a month | +600 MXN | if everybody stays, in MXN",
+                    "At risk a month | 999 MXN | if nobody agrees who must; dependents counted in",
+                ])
+        }
     }
 
     @Test func subscription_showsOldAndNewPrices() async throws {

@@ -1,3 +1,4 @@
+import Pricing
 import Testing
 
 @testable import Reports
@@ -230,5 +231,47 @@ import Testing
 
     @Test func reportName_whenUnknown_isNil() {
         #expect(ReportName(argument: "batch summary") == nil)
+    }
+
+    /// Who reads the word takes the date at it for the present one.
+    @Test(arguments: [1, 3, 40, 97])
+    func curve_hasTheWordNow_atItsLine_clearOfTheGridsNumbers(day: Int) throws {
+        let days = [CivilDate("2026-01-01"), CivilDate("2026-04-10")].compactMap { $0 }
+        let points = zip(days, [7, 15]).map { (day: $0, value: Int64($1)) }
+        let now =
+            try #require(Instant("2026-01-01T00:00:00Z")).milliseconds + Int64(day) * 86_400_000
+        let chart = Curve(
+            "Changes", unit: "rows", [.init("In effect", .fact, points)],
+            now: Instant(milliseconds: now)
+        ).html.markup
+
+        let line = try #require(
+            chart.firstMatch(of: /<line class="now" x1="([0-9.]+%)" x2="\1" y1="(\d+)"/))
+        let word = try #require(chart.firstMatch(of: /<text x="([0-9.]+%)" y="(\d+)"([^>]*)>now</))
+        let number = try #require(chart.firstMatch(of: /<text x="2" y="(\d+)">15</))
+        #expect(word.1 == line.1)
+        #expect(!word.3.contains("dx"))
+        let (baseline, first) = (try #require(Int(word.2)), try #require(Int(number.1)))
+        #expect(first - baseline >= 14, "the word at \(baseline), the number at \(first)")
+    }
+
+    /// A page that ends between a name and its value, or below a title, leaves a figure that nobody can read.
+    @Test func style_keepsTogetherOnPaper_whatIsReadTogether() throws {
+        let served = HTMLDocument(title: "t", body: "").text
+        let paper = served[try #require(served.firstRange(of: "@media print")).upperBound...]
+
+        for (part, rule) in [
+            (".facts>div", "break-inside:avoid"), (".curve", "break-inside:avoid"),
+            (".bars", "break-inside:avoid"), ("h3", "break-after:avoid"),
+            ("thead", "break-after:avoid"), ("figcaption", "break-after:avoid"),
+            ("tbody>tr:first-child", "break-before:avoid"),
+        ] {
+            let isKept = paper.split(separator: "}").contains { block in
+                let sides = block.split(separator: "{")
+                let names = (sides.first ?? "").split { ",\n ".contains($0) }
+                return sides.count == 2 && sides[1].contains(rule) && names.contains { $0 == part }
+            }
+            #expect(isKept, "\(part) \(rule)")
+        }
     }
 }

@@ -62,4 +62,17 @@ import Testing
         }
         await connection.close()
     }
+
+    /// The settings that `init` writes for an analyst are right as they are: only the database knows nothing yet.
+    @Test(arguments: [["plan", "a.csv"], ["submit", "a.csv", "--name", "spring"]])
+    func planning_beforeTheServiceStarted_saysToStartIt(words: [String]) async throws {
+        let url = try await TestDatabase.login("ana", memberOf: ["repricer_pricing"])
+
+        let outcome = await run(words, environment: ["REPRICER_DATABASE_URL": url])
+
+        #expect(outcome.code == .failed)
+        #expect(
+            outcome.messages.contains("the database does not know the app yet; start the service"),
+            "\(outcome.messages)")
+    }
 }

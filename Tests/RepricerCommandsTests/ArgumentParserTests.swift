@@ -56,7 +56,15 @@ import Testing
         (
             ["plan", "a.csv", "-j"],
             """
-            repricer: plan: unknown option "-j"; options begin with two dashes
+            repricer: plan: unknown option "-j"; options begin with two dashes, and -- stands before a name that begins with one
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
+
+            """
+        ),
+        (
+            ["plan", "a.csv", "-ojson"],
+            """
+            repricer: plan: unknown option "-ojson"; write -o json
             usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
 
             """

@@ -47,4 +47,35 @@ import Testing
         #expect(named.code == .conflict)
         #expect(named.messages.contains("or begin with it"))
     }
+
+    /// Figures of another batch than the one that every other command means would be signed unnoticed.
+    @Test(arguments: ["autumn", ""])
+    func report_namesTheSameBatchAsEveryOtherCommand(name: String) async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+        let other = id.dropLast() + (id.hasSuffix("0") ? "1" : "0")
+        let words = String(id.prefix(8))
+        let connection = try await TestDatabase.connect()
+        // The one is withdrawn, which makes it no less a batch whose id begins so; or it has those words as its name.
+        try await connection.script(
+            """
+            INSERT INTO repricer.batches
+                (batch_id, name, content_sha256, plan_hash, planned_as_of, row_count, submitted_at, state)
+            VALUES ('\(other)', '\(name.isEmpty ? words : name)', 'c', 'p', '2026-01-05Z', 1, '2026-01-05Z', 'aborted')
+            """)
+        await connection.close()
+
+        let shown = await run("show", words, environment: office.ana)
+        let report = await run(
+            "report", "batch_summary", "--batch", words, environment: office.ana)
+        let whole = await run(
+            "report", "batch_summary", "--batch", id.uppercased(), environment: office.ana)
+
+        #expect(shown.code == .conflict)
+        #expect(shown.messages.contains("\(id) (spring, awaiting_approval)"))
+        #expect(report.code == .conflict)
+        #expect(report.output.isEmpty)
+        #expect(report.messages == shown.messages)
+        #expect(whole.code == .done, "\(whole.messages)")
+    }
 }

@@ -386,7 +386,7 @@ import Testing
 
         #expect(
             text.output.contains(
-                "wave 2 (GBR) waits for `repricer release \(batchID)`; 1 row must be sent within a day, 0 of them overdue, the first by 2026-01-05T00:00:00Z"
+                "wave 2 (GBR) waits for `repricer release \(batchID)`; 1 row must be sent within a day, the first by 2026-01-05T00:00:00Z"
             ), "\(text.output)")
         #expect(
             json.output.contains(

@@ -162,6 +162,10 @@ import Testing
                     page.contains("\\-\\-" + option.name.replacing("-", with: "\\-")),
                     "\(option.name)")
             }
+            // What a word means is no list of them.
+            let text = page.replacing("\n", with: " ")
+            #expect(
+                text.contains("follows each change; one of debug, info, notice, warning, error"))
             for line in page.split(separator: "\n") where line.hasPrefix(".") {
                 #expect(requests.contains(String(line.prefix { $0 != " " })), "\(line)")
             }
@@ -181,6 +185,9 @@ import Testing
             (["repricer", "report", "money", "--batch", ""], ["Spring\\ prices", "autumn"]),
             (["repricer", "status", "x", "--color", "a"], ["auto", "always"]),
             (["repricer", "extend", "one", "1", "--reason", "o"], ["outage", "other"]),
+            (["repricer", "help", "appr"], ["approve"]),
+            (["repricer", "help", "rules"], ["rules"]),
+            (["repricer", "help", "config", ""], ["check", "print"]),
         ] as [([String], [String])])
     func completion_inBash_offersWhatFits(_ words: [String], _ offered: [String]) async throws {
         let folder = try ScratchFolder()

@@ -86,7 +86,7 @@ import Testing
             $0.workingDirectory = folder.path
             $0.isInputTerminal = true
             $0.readAnswer = Self.answering([
-                "Prod", "Sandbox", "", "57246542-96fe-1a63-e053-0824d011072a", "2X9R4HXF34",
+                "Prod", "sandbox", "", "57246542-96fe-1a63-e053-0824d011072a", "2X9R4HXF34",
                 " key.p8 ", "", "ana", "ana", "ben", "",
             ])
         }

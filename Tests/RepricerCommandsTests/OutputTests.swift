@@ -3,6 +3,7 @@ import Reports
 import Synchronization
 import Testing
 
+@testable import Reconciliation
 @testable import RepricerCommands
 
 @Suite struct OutputTests {
@@ -235,5 +236,22 @@ import Testing
         error.constraint = "batches_second_pair_of_eyes"
 
         #expect(CommandFailure(database: error).code == .approvalNeededOrRefused)
+    }
+
+    /// A first run speaks of no earlier one, and one is no several.
+    @Test(arguments: [
+        (Int64(0), "read        64\n"), (7, "read        64, 7 of all by an earlier run\n"),
+    ])
+    func sync_tellsOfAnEarlierRun_whereThereWasOne(before: Int64, line: String) {
+        var counts = StatusCheckQueries.Counts()
+        (counts.wanted, counts.outcomes) = (64, [.read: 63, .drifted: 1])
+        let loaded = Synchronizer.Loaded(
+            list: .init(.sync), lines: 65, faults: 1, ids: 64, doneBefore: before)
+
+        let text = SyncText(loaded: loaded, counts: counts, checks: .init()).text
+
+        #expect(text.contains(line), "\(text)")
+        #expect(text.contains("64, 0 duplicate, 1 bad line\n"), "\(text)")
+        #expect(text.contains("1 subscription\n"), "\(text)")
     }
 }

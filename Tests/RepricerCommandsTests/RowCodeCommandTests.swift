@@ -36,8 +36,8 @@ import Testing
                 + "price"),
         Case(
             row: "1,A,12.99,XXX,,,",
-            message: "unknown_currency: 'XXX' is not a currency of the App Store; use an ISO 4217 "
-                + "code such as USD, in capitals"),
+            message: "unknown_currency: 'XXX' is not a currency of the App Store; use the "
+                + "subscription's own, such as USD, in capitals"),
         Case(
             row: "20,A,12.99,EUR,,,",
             message:

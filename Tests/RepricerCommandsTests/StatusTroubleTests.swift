@@ -1,4 +1,5 @@
 import Postgres
+import Reports
 import TestSupport
 import Testing
 
@@ -91,6 +92,148 @@ import Testing
         #expect(lines.contains { $0.hasSuffix("  0 %  0 of 2 final") })
         let said = lines.joined(separator: " ")
         #expect(said.contains("PAUSED: this batch since ") && said.contains(why), "\(lines)")
+    }
+
+    /// Who reads lines, or gives them to a program, must hear of a batch that stops, although no row moves with it.
+    @Test(arguments: [["spring"], ["spring", "--json"], []])
+    func watch_elsewhere_tellsAPause(words: [String]) async throws {
+        let (ana, owner) = try await Self.office()
+        try await Self.parked(["403 Forbidden"], owner)
+        await owner.close()
+        let (signals, continuation) = AsyncStream.makeStream(of: Int32.self)
+        let said = OutputMemory()
+        let lines = { said.text.split(separator: "\n") }
+
+        async let ended = run(["status"] + words + ["--watch"], environment: ana) {
+            $0.terminations = { signals }
+            ($0.output, $0.messages) = (said.sink, said.sink)
+        }
+        do {
+            try await eventually("a first line") { lines().count == 1 }
+            _ = await run("pause", "spring", "--reason", "complaints", environment: ana)
+            try await eventually("a line of the pause") { lines().count == 2 }
+        } catch {
+            Issue.record(error)
+        }
+        continuation.yield(2)
+
+        #expect(await ended.code == .interrupted)
+        let last = lines().last ?? ""
+        #expect(last.contains("complaints"), "\(last)")
+    }
+
+    /// A count that ticks is no change, and would print a line a second.
+    @Test func standing_isOfStates_andOfWhatStops_butOfNoCountOrInstant() async throws {
+        let (_, owner) = try await Self.office()
+        try await Self.parked(["403 Forbidden", "403 Forbidden"], owner)
+        let pool = PostgresPool(conninfo: TestDatabase.url, applicationName: "test", size: 1)
+        func read() async throws -> StatusFacts.Standing {
+            try await StatusFacts.read(
+                batchID: Self.batch, now: 1_767_571_200_000, silentAfter: .seconds(86_400),
+                rate: nil,
+                pool: pool
+            ).standing
+        }
+
+        let first = try await read()
+        // One of two is tried again, and is parked no more.
+        try await owner.script(
+            "UPDATE repricer.price_changes SET parked_reason = NULL WHERE original_transaction_id = '1'"
+        )
+        let counted = try await read()
+        try await owner.script(
+            """
+            SELECT repricer.throttle_kind('price_change', '2026-01-01T10:00:00Z', '2026-01-01T10:00:01Z', '500 first')
+            """)
+        let throttled = try await read()
+        try await owner.script(
+            """
+            SELECT repricer.throttle_kind('price_change', '2026-01-01T10:00:01Z', '2026-01-01T10:01:00Z', '503 last')
+            """)
+        let again = try await read()
+        await owner.close()
+        await pool.close()
+
+        #expect(counted == first)
+        #expect(throttled != counted)
+        #expect(again == throttled)
+    }
+
+    /// Who chains the next command behind it does not want to press q.
+    @Test func watch_endsByItself_withoutThePager() async throws {
+        let (ana, owner) = try await Self.office()
+        try await Self.parked(["403 Forbidden"], owner)
+        // Nothing is left to watch.
+        try await owner.script("DELETE FROM repricer.price_changes")
+        await owner.close()
+        let paged = OutputMemory()
+
+        let outcome = await run("status", "spring", "--watch", environment: ana) {
+            ($0.isOutputTerminal, $0.isMessagesTerminal) = (true, true)
+            $0.terminalSize = { (80, 10) }
+            $0.page = { _, text in
+                try? paged.sink.write(text)
+                return true
+            }
+        }
+
+        #expect(outcome.code == .done, "\(outcome.messages)")
+        #expect(paged.text.isEmpty)
+        #expect(outcome.output.contains("\nstate "), "\(outcome.output)")
+    }
+
+    /// Two windows side by side are told apart, and one that stands still from one that reads on.
+    @Test(arguments: ["spring", ""])
+    func watch_onATerminal_namesTheBatch_theInstant_andWhatAwaitsApproval(
+        name: String
+    ) async throws {
+        let (ana, owner) = try await Self.office()
+        try await Self.parked(["403 Forbidden"], owner)
+        try await owner.script(
+            """
+            UPDATE repricer.price_changes SET state = 'awaiting_approval', parked_reason = NULL, next_attempt_at = NULL;
+            UPDATE repricer.batches SET state = 'awaiting_approval', decided_by = NULL, decided_at = NULL
+            """)
+        await owner.close()
+        let (signals, continuation) = AsyncStream.makeStream(of: Int32.self)
+        let drawn = OutputMemory()
+
+        let words = ["status"] + (name.isEmpty ? [] : [name]) + ["--watch"]
+        let outcome = await run(words, environment: ana) {
+            $0.isMessagesTerminal = true
+            $0.terminations = { signals }
+            $0.messages = OutputSink { bytes throws(OutputError) in
+                try drawn.sink.write(String(decoding: bytes, as: UTF8.self))
+                continuation.yield(2)
+            }
+        }
+
+        #expect(outcome.code == .interrupted)
+        let lines = drawn.text.split { "\n\r".contains($0) }.map {
+            $0.replacing("\u{1B}[J", with: "")
+        }
+        let head = name.isEmpty ? "all batches" : "batch spring"
+        #expect(lines.contains("\(head), 2026-01-05T00:00:00Z"), "\(lines)")
+        let what = name.isEmpty ? "batch spring" : "this batch"
+        #expect(
+            lines.joined(separator: " ").contains(
+                "APPROVE: \(what): 1 row waits for approval, `repricer approve spring`"), "\(lines)"
+        )
+    }
+
+    /// What is overdue can't be sent within a day any more.
+    @Test(arguments: [
+        (3, 0, "3 rows must be sent within a day, the first by 2026-01-05T00:00:00Z"),
+        (1, 1, "1 row is overdue, the first since 2026-01-05T00:00:00Z"),
+        (
+            59, 12,
+            "12 rows are overdue, the first since 2026-01-05T00:00:00Z, and 47 rows must be sent within a day"
+        ),
+    ])
+    func waitingWave_tellsApart_whatIsOverdue(due: Int64, overdue: Int64, words: String) {
+        let said = waveDueWords(due: due, overdue: overdue)
+
+        #expect(said.before + "2026-01-05T00:00:00Z" + said.after == words)
     }
 
     /// Every reason for which a row waits by itself.

@@ -290,7 +290,8 @@ struct BatchRowBuilder {
             case .texts, .flag: "currency is not a currency of the App Store"
             }
         throw RowFault(
-            .unknownCurrency, what, remedy: "use an ISO 4217 code such as USD, in capitals")
+            .unknownCurrency, what,
+            remedy: "use the subscription's own, such as USD, in capitals")
     }
 
     private func decimals(of price: Int64, _ currency: Currency) throws(RowFault) {

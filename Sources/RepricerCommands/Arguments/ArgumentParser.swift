@@ -122,7 +122,7 @@ struct ArgumentParser {
             argument = "--\(long.name)"
         }
         guard argument.hasPrefix("--") else {
-            throw UsageError("unknown option \(quoted(argument)); options begin with two dashes")
+            throw .unknownShortOption(argument, among: known)
         }
         let parts = argument.dropFirst(2).split(
             separator: "=", maxSplits: 1, omittingEmptySubsequences: false)

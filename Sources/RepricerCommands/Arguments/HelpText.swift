@@ -90,7 +90,7 @@ enum HelpText {
     }
 
     private static func choices(_ choices: [String]) -> String {
-        choices.count > 4 ? ": " + choices.joined(separator: ", ") : ""
+        choices.count > 4 ? "; one of " + choices.joined(separator: ", ") : ""
     }
 
     /// Two columns; what does not fit beside its name wraps under itself.

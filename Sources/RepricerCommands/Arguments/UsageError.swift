@@ -1,3 +1,5 @@
+import Reports
+
 /// A command line that cannot be understood; exit code 2.
 package struct UsageError: Error, Equatable, CustomStringConvertible {
     /// One line: what is wrong, and the nearest thing that would have been right.
@@ -27,6 +29,22 @@ extension UsageError {
         )
     }
 
+    /// `argument` begins with one dash.
+    static func unknownShortOption(
+        _ argument: String, among known: [any OptionSpecification]
+    ) -> UsageError {
+        let rest = argument.dropFirst(2)
+        let short = known.first { $0.short != nil && $0.short == argument.dropFirst().first }
+        // Other programs read a value that is joined to its letter.
+        if let letter = short?.short, short?.valueName != nil, !rest.isEmpty {
+            return UsageError(
+                "unknown option \(quoted(argument)); write -\(letter) \(harmless(String(rest)))")
+        }
+        return UsageError(
+            "unknown option \(quoted(argument)); options begin with two dashes, and -- stands before a name that "
+                + "begins with one")
+    }
+
     private static func hint(
         _ name: String, _ known: [String], prefix: String = "", otherwise: String = ""
     ) -> String {
@@ -36,16 +54,4 @@ extension UsageError {
 }
 
 /// The text between quotation marks, with control characters made visible: it came from outside.
-func quoted(_ text: String) -> String {
-    var result = "\""
-    for scalar in text.unicodeScalars {
-        switch scalar {
-        case "\"": result += "\\\""
-        case "\\": result += "\\\\"
-        case "\u{0}"..."\u{1F}", "\u{7F}"..."\u{9F}":
-            result += "\\u{\(String(scalar.value, radix: 16))}"
-        case let plain: result.unicodeScalars.append(plain)
-        }
-    }
-    return result + "\""
-}
+func quoted(_ text: String) -> String { quotedText(text) }

@@ -1,5 +1,6 @@
 import Batches
 import Postgres
+import Reports
 import ServiceKit
 
 extension Commands {
@@ -10,7 +11,6 @@ extension Commands {
 /// Finds batches by id, by name, or by the beginning of an id that only one has.
 enum BatchFinder {
     static let meaning = "the batch's name, its id, or the beginning of its id"
-    private static let candidatesMax = 10
 
     /// Finds the batch; nil where none was named.
     static func find(_ text: String?, pool: PostgresPool) async throws -> BatchQueries.Batch? {
@@ -21,39 +21,35 @@ enum BatchFinder {
         try choose(text, among: try await pool.withTransaction { try BatchQueries.all(on: $0) })
     }
 
-    static func choose(
+    private static func choose(
         _ text: String, among all: [BatchQueries.Batch]
     ) throws(CommandFailure) -> BatchQueries.Batch {
-        let id = text.lowercased()
-        if let found = all.first(where: { $0.batchID == id }) { return found }
-        let named = all.filter { $0.name == text }
-        // A name that was withdrawn and used again stands for the live batch.
-        let live = named.filter { $0.state != "aborted" && $0.state != "rejected" }
-        let begun = all.filter { !id.isEmpty && $0.batchID.hasPrefix(id) && $0.name != text }
-        // A name that is also the beginning of another batch's id stands for neither.
-        let candidates = (live.isEmpty ? named : live) + begun
-        guard let only = candidates.first else {
+        let chosen: NamedBatch
+        do {
+            chosen = try NamedBatch.choose(
+                text,
+                among: all.map {
+                    NamedBatch(batchID: $0.batchID, name: $0.name, state: $0.state)
+                })
+        } catch {
+            throw failure(error, text)
+        }
+        guard let found = all.first(where: { $0.batchID == chosen.batchID }) else {
+            throw failure(.unknown, text)
+        }
+        return found
+    }
+
+    private static func failure(_ fault: NamedBatch.Fault, _ text: String) -> CommandFailure {
+        switch fault {
+        case .ambiguous(let sentence): return CommandFailure(.conflict, sentence)
+        case .unknown:
             let lists = "`repricer status` lists them"
-            throw CommandFailure(
+            return CommandFailure(
                 .inputRejected,
                 text.isUUID
                     ? "no batch \(quoted(text)): \(lists), and `repricer extend status` the extensions"
                     : "no batch \(quoted(text)); \(lists)")
         }
-        guard candidates.count == 1 else {
-            let shown = candidates.prefix(candidatesMax).map {
-                "\($0.batchID) (\(harmless($0.name)), \($0.state))"
-            }
-            let more = candidates.count - shown.count
-            throw CommandFailure(
-                .conflict,
-                named.isEmpty
-                    ? "\(candidates.count) batches begin with \(quoted(text)); give more of the id: "
-                        + shown.joined(separator: ", ") + (more > 0 ? " and \(more) more" : "")
-                    : "\(candidates.count) batches are called \(quoted(text))"
-                        + (begun.isEmpty ? "" : ", or begin with it") + "; give the id: "
-                        + shown.joined(separator: ", ") + (more > 0 ? " and \(more) more" : ""))
-        }
-        return only
     }
 }

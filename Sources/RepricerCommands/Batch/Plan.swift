@@ -33,7 +33,7 @@ extension Commands {
         let currency = try invocation.arguments.reportingCurrency()
         let summary = try await invocation.withPool(configuration) { pool in
             let configuration = try await configuration.completed(by: pool)
-            let environment = try configuration.required(configuration.environment, .environment)
+            let environment = try configuration.knownEnvironment()
             let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
             let session = try await PlanSession(
                 path: file, asOf: asOf, knownAt: known, environment: environment, terms: terms,

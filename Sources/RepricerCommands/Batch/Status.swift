@@ -38,9 +38,11 @@ extension Commands {
                 invocation.arguments[watch]
                 ? try await watched(invocation, read) : try await read()
             guard let last else { return .interrupted }
-            // With --watch each state was printed when it came.
-            if !invocation.isJSON || !invocation.arguments[watch] {
+            if !invocation.arguments[watch] {
                 try invocation.print(json: last.json, last.text)
+            } else if !invocation.isJSON {
+                // It ends by itself, so no pager waits for a key. With --json each state was printed when it came.
+                try invocation.print(last.text)
             }
             return .done
         }
@@ -68,19 +70,19 @@ extension Commands {
     ) async throws -> StatusText? {
         let bar = invocation.progressBar
         defer { bar.clear() }
-        var before: StatusFacts?
+        var before: StatusFacts.Standing?
         while true {
             let status = try await read()
             let facts = status.facts
             bar.draw { status.live(columns: $0) }
-            let hasChanged = before?.states != facts.states
+            let hasChanged = before != facts.standing
             if invocation.isJSON && (hasChanged || facts.isFinal) {
                 try invocation.print(json: status.json, "")
             } else if hasChanged && !invocation.dependencies.isMessagesTerminal {
                 invocation.note(progressNote(status))
             }
             if facts.isFinal { return status }
-            before = facts
+            before = facts.standing
             try await Task.sleep(for: readEvery)
         }
     }

@@ -169,7 +169,35 @@ struct StatusText {
             alerts.append(
                 (batch.haltedBy == nil ? "PAUSED" : "HALTED", "this batch\(whoAndWhy(batch))"))
         }
-        return alerts + standstills
+        // Beside other batches the table says it, which `--watch` does not draw.
+        if facts.batch == nil {
+            alerts += facts.batches.filter {
+                $0.state == "approved" && $0.isPaused && $0.haltedBy == nil
+            }
+            .map { ("PAUSED", "batch \(harmless($0.name))\(whoAndWhy($0))") }
+        }
+        return alerts + approvals + standstills
+    }
+
+    /// What waits for a second person. Of all batches the oldest are named.
+    private var approvals: [(String, String)] {
+        let waiting = (facts.batch.map { [$0] } ?? facts.batches).filter(\.awaitsApproval)
+        let shown = waiting.prefix(Self.approvalsShown).map { batch in
+            let what = facts.batch == nil ? "batch \(harmless(batch.name))" : "this batch"
+            let count = rows(batch.rowCount, "waits", "wait", "for approval")
+            return ("APPROVE", "\(what): \(count), `repricer approve \(word(for: batch))`")
+        }
+        let more = waiting.count - shown.count
+        return shown
+            + (more > 0
+                ? [("APPROVE", "\(counted(more, "more batch", plural: "more batches"))")] : [])
+    }
+
+    private static let approvalsShown = 3
+
+    /// The batch as a word of a command. A name may hold anything, and what is shown here is pasted into a shell.
+    private func word(for batch: BatchQueries.Batch) -> String {
+        ShellWord.isPlain(batch.name) ? batch.name : batch.batchID
     }
 
     private var standstills: [(String, String)] {
@@ -194,8 +222,11 @@ struct StatusText {
         } ?? []
     }
 
-    /// What `--watch` draws: how far delivery, answers and ends are, the states, and what needs a person.
+    /// What `--watch` draws: whose it is and when it was read, how far delivery, answers and ends are, the states, and
+    /// what needs a person.
     func live(columns: Int) -> [String] {
+        let name = facts.batch.map { "batch \(harmless($0.name))" } ?? "all batches"
+        let head = brokenText("\(name), \((now / 1000 * 1000).instantText)", width: columns)
         let shares = [
             ("delivered", facts.deliveredCount), ("answered", facts.answeredCount),
             ("final", facts.finalCount),
@@ -207,7 +238,7 @@ struct StatusText {
                 columns: columns)
         }
         let states = facts.statesInOrder.map { "\($1) \($0)" }.joined(separator: ", ")
-        return bars + brokenText(states, width: columns)
+        return head + bars + brokenText(states, width: columns)
             + alerts.flatMap { brokenText("\($0): \(harmless($1))", width: columns) }
     }
 
@@ -267,8 +298,7 @@ struct StatusText {
         let putBack = facts.putBack[batch.batchID].map {
             "; \(counted($0, "row")) \($0 == 1 ? "was" : "were") refused or not sent any more, and \($0 == 1 ? "waits" : "wait") until it ends"
         }
-        // A name may hold anything, and what is shown here is pasted into a shell.
-        let name = ShellWord.isPlain(batch.name) ? batch.name : batch.batchID
+        let name = word(for: batch)
         return batch.whoAndWhy + (putBack ?? "")
             + "; `repricer resume \(name)` lets it go on once the cause is mended, `repricer abort \(name)` ends it"
     }

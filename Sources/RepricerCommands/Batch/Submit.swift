@@ -32,7 +32,7 @@ extension Commands {
         let now = try await invocation.now(configuration)
         return try await invocation.withPool(configuration) { pool in
             let configuration = try await configuration.completed(by: pool)
-            let environment = try configuration.required(configuration.environment, .environment)
+            let environment = try configuration.knownEnvironment()
             let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
             let session = try await PlanSession(
                 path: file, asOf: now, environment: environment, terms: terms, pool: pool)

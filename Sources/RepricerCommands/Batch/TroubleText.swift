@@ -27,11 +27,11 @@ enum TroubleText {
         let trouble = facts.outlook.trouble
         let waves = facts.waitingWaves.map { wave in
             let place = facts.batch == nil ? " of \(wave.batchName)" : ""
+            let words = waveDueWords(due: wave.due, overdue: wave.overdue)
             return (
                 "WAITING",
-                "wave \(wave.number) (\(wave.label))\(place) waits for \(wave.waitsFor); \(counted(wave.due, "row")) "
-                    + "must be sent within a day, \(wave.overdue) of them overdue, the first by "
-                    + wave.firstSendBy.instantText
+                "wave \(wave.number) (\(wave.label))\(place) waits for \(wave.waitsFor); "
+                    + words.before + wave.firstSendBy.instantText + words.after
             )
         }
         let late = Int64(facts.lateRows ?? 0)

@@ -142,6 +142,22 @@ extension Configuration {
         return whole
     }
 
+    /// The environment, where `completed` was asked for it. A person's settings need not name it, and are right as they
+    /// are before the database knows the app.
+    func knownEnvironment() throws(ConfigurationFault) -> StoreEnvironment {
+        guard environment == nil, !isSet(.environment) else {
+            return try required(environment, .environment)
+        }
+        throw ConfigurationFault(problems: [
+            ConfigurationProblem(
+                Variable.environment.rawValue,
+                "is not set, and the database does not know the app yet",
+                remedy:
+                    "start the service once, with `repricer serve`, which notes it there; or set it to Sandbox or "
+                    + "Production")
+        ])
+    }
+
     /// Whether the settings give the variable a value, even a wrong one.
     func isSet(_ variable: Variable) -> Bool {
         entries.contains { $0.variable == variable && $0.shown != nil }

@@ -123,7 +123,17 @@ struct CompletionScript {
                     .map { $0.path[1] }
                 return "            \"\(noun) \"*) words=\"\(verbs.joined(separator: " "))\" ;;"
             }
-        return (exact + nouns).joined(separator: "\n")
+        return (explained + exact + nouns).joined(separator: "\n")
+    }
+
+    /// After `help` come the words of the commands: the first ones, and of a noun its verbs once it stands there.
+    private var explained: [String] {
+        let verbs = Dictionary(grouping: commands.filter { $0.path.count > 1 }) { $0.path[0] }
+        return firstWords.filter { verbs[$0] != nil }.map { noun in
+            let words = (verbs[noun] ?? []).map { $0.path[1] }.joined(separator: " ")
+            return
+                "            \"help \(noun)\") words=\"\(noun)\"; [ \"$COMP_CWORD\" -eq 2 ] || words=\"\(words)\" ;;"
+        }
     }
 
     /// What follows an option with a value. Where any value is allowed, the shell completes files.
@@ -142,7 +152,9 @@ struct CompletionScript {
         let verbs = commands.filter {
             $0.path.count > command.path.count && $0.path.starts(with: command.path)
         }.map { $0.path[command.path.count] }
-        let nouns = command.positionals.flatMap { $0.noun == .reports ? Self.reports : $0.choices }
+        let nouns =
+            command.positionals.flatMap { $0.noun == .reports ? Self.reports : $0.choices }
+            + (command.path == Commands.help.path ? firstWords : [])
         return (verbs + nouns + command.allOptions.map { "--\($0.name)" }).joined(separator: " ")
     }
 

@@ -76,7 +76,7 @@ struct ManPage {
     }
 
     private static func listed(_ choices: [String]) -> String {
-        choices.isEmpty ? "" : ": " + choices.joined(separator: ", ")
+        choices.isEmpty ? "" : "; one of " + choices.joined(separator: ", ")
     }
 
     /// Breaks a paragraph into short lines of source, none of which begins like a request.

@@ -6,7 +6,7 @@ final class ProgressBar: Sendable {
     private static let barMax = 40
     private static let barMin = 10
     /// The most lines. More would push the beginning out of a small window, where it cannot be drawn over.
-    private static let linesMax = 12
+    private static let linesMax = 16
 
     private let dependencies: Dependencies
     private let isShown: Bool

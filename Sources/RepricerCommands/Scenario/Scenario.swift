@@ -65,7 +65,7 @@ extension Commands {
         }
         let table = try await invocation.withPool(configuration) { pool in
             let configuration = try await configuration.completed(by: pool)
-            let environment = try configuration.required(configuration.environment, .environment)
+            let environment = try configuration.knownEnvironment()
             let rules = try await pool.rules(at: now, knownAt: known)
             let judge = ScenarioJudge(
                 wish.scenarios, of: wish.cohort, rules: rules, environment: environment,

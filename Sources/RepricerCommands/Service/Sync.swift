@@ -1,6 +1,7 @@
 import Batches
 import Pricing
 import Reconciliation
+import Reports
 import ServiceKit
 
 extension Commands {
@@ -99,13 +100,20 @@ struct SyncText {
 
     var text: String {
         definitionList([
-            ("ids", "\(counts.wanted), \(loaded.duplicates) duplicate, \(loaded.faults) bad lines"),
-            ("read", "\(read), \(loaded.doneBefore) of all by an earlier run"),
+            (
+                "ids",
+                "\(counts.wanted), \(loaded.duplicates) duplicate, \(counted(loaded.faults, "bad line"))"
+            ),
+            ("read", "\(read)" + earlier),
             ("not found", "\(count(.notFound))"),
             ("refused", "\(count(.refused) + count(.unreadable) + count(.unanswered))"),
             ("still open", "\(counts.open)"),
-            ("drift", "\(count(.drifted)) subscriptions"),
+            ("drift", counted(count(.drifted), "subscription")),
         ]) + checks.driftTable
+    }
+
+    private var earlier: String {
+        loaded.doneBefore > 0 ? ", \(loaded.doneBefore) of all by an earlier run" : ""
     }
 
     var json: JSONValue {

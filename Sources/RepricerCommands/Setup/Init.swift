@@ -153,7 +153,9 @@ extension Commands {
                     .interrupted, "the questions were not answered; nothing was written")
             }
             let typed = trimmed(line)
-            let value = typed.isEmpty ? wish.fallback ?? "" : typed
+            // Whoever types a word of a list need not know its capitals.
+            let choice = wish.option.choices.first { $0.lowercased() == typed.lowercased() }
+            let value = typed.isEmpty ? wish.fallback ?? "" : choice ?? typed
             guard let wrong = try fault(of: wish, value, answers) else { return value }
             invocation.dependencies.sayPlainly("  \(wrong)\n")
         }

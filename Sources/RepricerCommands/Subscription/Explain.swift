@@ -26,7 +26,7 @@ extension Commands {
         let id = try invocation.arguments.required(subscription)
         let planned = try await invocation.withPool(configuration) { pool in
             let configuration = try await configuration.completed(by: pool)
-            let environment = try configuration.required(configuration.environment, .environment)
+            let environment = try configuration.knownEnvironment()
             let (facts, rules) = try await pool.withTransaction { connection in
                 (
                     try SubscriptionQueries.load([id], on: connection)[id]?.facts,

@@ -1,0 +1,74 @@
+/// A batch as people name it: by its name, its id, or the beginning of an id that only one has.
+package struct NamedBatch: Sendable, Hashable {
+    package var batchID: String
+    package var name: String
+    package var state: String
+
+    package init(batchID: String, name: String, state: String) {
+        self.batchID = batchID
+        self.name = name
+        self.state = state
+    }
+
+    private var isLive: Bool { state != "aborted" && state != "rejected" }
+
+    /// Why the words name no single batch.
+    package enum Fault: Error, Hashable, Sendable {
+        case unknown
+        /// The sentence lists them.
+        case ambiguous(String)
+    }
+
+    private static let shownMax = 10
+
+    /// The batch that `text` stands for. Every command and every report asks here, because the same words must never
+    /// stand for two batches.
+    package static func choose(
+        _ text: String, among all: [NamedBatch]
+    ) throws(Fault) -> NamedBatch {
+        let id = text.lowercased()
+        if let found = all.first(where: { $0.batchID == id }) { return found }
+        let named = all.filter { $0.name == text }
+        // A name that was withdrawn and used again stands for the live batch.
+        let live = named.filter(\.isLive)
+        let begun = all.filter { !id.isEmpty && $0.batchID.hasPrefix(id) && $0.name != text }
+        // A name that is also the beginning of another batch's id stands for neither.
+        let candidates = (live.isEmpty ? named : live) + begun
+        guard let only = candidates.first else { throw .unknown }
+        guard candidates.count == 1 else {
+            throw .ambiguous(
+                sentence(text, candidates, isName: !named.isEmpty, isBeginning: !begun.isEmpty))
+        }
+        return only
+    }
+
+    private static func sentence(
+        _ text: String, _ candidates: [NamedBatch], isName: Bool, isBeginning: Bool
+    ) -> String {
+        let shown = candidates.prefix(shownMax).map {
+            "\($0.batchID) (\(withoutControls($0.name)), \($0.state))"
+        }
+        let more = candidates.count - shown.count
+        let what =
+            isName
+            ? "are called \(quotedText(text))\(isBeginning ? ", or begin with it" : ""); give the id"
+            : "begin with \(quotedText(text)); give more of the id"
+        return "\(candidates.count) batches \(what): \(shown.joined(separator: ", "))"
+            + (more > 0 ? " and \(more) more" : "")
+    }
+}
+
+/// The text between quotation marks, with control characters made visible: it came from outside.
+package func quotedText(_ text: String) -> String {
+    var result = "\""
+    for scalar in text.unicodeScalars {
+        switch scalar {
+        case "\"": result += "\\\""
+        case "\\": result += "\\\\"
+        case "\u{0}"..."\u{1F}", "\u{7F}"..."\u{9F}":
+            result += "\\u{\(String(scalar.value, radix: 16))}"
+        case let plain: result.unicodeScalars.append(plain)
+        }
+    }
+    return result + "\""
+}
