@@ -511,7 +511,7 @@ COMMENT ON TABLE repricer.dependent_claims IS
 COMMENT ON COLUMN repricer.dependent_claims.original_transaction_id IS 'The subscription that carries the item.';
 COMMENT ON COLUMN repricer.dependent_claims.claimed_by IS 'The subscription of the change that names it.';
 COMMENT ON COLUMN repricer.dependent_claims.period IS
-    'How long the periods of the carrying subscription were when the claim was recorded; null: not known.';
+    'How long the periods of the carrying subscription are from its next renewal on, as the claim found it; null: not known.';
 
 -- The history of each change: append-only, by month. The evidence makes a line unique, so that a repeated fold adds
 -- none. A history begins with the approval: that the change was submitted, when and by whom, its batch says once for

@@ -785,7 +785,7 @@ BEGIN
     LOCK TABLE dependent_claims IN SHARE UPDATE EXCLUSIVE MODE;
     INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id, period)
         SELECT n.place[1], bucket_of(n.place[1]), n.place[2], c.original_transaction_id, c.change_id,
-            (SELECT s.period FROM subscriptions s
+            (SELECT coalesce(s.renewal_period, s.period) FROM subscriptions s
                 WHERE s.original_transaction_id = n.place[1] AND s.bucket = bucket_of(n.place[1]))
         FROM price_changes c, unnest(c.dependent_skus) AS name,
             LATERAL (SELECT regexp_match(name, '^([0-9]+)/(.+)$') AS place) n
@@ -804,7 +804,7 @@ BEGIN
             AND NOT s.items @> jsonb_build_array(jsonb_build_object('sku', n.name, 'renews', true))
     )
     INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id, period)
-        SELECT o.original_transaction_id, o.bucket, n.sku, n.id, n.change_id, o.period
+        SELECT o.original_transaction_id, o.bucket, n.sku, n.id, n.change_id, coalesce(o.renewal_period, o.period)
         FROM named n JOIN subscriptions o ON o.app_account_token = n.customer AND o.original_transaction_id <> n.id
             AND o.items @> n.item AND o.auto_renews IS NOT FALSE
             AND coalesce(o.status IN (1, 3, 4), true)

@@ -43,7 +43,9 @@ extension CallRound {
             return judged
         }
         for one in judged { try await act(on: one.judged, one.refusal, one.call) }
-        if !done.isEmpty { try await endHalts(of: done.flatMap { scopes[$0.callID] ?? [] }) }
+        // What has halted just now did so by calls that are not done.
+        guard !done.isEmpty, judged.isEmpty else { return }
+        try await endHalts(of: done.flatMap { scopes[$0.callID] ?? [] })
     }
 
     /// Ends the halts of these scopes that such refusals have made.

@@ -186,9 +186,9 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
         attempts.forEach(tell)
         let settled = try await store(attempts)
-        try await judgeDone(settled)
         let refused = attempts.filter(\.mayEndRefused).map(\.call)
         if !refused.isEmpty { try await kind.judgeGuards(of: refused) }
+        try await judgeDone(settled)
         guard
             let reason = attempts.filter({ !$0.wasHeldBack }).compactMap(\.answer.notSentReason)
                 .first

@@ -30,7 +30,8 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
     package struct Settled: Sendable {
         /// The ids of the calls whose lease was still held. Another process settles the others.
         package var ours: Set<String> = []
-        /// The calls that were refused as done already, of which a status has shown that they are, or are not.
+        /// The calls that were refused as done already at the first try, of which a status has shown that they are, or
+        /// are not.
         package var done: [StoreCall] = []
         package var notDone: [StoreCall] = []
     }
@@ -63,9 +64,9 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
             var settled = Settled(ours: ours)
             for (attempt, resolved) in zip(held, resolved) where attempt.isReadAfterDone {
                 switch resolved.resolution {
-                case .applied: settled.done.append(attempt.call)
+                case .applied(let proof) where proof.showsEffect: settled.done.append(attempt.call)
                 case .refused: settled.notDone.append(attempt.call)
-                case .released, .open: break
+                case .applied, .released, .open: break
                 }
             }
             return settled
@@ -146,11 +147,13 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
 }
 
 extension Attempt {
-    /// Whether its call was refused as done already, and a status is read.
+    /// Whether its call was refused as done already at the first try, and a status is read.
     fileprivate var isReadAfterDone: Bool {
         switch call.step {
         case .send: answer.refusal?.meaning == .checkStatus && !newest.isEmpty
-        case .check: call.errorCode.map { APIErrorCode(rawValue: Int($0)).saysDone } ?? false
+        case .check:
+            call.attempts == 1
+                && (call.errorCode.map { APIErrorCode(rawValue: Int($0)).saysDone } ?? false)
         }
     }
 }

@@ -97,6 +97,8 @@ final class RecentAnswers: Sendable {
     /// How many refusals at a time may stay uncounted because they say what is true of others. So many rows may end by
     /// one code where a process dies that has not counted them.
     static let believedDoneMax = 40
+    /// For how long, in milliseconds of real time.
+    static let believedDoneFor: Int64 = 300_000
 
     /// The least time between a halt and its first probe, in milliseconds of real time.
     fileprivate static let haltMin: Int64 = 60_000
@@ -130,8 +132,9 @@ final class RecentAnswers: Sendable {
         /// The kinds of which the latest refusal that said "done already" was shown by a status to be true. Such
         /// refusals then tell nothing of others.
         var areDone: Set<StoreCall.Kind> = []
-        /// The subscriptions whose refusals were not counted for that, until a status has shown what is true of them.
-        var believedDone: [StoreCall.Kind: Set<String>] = [:]
+        /// The subscriptions whose refusals were not counted for that, until a status has shown what is true of them, and
+        /// when they came, in UTC milliseconds of real time.
+        var believedDone: [StoreCall.Kind: [String: Int64]] = [:]
         var liveBatches = 0
         var unanswered: [StoreCall.Kind: Set<String>] = [:]
         /// The subscriptions whose errors asked to wait since a call was answered, two at most.
@@ -274,7 +277,7 @@ extension RecentAnswers.State {
         _ kind: StoreCall.Kind, _ subjects: [String], _ scopes: [CallScope]
     ) {
         areDone.insert(kind)
-        believedDone[kind]?.subtract(subjects)
+        for subject in subjects { believedDone[kind]?[subject] = nil }
         for key in RecentAnswers.keys(kind, scopes)
         where streaks[key].map({ APIErrorCode(rawValue: $0.code).saysDone }) ?? false {
             streaks[key] = nil
@@ -284,19 +287,22 @@ extension RecentAnswers.State {
     /// Notes that a call that was refused as done already is not done. Returns whether its refusal was not counted.
     mutating func noteNotDone(_ kind: StoreCall.Kind, _ subject: String) -> Bool {
         areDone.remove(kind)
-        return believedDone[kind]?.remove(subject) != nil
+        return believedDone[kind]?.removeValue(forKey: subject) != nil
     }
 
     /// Whether the refusal says "done already" while that is true of others. It is read before it ends anything.
     fileprivate mutating func isBelievedDone(
-        _ refusal: StoreRefusal, _ subject: String, _ kind: StoreCall.Kind
+        _ refusal: StoreRefusal, _ subject: String, _ kind: StoreCall.Kind, realNow: Int64
     ) -> Bool {
         guard refusal.meaning == .checkStatus, areDone.contains(kind) else { return false }
-        let others = believedDone[kind, default: []]
-        guard others.count < RecentAnswers.believedDoneMax || others.contains(subject) else {
+        // Another process, or a notification, may have ended the check of an old one.
+        var others = believedDone[kind, default: [:]]
+            .filter { realNow - $0.value < RecentAnswers.believedDoneFor }
+        guard others.count < RecentAnswers.believedDoneMax || others[subject] != nil else {
             return false
         }
-        believedDone[kind, default: []].insert(subject)
+        others[subject] = realNow
+        believedDone[kind] = others
         return true
     }
 
@@ -316,7 +322,7 @@ extension RecentAnswers.State {
         // Old tokens may be refused for many subscriptions at once. The next call of each has a new one.
         guard !isMerelyOld(refusal, kind, scopes) else { return .believed }
         // Each is read before it is believed.
-        guard !isBelievedDone(refusal, subject, kind) else { return .believed }
+        guard !isBelievedDone(refusal, subject, kind, realNow: realNow) else { return .believed }
         return judgeAll(refusal, subject, kind, scopes, now, realNow)
             ?? judgeBatches(refusal, subject, kind, scopes, now, realNow)
             ?? refusal.verdictAlone(scopes)

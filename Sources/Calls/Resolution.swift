@@ -22,6 +22,8 @@ package enum Resolution: Sendable {
         /// The new renewal date of an extension.
         package var extendedTo: Instant?
         package var source: Source?
+        /// Whether a statement shows that the App Store has what was asked, and not only that nothing is left to ask.
+        package var showsEffect = false
 
         package init(
             evidenceID: String? = nil, detail: String? = nil, extendedTo: Instant? = nil,

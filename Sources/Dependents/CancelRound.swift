@@ -51,7 +51,9 @@ struct CancelRound: Sendable {
                 let item = facts.items.first { $0.sku == name ?? sku }
                 _ = try connection.pipeline([
                     DependentQueries.place(
-                        open, on: id, period: facts.period,
+                        open, on: id,
+                        // An item that only joins at the renewal has the price and the period that come.
+                        period: item?.currentPrice == nil ? facts.comingPeriod : facts.period,
                         price: item?.currentPrice ?? item?.renewalPrice, currency: facts.currency)
                 ])
                 return .success(id)

@@ -151,7 +151,13 @@ package struct PriceChangeKind: CallKind {
         // says that it is done already.
         let refusal = attempt.answer.refusal
         if scene.settled.contains(id), refusal == nil || refusal?.meaning == .checkStatus {
-            return .applied(Resolution.Proof())
+            var proof = Resolution.Proof()
+            proof.showsEffect =
+                scene.folded[attempt.call.subject]?.contains {
+                    $0.requestReferenceID == id
+                        && ($0.progress.state.isWithApple || $0.progress.state == .effective)
+                } ?? false
+            return .applied(proof)
         }
         let resolution = ResolutionTable(attempt.call, policy, attempt.verdict)
             .resolve(attempt.answer)

@@ -87,4 +87,19 @@ private typealias Story = LifecycleStory
         ).state
         #expect(state.increases.isEmpty)
     }
+
+    /// What Apple has told as an increase is one, whatever length of period was paid before.
+    @Test func increaseThatWasTold_chargedAtARenewalOfAnotherLength_counts() {
+        var told = Self.event(20, price: 9990, "P1M", renewing: 119_990, "P1Y")
+        told.renewal?.items?[0].increaseStatus = "PENDING"
+        told.renewal?.items?[0].increasePrice = 119_990
+        let state = Story.fold(
+            [
+                Self.event(0, price: 9990, "P1M", renewing: 99_990, "P1Y"), told,
+                Self.event(31, price: 119_990, "P1Y", renewing: 119_990, "P1Y"),
+            ], []
+        ).state
+        #expect(state.increases.map(\.price) == [119_990])
+        #expect(state.increases.allSatisfy { $0.effectiveAt != nil })
+    }
 }

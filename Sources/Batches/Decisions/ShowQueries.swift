@@ -330,12 +330,14 @@ package enum ShowQueries {
                 FROM repricer.price_changes c
                 JOIN repricer.price_changes o
                     ON o.original_transaction_id = c.original_transaction_id AND o.bucket = c.bucket
-                WHERE c.batch_id = \(uuid: batchID) AND c.direction = 'increase' AND NOT c.is_held_out
+                -- Without such a batch no row is read.
+                WHERE EXISTS (SELECT FROM earlier)
+                    AND c.batch_id = \(uuid: batchID) AND c.direction = 'increase' AND NOT c.is_held_out
                     AND c.stage IN ('awaiting_approval', 'queued')
                     AND o.batch_id = ANY (ARRAY(SELECT batch_id FROM earlier)) AND o.direction = 'increase'
                     AND o.stage IN ('awaiting_approval', 'queued') AND NOT o.is_held_out
-                    AND o.forecast_effective_at > c.forecast_effective_at
-                    AND o.forecast_effective_at AT TIME ZONE 'UTC'
+                    AND o.due_effective_at > c.forecast_effective_at
+                    AND o.due_effective_at AT TIME ZONE 'UTC'
                         < c.forecast_effective_at AT TIME ZONE 'UTC' + interval '12 months'
                 GROUP BY o.change_id
             )

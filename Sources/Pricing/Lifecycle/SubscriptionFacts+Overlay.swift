@@ -35,7 +35,8 @@ extension SubscriptionFacts {
         appAccountToken = transaction.appAccountToken ?? appAccountToken
         ownershipType = transaction.ownershipType ?? ownershipType
         if let told = transaction.purchasedAt, told != purchasedAt {
-            // Its renewal came, and brought the period that it has.
+            // Its renewal came, and brought the period that it has, or else the one that was to come.
+            period = renewalPeriod ?? period
             renewalPeriod = nil
         }
         purchasedAt = transaction.purchasedAt ?? purchasedAt

@@ -85,7 +85,15 @@ extension SubscriptionState {
             }
             // Milliunits of two currencies, of two storefronts, or for a month and a year, cannot be compared, so a move
             // from one to the other is no increase.
-            guard !reading.isMove, !reading.isOfAnotherLength, let place = places[item.sku],
+            guard !reading.isMove else { continue }
+            guard !reading.isOfAnotherLength else {
+                // What was told as an increase is one whatever was paid before.
+                if let told, reading.newTransaction != nil {
+                    increases[told].effectiveAt = purchasedAt
+                }
+                continue
+            }
+            guard let place = places[item.sku],
                 let old = reading.before.items[place].currentPrice, price > old
             else { continue }
             if let told {
