@@ -465,6 +465,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             for attempt in waiting {
                 do {
                     let one = try await storeTogether([attempt])
+                    settled.ours.formUnion(one.ours)
                     settled.done += one.done
                     settled.notDone += one.notDone
                 } catch  where isHeldByOthers(error) {
