@@ -45,18 +45,19 @@ let package = Package(
         module("CRelease", cSettings: commit),
 
         module("ServiceKit"),
+        module("Digests", ["COpenSSL", "ServiceKit"]),
         module("JSON"),
-        module("Pricing", ["JSON"]),
+        module("Pricing", ["JSON", "Digests"]),
         module("Postgres", ["CLibPQ", "ServiceKit"]),
-        module("JOSE", ["COpenSSL", "JSON"]),
+        module("JOSE", ["COpenSSL", "ServiceKit", "Digests", "JSON"]),
         module("HTTP", ["COpenSSL", "ServiceKit"]),
-        module("AppStore", ["ServiceKit", "JSON", "Pricing", "JOSE", "HTTP"]),
+        module("AppStore", ["ServiceKit", "Digests", "JSON", "Pricing", "JOSE", "HTTP"]),
         module("Facts", ["ServiceKit", "JSON", "Pricing", "Postgres"]),
         module("Calls", ["ServiceKit", "Pricing", "AppStore", "Facts"]),
         module(
             "Notifications",
             ["ServiceKit", "JSON", "Pricing", "Postgres", "HTTP", "AppStore", "Facts"]),
-        module("Batches", ["ServiceKit", "JSON", "Pricing", "Postgres", "Facts"]),
+        module("Batches", ["ServiceKit", "Digests", "JSON", "Pricing", "Postgres", "Facts"]),
         module(
             "PriceChanges",
             ["ServiceKit", "JSON", "Pricing", "Postgres", "AppStore", "Facts", "Calls", "Batches"]),
@@ -73,8 +74,8 @@ let package = Package(
                 "ServiceKit", "Pricing", "Postgres", "AppStore", "Facts", "Calls", "Notifications",
                 "Batches", "PriceChanges",
             ]),
-        module("Outbox", ["ServiceKit", "Pricing", "Postgres", "Facts"]),
-        module("Reports", ["ServiceKit", "JSON", "Pricing", "Postgres", "Facts"]),
+        module("Outbox", ["ServiceKit", "Digests", "Pricing", "Postgres", "Facts"]),
+        module("Reports", ["ServiceKit", "Digests", "JSON", "Pricing", "Postgres", "Facts"]),
         module(
             "Pages",
             [
@@ -84,12 +85,12 @@ let package = Package(
         module(
             "RepricerCommands",
             [
-                "CRelease", "ServiceKit", "JSON", "Pricing", "Postgres", "JOSE", "HTTP", "AppStore",
-                "Facts",
-                "Calls", "Notifications", "Batches", "PriceChanges", "Dependents", "Extensions",
+                "CRelease", "ServiceKit", "Digests", "JSON", "Pricing", "Postgres", "JOSE", "HTTP",
+                "AppStore", "Facts", "Calls", "Notifications", "Batches", "PriceChanges",
+                "Dependents", "Extensions",
                 "Reconciliation", "Outbox", "Reports", "Pages",
             ]),
-        module("SandboxStore", ["CRelease", "COpenSSL", "ServiceKit", "JOSE", "HTTP"]),
+        module("SandboxStore", ["CRelease", "COpenSSL", "ServiceKit", "Digests", "JOSE", "HTTP"]),
         program("repricer", ["RepricerCommands"]),
         program("appstore-sandbox", ["SandboxStore"]),
         program(
@@ -121,13 +122,13 @@ let package = Package(
             swiftSettings: strict),
         tests("ServiceKit", ["TestSupport"]),
         tests("JSON"),
-        tests("Pricing", ["TestSupport", "FoldStories"]),
+        tests("Pricing", ["Digests", "TestSupport", "FoldStories"]),
         tests("Postgres", ["TestSupport"]),
         tests("JOSE", ["ServiceKit", "SandboxStore"]),
         tests("HTTP", ["TestSupport", "ServiceKit"]),
         tests(
             "AppStore",
-            ["TestSupport", "JOSE", "HTTP", "Pricing", "ServiceKit", "SandboxStore"]),
+            ["Digests", "TestSupport", "JOSE", "HTTP", "Pricing", "ServiceKit", "SandboxStore"]),
         tests(
             "Facts",
             [
@@ -151,14 +152,14 @@ let package = Package(
         tests(
             "Notifications",
             [
-                "TestSupport", "Postgres", "Facts", "AppStore", "JOSE", "HTTP", "ServiceKit",
-                "SandboxStore",
+                "Digests", "TestSupport", "Postgres", "Facts", "AppStore", "JOSE", "HTTP",
+                "ServiceKit", "SandboxStore",
             ]),
         tests(
             "RepricerCommands",
             [
-                "TestSupport", "Postgres", "Facts", "Batches", "Extensions", "Notifications",
-                "Outbox",
+                "Digests", "TestSupport", "Postgres", "Facts", "Batches", "Extensions",
+                "Notifications", "Outbox",
                 "Reconciliation", "Reports", "Pages", "JOSE", "HTTP", "ServiceKit", "SandboxStore",
                 "repricer", "appstore-sandbox",
             ]),

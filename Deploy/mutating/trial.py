@@ -22,13 +22,16 @@ let settings: [SwiftSetting] = [
 let package = Package(
     name: "repricer",
     targets: [
+        .systemLibrary(name: "COpenSSL", pkgConfig: "openssl"),
         .target(name: "ServiceKit", swiftSettings: settings), .target(name: "JSON", swiftSettings: settings),
-        .target(name: "Pricing", dependencies: ["JSON"], swiftSettings: settings),
+        .target(name: "Digests", dependencies: ["COpenSSL", "ServiceKit"], swiftSettings: settings),
+        .target(name: "Pricing", dependencies: ["JSON", "Digests"], swiftSettings: settings),
         .target(
             name: "FoldStories", dependencies: ["Pricing"], path: "Tests/FoldStories", swiftSettings: settings),
         .target(name: "TestSupport", dependencies: ["Pricing", "ServiceKit"], path: "Tests/TestSupport"),
         .testTarget(
-            name: "PricingTests", dependencies: ["Pricing", "FoldStories", "TestSupport"], swiftSettings: settings),
+            name: "PricingTests", dependencies: ["Pricing", "Digests", "FoldStories", "TestSupport"],
+            swiftSettings: settings),
         .testTarget(name: "RandomAnswers", dependencies: ["Pricing", "TestSupport"], swiftSettings: settings),
     ])
 """
@@ -47,7 +50,8 @@ def make(folder):
     """The package, linked to the files here but for Pricing itself. What a former run built there is used again."""
     for name in ["Sources/Pricing", "Tests/TestSupport", "Tests/RandomAnswers"]:
         (folder / name).mkdir(parents=True, exist_ok=True)
-    links = ["Sources/JSON", "Sources/ServiceKit", "Tests/PricingTests", "Tests/FoldStories"]
+    links = [f"Sources/{name}" for name in ["COpenSSL", "Digests", "JSON", "ServiceKit"]]
+    links += ["Tests/PricingTests", "Tests/FoldStories"]
     links += [f"Tests/TestSupport/{name}.swift" for name in ["OwnThread", "ShippedRules", "RepositoryFiles"]]
     origins = {name: ROOT / name for name in links}
     origins["Tests/RandomAnswers/RandomAnswers.swift"] = ROOT / "Deploy/mutating/RandomAnswers.swift"

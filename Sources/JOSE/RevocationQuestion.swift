@@ -1,4 +1,5 @@
 internal import COpenSSL
+internal import ServiceKit
 
 /// What a responder said of one certificate.
 package struct RevocationVerdict: Hashable, Sendable {
@@ -38,7 +39,7 @@ package struct RevocationQuestion: Sendable {
         self.issuer = issuer
         self.roots = roots
         self.responder = responder
-        id = SHA256Hash.hexadecimal(certificate.fingerprint)
+        id = Hex.text(of: certificate.fingerprint)
     }
 
     /// The body of the request, DER. Without a nonce: responders that answer from a cache ignore it.

@@ -1,4 +1,5 @@
 internal import COpenSSL
+import Digests
 
 /// What PostgreSQL keeps of a password: a verifier of SCRAM-SHA-256 (RFC 5802, RFC 7677). SQL that carries it sets the
 /// password without telling it to the server or to its log.
@@ -18,7 +19,7 @@ package enum ScramVerifier {
         guard isDerived == 1, let clientKey = mac(of: "Client Key", salted),
             let serverKey = mac(of: "Server Key", salted)
         else { return nil }
-        let storedKey = SHA256Hash.bytes(clientKey)
+        let storedKey = SHA256.digest(of: clientKey)
         return "SCRAM-SHA-256$\(iterations):\(Base64.encode(salt))"
             + "$\(Base64.encode(storedKey)):\(Base64.encode(serverKey))"
     }

@@ -1,3 +1,4 @@
+import Digests
 internal import Synchronization
 
 /// One set of roots and everything that was concluded from it. Other roots make another state, so that no
@@ -59,7 +60,7 @@ final class TrustState: Sendable {
 
     /// The chain of leaf and intermediate (DER), proved now or before; a refusal is remembered too.
     func chain(leaf: [UInt8], intermediate: [UInt8]) throws(JOSEError) -> VerifiedChain {
-        let (leafPrint, authorityPrint) = (SHA256Hash.bytes(leaf), SHA256Hash.bytes(intermediate))
+        let (leafPrint, authorityPrint) = (SHA256.digest(of: leaf), SHA256.digest(of: intermediate))
         let key = leafPrint + authorityPrint
         if let known = verdict(key, leafPrint, authorityPrint) { return try known.get() }
         return try proving.withLock { _ throws(JOSEError) in

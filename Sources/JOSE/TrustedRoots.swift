@@ -1,4 +1,5 @@
 internal import FoundationEssentials
+internal import ServiceKit
 
 /// The root certificates that we trust, and nothing else: the system's are not consulted.
 package struct TrustedRoots: Sendable {
@@ -17,7 +18,7 @@ package struct TrustedRoots: Sendable {
 
     /// Whether a certificate with this SHA-256 of its DER, 64 hexadecimal digits, is among them.
     package func holds(sha256 fingerprint: String) -> Bool {
-        fingerprints.contains { SHA256Hash.hexadecimal($0) == fingerprint }
+        fingerprints.contains { Hex.text(of: $0) == fingerprint }
     }
 
     private init(checking certificates: [Certificate], from source: String) throws(JOSEError) {

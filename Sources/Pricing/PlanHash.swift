@@ -1,3 +1,5 @@
+import Digests
+
 /// The fingerprint of a plan: the same rows, facts and rules in the same order give the same text.
 ///
 /// The instant of the plan is not part of it. Nor is `notice_at`, which moves with the clock once the notice could

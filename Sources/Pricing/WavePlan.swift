@@ -1,3 +1,5 @@
+import Digests
+
 /// The waves of a batch, in order: which rows go first, and when the next ones may.
 ///
 /// A row's wave depends on its subscription alone. So all items of one subscription are in one wave, and the same
@@ -56,9 +58,9 @@ package struct WavePlan: Hashable, Sendable {
     /// The place of a subscription among all, from 0 to 9999: the first eight bytes of the SHA-256 of its id, as a
     /// number, modulo 10,000.
     package static func point(of id: String) -> Int {
-        var hash = SHA256()
-        hash.update(Array(id.utf8))
-        let number = hash.digest().prefix(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
+        let number = SHA256.digest(of: Array(id.utf8)).prefix(8).reduce(UInt64(0)) {
+            $0 << 8 | UInt64($1)
+        }
         return Int(number % UInt64(whole))
     }
 }

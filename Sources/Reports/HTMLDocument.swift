@@ -1,3 +1,4 @@
+import Digests
 import Foundation
 import Pricing
 
@@ -53,9 +54,7 @@ package struct HTMLDocument: Sendable {
 
     /// Names this style sheet by its digest, and nothing else that may be loaded or run.
     package static let contentSecurityPolicy: String = {
-        var digest = SHA256()
-        digest.update(Array(style.utf8))
-        let sheet = Data(digest.digest()).base64EncodedString()
+        let sheet = Data(SHA256.digest(of: Array(style.utf8))).base64EncodedString()
         return "default-src 'none'; style-src 'sha256-\(sheet)'; img-src data:; "
             + "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     }()

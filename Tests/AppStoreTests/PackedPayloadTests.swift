@@ -1,3 +1,4 @@
+import Digests
 import Foundation
 import JOSE
 import Pricing
@@ -25,7 +26,7 @@ import Testing
         #expect(packed.headers.count == 1)
         #expect(packed.bytes.count * 3 < signed.utf8.count)
         let header = try #require(packed.headers.first)
-        #expect(SHA256Hash.hex(header.text) == header.digest.map { hex($0) }.joined())
+        #expect(SHA256.hexadecimalDigest(of: header.text) == header.digest.map { hex($0) }.joined())
     }
 
     @Test func contents_ofARealNotification_areThePayloadsWithoutHeaders() throws {

@@ -1,4 +1,5 @@
 import AppStore
+import Digests
 import Foundation
 import JOSE
 import Pricing
@@ -51,7 +52,9 @@ import Testing
     func verify_whenPayloadIsUnreadable_keepsItUnderItsDigest(text: String) throws {
         let notification = try verify(text: text)
 
-        #expect(notification.notificationUUID == "sha256:\(SHA256Hash.hex(Array(text.utf8)))")
+        #expect(
+            notification.notificationUUID
+                == "sha256:\(SHA256.hexadecimalDigest(of: Array(text.utf8)))")
         #expect(notification.event == nil)
         #expect(notification.type == nil)
         #expect(notification.signedAt == Instant(milliseconds: signingTime))

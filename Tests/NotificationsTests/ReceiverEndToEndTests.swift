@@ -1,4 +1,5 @@
 import AppStore
+import Digests
 import Facts
 import JOSE
 import Postgres
@@ -110,7 +111,7 @@ import Testing
             #expect(first.status == 200)
             #expect(first.text == "{\"stored\":true,\"new\":true,\"understood\":false}\n")
             #expect(again.text == "{\"stored\":true,\"new\":false,\"understood\":false}\n")
-            let id = "sha256:\(SHA256Hash.hex(payload))"
+            let id = "sha256:\(SHA256.hexadecimalDigest(of: payload))"
             let connection = try await TestDatabase.connect()
             let stored = try await connection.read { try EvidenceQueries.stored(id, on: $0) }
             switch try #require(stored).evidence {

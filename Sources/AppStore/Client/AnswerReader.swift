@@ -1,3 +1,4 @@
+import Digests
 internal import HTTP
 internal import JOSE
 internal import JSON
@@ -57,7 +58,7 @@ struct AnswerReader: Sendable {
     private func reading(_ last: JSONNode, now: Int64) throws(Failure) -> SubscriptionEvent {
         let parts = Self.signedParts(last)
         let signed = "\(parts.transaction ?? "")\n\(parts.renewal ?? "")"
-        let digest = SHA256Hash.hex(Array(signed.utf8)).prefix(32)
+        let digest = SHA256.hexadecimalDigest(of: Array(signed.utf8)).prefix(32)
         return try event(
             parts, source: .status, evidenceID: "status:\(digest)", status: last["status"]?.int,
             now: now)

@@ -1,3 +1,4 @@
+import Digests
 internal import Glibc
 internal import JOSE
 internal import Pricing
@@ -89,9 +90,8 @@ package final class PayloadPacker: Sendable {
     private func header(_ text: ArraySlice<UInt8>) -> PackedPayload.Header {
         let known = recent.withLock { recent in recent.first { isEqual($0.text, text) } }
         if let known { return known }
-        var hash = SHA256()
-        hash.update(Array(text))
-        let header = PackedPayload.Header(digest: hash.digest(), text: Array(text))
+        let header = PackedPayload.Header(
+            digest: SHA256.digest(of: Array(text)), text: Array(text))
         recent.withLock { recent in
             recent.insert(header, at: 0)
             recent = Array(recent.prefix(Self.headersMax))

@@ -1,3 +1,4 @@
+import Digests
 internal import JOSE
 internal import JSON
 package import Pricing
@@ -82,7 +83,7 @@ package struct LegacyNotification: Sendable {
 
     /// The id: `v1:` and the digest of what is kept, so that a repeated notification has the same.
     package static func id(ofRedacted text: String) -> String {
-        idPrefix + SHA256Hash.hex(Array(text.utf8))
+        idPrefix + SHA256.hexadecimalDigest(of: Array(text.utf8))
     }
 
     /// Its subscription; nil where it names none, or several.

@@ -1,3 +1,4 @@
+import Digests
 internal import JOSE
 internal import JSON
 internal import Pricing
@@ -51,7 +52,7 @@ struct NotificationParts {
     }
 
     func notification(receivedAt: Instant) -> VerifiedNotification {
-        let id = wire?.name ?? WireNotification.digestPrefix + SHA256Hash.hex(payload)
+        let id = wire?.name ?? WireNotification.digestPrefix + SHA256.hexadecimalDigest(of: payload)
         let signedAt = wire?.signedDate ?? pair?.signedAt
         let event = signedAt.flatMap { self.event(id: id, signedAt: $0) }
         let understanding = understanding(of: event)

@@ -1,3 +1,4 @@
+import Digests
 import Pricing
 
 /// Recomputes the hashes of the audit trail, line by line in the order of their numbers, and says where the chain
@@ -167,8 +168,6 @@ package struct AuditChain: Sendable {
         ] {
             bytes += Array("\(value.utf8.count):\(value)\n".utf8)
         }
-        var hasher = SHA256()
-        hasher.update(bytes)
-        return hasher.hexadecimalDigest()
+        return SHA256.hexadecimalDigest(of: bytes)
     }
 }

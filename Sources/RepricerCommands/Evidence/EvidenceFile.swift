@@ -1,3 +1,4 @@
+import Digests
 import JOSE
 import JSON
 
@@ -48,7 +49,7 @@ enum EvidenceFile {
             bytes += Array(part.utf8)
             bytes.append(0x0A)
         }
-        return SHA256Hash.hex(bytes)
+        return SHA256.hexadecimalDigest(of: bytes)
     }
 
     /// Makes the lines, each with its line feed.

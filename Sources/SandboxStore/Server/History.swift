@@ -1,3 +1,4 @@
+import Digests
 import Foundation
 import JOSE
 
@@ -57,7 +58,7 @@ struct HistoryQuery: Sendable {
         "RENEWAL_EXTENDED", "RENEWAL_EXTENSION", "RESCIND_CONSENT", "REVOKE", "SUBSCRIBED", "TEST",
     ]
 
-    private func question(_ body: [UInt8]) -> String { SHA256Hash.hex(body) }
+    private func question(_ body: [UInt8]) -> String { SHA256.hexadecimalDigest(of: body) }
 
     /// The page from `position` on, with a token for the next one.
     func page(
