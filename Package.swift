@@ -74,7 +74,7 @@ let package = Package(
                 "ServiceKit", "Pricing", "Postgres", "AppStore", "Facts", "Calls", "Notifications",
                 "Batches", "PriceChanges",
             ]),
-        module("Outbox", ["ServiceKit", "Digests", "Pricing", "Postgres", "Facts"]),
+        module("Outbox", ["ServiceKit", "Digests", "Postgres", "Facts"]),
         module("Reports", ["ServiceKit", "Digests", "JSON", "Pricing", "Postgres", "Facts"]),
         module(
             "Pages",
