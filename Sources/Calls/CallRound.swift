@@ -360,8 +360,8 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// Ends the halt after an answered probe; nothing else ends it. Where price changes were refused for their
-    /// content, only an answered price change shows that they no longer are.
+    /// Ends the halt after an answered probe. Where price changes were refused for their content, only an answered price
+    /// change shows that they no longer are, or a status that the refused ones are done (`judgeDone`).
     private func recover() async throws {
         switch probe {
         case nil: return

@@ -237,7 +237,24 @@ import Testing
             dollars.split(separator: " ").map(String.init)[..<5]
                 == ["USD", "4", "40", "40,000,000,000", "+39,999,999,960"])
         #expect(lines.contains { $0.hasPrefix("all, in USD") })
-        #expect(lines.contains("sums in whole units: --details has them in full"))
+        #expect(lines.contains("large sums in whole units: --details has them in full"))
+    }
+
+    /// Ordinary prices of one currency are a hundred thousand times those of another.
+    @Test func sumsOfALargeCurrency_takeNoDigitFromAnother() async throws {
+        let rows = (1...5).map {
+            "100000000000000\($0),PLAN,\($0 == 5 ? "10.99" : "99999999999.99"),"
+                + "\($0 == 5 ? "EUR" : "USD"),,"
+        }
+        let outcome = await run("plan", try file(rows.joined(separator: "\n")), environment: ana)
+
+        let lines = outcome.output.split(separator: "\n").map(String.init)
+        #expect(lines.allSatisfy { $0.count <= 80 || $0.hasPrefix("file") }, "\(outcome.output)")
+        let euros = try #require(lines.first { $0.hasPrefix("EUR") })
+        #expect(
+            euros.split(separator: " ").map(String.init)[..<5]
+                == ["EUR", "1", "9.99", "10.99", "+1.00"])
+        #expect(lines.contains { $0.hasPrefix("USD ") && $0.contains("400,000,000,000") })
     }
 
     @Test func plan_withDetails_endsWithEveryList() async throws {

@@ -6,20 +6,24 @@ extension FiguresText {
 
     private var currenciesMax: Int { density >= .short ? 2 : 6 }
 
-    /// What sums are counted in, the finest first.
+    /// What the sums of a line are counted in, the finest first.
     private enum SumUnit: Int64, CaseIterable {
         case exact = 1
         case whole = 1_000
         case thousand = 1_000_000
         case million = 1_000_000_000
 
-        var note: String {
+        /// What stands after the name of the line.
+        var suffix: String {
             switch self {
-            case .exact: ""
-            case .whole: "sums in whole units: --details has them in full\n"
-            case .thousand: "sums in thousands: --details has them in full\n"
-            case .million: "sums in millions: --details has them in full\n"
+            case .exact, .whole: ""
+            case .thousand: " k"
+            case .million: " m"
             }
+        }
+
+        var coarser: SumUnit? {
+            SumUnit.allCases.first { $0.rawValue > rawValue }
         }
 
         /// Rounded half away from zero.
@@ -60,31 +64,61 @@ extension FiguresText {
         return moneyTable(lines) + (others > 0 ? "and \(more): --details\n" : "") + moneyNotes
     }
 
-    /// The sums of many rows are wider than a screen: then they lose their decimals, and more where that is not enough.
+    /// The sums of many rows are wider than a screen: then the widest line loses its decimals, and more where that is
+    /// not enough. A currency with large numbers takes no digit from another.
     private func moneyTable(_ lines: [Line]) -> String {
-        let unit = SumUnit.allCases.first { unit in
+        var units = [SumUnit](repeating: .exact, count: lines.count)
+        func isWide() -> Bool {
             let natural = Screen.$columns.withValue(nil) {
-                Screen.$isColoured.withValue(false) { moneyTable(lines, in: unit) }
+                Screen.$isColoured.withValue(false) { moneyTable(lines, in: units) }
             }
-            return natural.split(separator: "\n").allSatisfy { $0.count <= Self.columns }
+            return natural.split(separator: "\n").contains { $0.count > Self.columns }
         }
-        return moneyTable(lines, in: unit ?? .million)
+        while isWide() {
+            let wide = lines.indices.filter { units[$0].coarser != nil }
+            guard
+                let widest = wide.max(by: {
+                    width(lines[$0], units[$0]) < width(lines[$1], units[$1])
+                }),
+                let coarser = units[widest].coarser
+            else { break }
+            units[widest] = coarser
+        }
+        return moneyTable(lines, in: units) + Self.note(units)
     }
 
-    private func moneyTable(_ lines: [Line], in unit: SumUnit) -> String {
+    private static func note(_ units: [SumUnit]) -> String {
+        let coarsest = units.max { $0.rawValue < $1.rawValue } ?? .exact
+        switch coarsest {
+        case .exact: return ""
+        case .whole: return "large sums in whole units: --details has them in full\n"
+        case .thousand, .million:
+            return "large sums are rounded (k thousands, m millions): --details has them in full\n"
+        }
+    }
+
+    private func width(_ line: Line, _ unit: SumUnit) -> Int {
+        let sums = [line.money.now, line.money.then, line.money.atRisk, line.money.maybeAtRisk]
+        return unit.change(line.money, currency: line.currency).count
+            + sums.reduce(0) { $0 + unit.text($1, currency: line.currency).count }
+    }
+
+    private func moneyTable(_ lines: [Line], in units: [SumUnit]) -> String {
+        typealias Shown = (line: Line, unit: SumUnit)
         func column(
             _ heading: String, _ sum: @escaping @Sendable (BatchFigures.Money) -> MoneySum
-        ) -> Column<Line> {
-            .shown(.right(heading)) { unit.text(sum($0.money), currency: $0.currency) }
+        ) -> Column<Shown> {
+            .shown(.right(heading)) { $0.unit.text(sum($0.line.money), currency: $0.line.currency) }
         }
-        return lines.table([
-            .shown(.left("A MONTH")) { $0.name },
-            .shown(.right("ROWS")) { counted($0.money.rows) },
+        let shown: [Shown] = zip(lines, units).map { ($0, $1) }
+        return shown.table([
+            .shown(.left("A MONTH")) { $0.line.name + $0.unit.suffix },
+            .shown(.right("ROWS")) { counted($0.line.money.rows) },
             column("NOW") { $0.now }, column("THEN") { $0.then },
-            .shown(.right("CHANGE")) { unit.change($0.money, currency: $0.currency) },
+            .shown(.right("CHANGE")) { $0.unit.change($0.line.money, currency: $0.line.currency) },
             column("AT RISK") { $0.atRisk },
             column("NOT KNOWN") { $0.maybeAtRisk },
-        ]) + unit.note
+        ])
     }
 
     private var currency: String { money.reportingCurrency }
