@@ -61,7 +61,7 @@ struct DeliveryHarness {
         guard !isTamperedWith else { return }
         do {
             let owner = try await TestDatabase.connect()
-            try await owner.script(FormerViews.all + FormerViews.fewRows)
+            try await owner.script(FormerViews.all + FormerViews.statistics)
             let faults = try await Keeping.faults(owner) + FormerViews.differences(on: owner)
             for fault in faults { Issue.record("\(fault)") }
             await owner.close()

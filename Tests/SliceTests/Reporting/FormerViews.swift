@@ -498,12 +498,9 @@ enum FormerViews {
         "CREATE SCHEMA former;" + priceChange + consentFunnel + revenueImpact + chargeException
         + reconciliation + forecastAccuracy
 
-    /// Spares the server what a comparison over a story's few rows does not need, which is most of the time of many a
-    /// test: the best order of fifty joins, and statistics of small tables. Without those of a large one a view of
-    /// thousands of rows is read row by row.
-    static let fewRows = """
-        SET join_collapse_limit = 1;
-        SET from_collapse_limit = 1;
+    /// Statistics of large tables alone, without which a view of thousands of rows is read row by row. Those of the small
+    /// ones and of the catalogue take longer than many a test.
+    static let statistics = """
         DO $$
         DECLARE v_large regclass;
         BEGIN
