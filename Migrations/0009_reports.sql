@@ -157,6 +157,34 @@ $at$;
 -- (`stale_figures`) in the same transaction: an insert that nobody waits for. A step of the service computes anew what is
 -- marked. So a reader who sees a fact sees its mark as well, and counts what is marked, or still open, from the facts
 -- themselves: the figures are exact at any moment, whether the service runs or not.
+--
+-- What somebody else writes into the charges is marked as well: a check that reads kept figures must see what an owner has
+-- corrected or lost by hand. The service's own statements mark theirs, and fire no trigger.
+CREATE FUNCTION repricer.mark_charges() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    IF TG_OP <> 'DELETE' THEN
+        INSERT INTO stale_figures SELECT DISTINCT original_transaction_id, bucket FROM written;
+    END IF;
+    IF TG_OP <> 'INSERT' THEN
+        INSERT INTO stale_figures SELECT DISTINCT original_transaction_id, bucket FROM former;
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER charges_inserted AFTER INSERT ON repricer.charges
+    REFERENCING NEW TABLE AS written FOR EACH STATEMENT
+    WHEN (current_setting('is_superuser') = 'on' OR NOT pg_has_role(session_user, 'repricer_service', 'MEMBER'))
+    EXECUTE FUNCTION repricer.mark_charges();
+CREATE TRIGGER charges_updated AFTER UPDATE ON repricer.charges
+    REFERENCING OLD TABLE AS former NEW TABLE AS written FOR EACH STATEMENT
+    WHEN (current_setting('is_superuser') = 'on' OR NOT pg_has_role(session_user, 'repricer_service', 'MEMBER'))
+    EXECUTE FUNCTION repricer.mark_charges();
+CREATE TRIGGER charges_deleted AFTER DELETE ON repricer.charges
+    REFERENCING OLD TABLE AS former FOR EACH STATEMENT
+    WHEN (current_setting('is_superuser') = 'on' OR NOT pg_has_role(session_user, 'repricer_service', 'MEMBER'))
+    EXECUTE FUNCTION repricer.mark_charges();
+
 CREATE TABLE repricer.change_figures (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,

@@ -414,10 +414,15 @@ package struct FoldWrites: Sendable {
 }
 
 extension FoldWrites {
-    /// The condition that the change `c` was not sent, and names the item itself or as a dependent.
+    /// The condition that the change `c` was not sent, and names the item itself or as a dependent. A row that was held
+    /// out, or ended unsent beside such rows, is followed too: `report holdout` asks whether its item is still paid for.
     private static func isNamed(_ id: String, _ sku: String) -> SQL {
         """
-        c.original_transaction_id = \(id) AND c.state IN ('awaiting_approval', 'queued')
+        c.original_transaction_id = \(id)
+            AND (c.state IN ('awaiting_approval', 'queued')
+                OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND EXISTS (
+                    SELECT FROM repricer.batches b
+                    WHERE b.batch_id = c.batch_id AND b.holdout_basis_points > 0))
             AND \(fragment: Bucket.isThat(of: id, "c.bucket"))
             AND (coalesce(c.current_sku, c.sku) = \(sku)
                 OR \(sku) = ANY (coalesce(c.current_dependent_skus, c.dependent_skus)))
@@ -449,7 +454,8 @@ extension FoldWrites {
             SELECT \(id)::text, bucket, change_id, \(timestamp: told.key.signedAt.milliseconds), state,
                 \(told.source.rawValue)::text, \(told.key.evidenceID)::text,
                 \("renamed from \(from) to \(to)")::text
-            FROM renamed WHERE current_sku = \(to) ON CONFLICT DO NOTHING
+            FROM renamed WHERE current_sku = \(to) AND state IN ('awaiting_approval', 'queued')
+            ON CONFLICT DO NOTHING
             """,
             // From now on, the part that the item plays is known by its new name.
             """

@@ -148,6 +148,31 @@ private typealias Story = LifecycleStory
             ]) == part + ["reversal A 4000 -"])
     }
 
+    /// It takes back the refund of one item of a transaction, and lists that of another one still.
+    @Test func refundReversed_leavesWhatItStillLists_ofAnotherItem() {
+        func told(_ type: String, _ a: [StatementRefund], _ b: [StatementRefund], day: Int64)
+            -> SubscriptionEvent
+        {
+            var (first, second) = (Story.charged(price: 15990), Story.charged("B", price: 3990))
+            first.refunds = a
+            second.refunds = b
+            return event(day, type, charged: [first, second])
+        }
+        let back = [StatementRefund(amount: 15990, at: Story.at(3))]
+        let other = [StatementRefund(amount: 3990, at: Story.at(3))]
+        let refund = told("REFUND", back, other, day: 5)
+        let part = [
+            "charge A 15990 -", "refund A -15990 -", "charge B 3990 -", "refund B -3990 -",
+        ]
+
+        #expect(
+            lines([refund, told("REFUND_REVERSED", [], other, day: 7)])
+                == part + ["reversal A 15990 -"])
+        #expect(
+            lines([refund, told("REFUND_REVERSED", back, other, day: 7)])
+                == part + ["reversal A 15990 -", "reversal B 3990 -"])
+    }
+
     @Test func refundReversed_takesBackWhatWasGivenBack_howeverItIsTold() {
         var item = Story.charged(price: 15990)
         item.refunds = [StatementRefund(amount: 5000, at: Story.at(3))]

@@ -69,6 +69,62 @@ import Testing
     private static let march = charge("2026-03-01Z", 12990, until: "2026-04-01Z")
     private static let april = charge("2026-04-01Z", 12990, until: "2026-05-01Z")
 
+    /// What an owner alters by hand, past the product, is seen at once, although all figures are kept.
+    @Test(arguments: [
+        ("effective", "UPDATE repricer.charges SET price_milliunits = 11990", "other_price"),
+        ("effective", "UPDATE repricer.charges SET currency = 'CAD'", "wrong_currency"),
+        ("effective", "DELETE FROM repricer.charges", "missing"),
+        (
+            "effective",
+            "UPDATE repricer.charges SET revoked_at = '2026-04-02Z', refunded_milliunits = 12990",
+            "refunded"
+        ),
+        ("effective", again, "double"), ("declined", again, "declined_yet_charged"),
+    ])
+    func chargeAlteredByHand_isNamed_thoughFiguresAreKept(
+        state: String, plant: String, name: String
+    ) async throws {
+        let may = Self.charge("2026-05-01Z", 12990, until: "2026-06-01Z")
+        let paid = state == "effective" ? Self.march + Self.april + may : Self.february
+        _ = try await told(Self.change(state) + paid)
+        let connection = try await TestDatabase.connect()
+        func step(_ name: String) async throws -> Int64? {
+            try await connection.query("SELECT \(unsafe: name) AS n").first?.int64("n")
+        }
+        var count: Int64? = 1
+        while count != 0 {
+            try await connection.script("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            count = try await step("repricer.summarise_figures(1000)")
+            try await connection.script("COMMIT")
+        }
+        let before = try await step("(SELECT count(*) FROM report.charge_exception)")
+        let kept = try await step("(SELECT count(*) FROM repricer.change_figures)")
+
+        let charge = state == "effective" ? "2026-04-01Z" : "2026-02-01Z"
+        try await connection.script(plant + " WHERE transaction_id = '\(charge)'")
+
+        let named = try await connection.query(
+            "SELECT DISTINCT exception FROM report.charge_exception")
+        let problems = try await step(
+            "(SELECT sum(problems)::bigint FROM report.reconciliation WHERE check_name LIKE 'charges%')"
+        )
+        #expect(before == 0)
+        #expect(kept == 1)
+        #expect(try named.map { try $0.text("exception") } == [name])
+        #expect(problems.map { $0 > 0 } == true)
+        await connection.close()
+    }
+
+    /// The same charge once more, or at the new price a month later where the change was declined.
+    private static let again = """
+        INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at,
+            price_milliunits, quantity, currency, storefront)
+        SELECT original_transaction_id, bucket, 'again', sku,
+            purchased_at + CASE WHEN price_milliunits = 9990 THEN interval '1 month' ELSE '0' END, expires_at + interval '1 month',
+            12990, 1, currency, storefront
+        FROM repricer.charges
+        """
+
     @Test func charges_asTheyShouldBe_areExplained() async throws {
         let before = Self.charge("2026-01-01Z", 9990, until: "2026-02-01Z")
         let other = Self.charge("2026-03-01Z", 1990, until: "2026-04-01Z", sku: "OTHER", id: "o")

@@ -151,17 +151,27 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
 }
 
 extension MoneyLedger {
-    /// Which part of what was given back stands, where a statement that takes refunds back still lists some of them and
-    /// not the others. Where it lists all or none, all are taken back: Apple does not say whether it lists those still.
+    /// Which part of what was given back of each item stands, by its SKU, where a statement that takes refunds of a
+    /// transaction back still lists some of them, of whatever item, and not the others. Where it lists all or none, all
+    /// are taken back: Apple does not say whether it lists those still.
     func keptRefunds(
-        _ item: Item, listed: [(at: Instant, number: Int, amount: Int64)]
-    ) -> Int64 {
-        let known = Set(lazy.filter { $0.key.kind == .refund && $0.key.item == item }.map(\.key))
-        let stands = listed.filter { refund in
-            known.contains { $0.occurredAt == refund.at && $0.number == refund.number }
+        of transactionID: String, listed: [String: [(at: Instant, number: Int, amount: Int64)]]
+    ) -> [String: Int64] {
+        let known = Set(
+            lazy.filter { $0.key.kind == .refund && $0.key.transactionID == transactionID }
+                .map(\.key))
+        var kept: [String: Int64] = [:]
+        var count = 0
+        for (sku, refunds) in listed {
+            let standing = refunds.filter { refund in
+                known.contains {
+                    $0.sku == sku && $0.occurredAt == refund.at && $0.number == refund.number
+                }
+            }
+            count += standing.count
+            kept[sku] = standing.reduce(0) { $0.addingSaturated($1.amount) }
         }
-        guard stands.count < known.count else { return 0 }
-        return stands.reduce(0) { $0.addingSaturated($1.amount) }
+        return count < known.count ? kept : [:]
     }
 }
 

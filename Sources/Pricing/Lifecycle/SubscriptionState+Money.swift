@@ -14,6 +14,7 @@ extension SubscriptionState {
         let shares = transaction.taxExclusiveShares(of: charges)
         let prorated = transaction.proratedShare(of: charges)
         let names = facts.namesWhenCharged(in: transaction)
+        let kept = keptRefunds(event, charges.map(\.item), names, transactionID)
         for (index, charge) in charges.enumerated() {
             let sku = names[charge.item.sku] ?? charge.item.sku
             let line = MoneyLedger.Item(transactionID: transactionID, sku: sku)
@@ -38,9 +39,8 @@ extension SubscriptionState {
             money.note(charged)
             if event.type == refundReversed {
                 let back = money.givenBack(line)
-                let kept = money.keptRefunds(line, listed: charge.item.listedRefunds)
                 let given = back.amount.negatedSaturated
-                let reversed = given.addingSaturated(kept.negatedSaturated)
+                let reversed = given.addingSaturated((kept[sku] ?? 0).negatedSaturated)
                 if reversed > 0 {
                     money.note(
                         entry(
@@ -72,6 +72,20 @@ extension SubscriptionState {
                 money.note(refund(at: revoked.at, number: 0, 0))
             }
         }
+    }
+}
+
+extension SubscriptionState {
+    /// What stays given back of a transaction's items, by the names in the ledger, where some refunds are taken back.
+    private func keptRefunds(
+        _ event: SubscriptionEvent, _ items: [StatementItem], _ names: [String: String],
+        _ transactionID: String
+    ) -> [String: Int64] {
+        guard event.type == refundReversed else { return [:] }
+        let listed = items.map { (names[$0.sku] ?? $0.sku, $0.listedRefunds) }
+        return money.keptRefunds(
+            of: transactionID,
+            listed: Dictionary(listed, uniquingKeysWith: { first, _ in first }))
     }
 }
 

@@ -23,6 +23,37 @@ import Testing
         await harness.close()
     }
 
+    /// Whether somebody who was held out has left is asked of the item by its new name.
+    @Test func heldOutRow_itemRenamed_goesByItsNewName() async throws {
+        let harness = try await DeliveryHarness.make()
+        let ids = (1...8).map { "\($0)" }
+        for id in ids { try await harness.subscribe(id) }
+        try await harness.submitAndApprove(
+            ids.enumerated().map { DeliveryHarness.row($1, to: 14990, line: $0 + 2) },
+            terms: BatchTerms(holdout: 5000))
+        try await harness.deliver(harness.scheduler())
+        for id in ids {
+            var event = Self.renamed("A", "A2", 9990, 100)
+            event.originalTransactionID = id
+            event.key.evidenceID += id
+            try await harness.tell(event)
+        }
+
+        let owner = try await TestDatabase.connect()
+        let rows = try await owner.query(
+            """
+            SELECT DISTINCT is_held_out || ' ' || coalesce(current_sku, sku) AS line
+            FROM repricer.price_changes ORDER BY 1
+            """
+        ).map { try $0.text("line") }
+        await owner.close()
+
+        #expect(rows == ["false A2", "true A2"])
+        // A final row has no further history.
+        #expect(try await Self.lines("reason LIKE 'renamed%' AND state = 'aborted'") == [])
+        await harness.close()
+    }
+
     @Test func changeRenamedBeforeItsCall_whenALateStatementComes_keepsItsStateAndName()
         async throws
     {
