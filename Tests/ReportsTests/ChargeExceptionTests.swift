@@ -185,6 +185,11 @@ import Testing
             charge("2026-04-01Z", 12990, until: "2026-05-01Z", refunded: 1)
         ),
         (
+            "relisted 12990 12990", change("effective"),
+            charge("2026-04-01Z", 12990, until: "2026-05-01Z")
+                + "UPDATE repricer.charges SET is_relisted = true WHERE transaction_id = '2026-04-01Z';"
+        ),
+        (
             "missing 0 12990", change("effective"),
             charge("2026-05-01Z", 12990, until: "2026-06-01Z")
         ),
