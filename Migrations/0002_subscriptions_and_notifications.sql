@@ -239,6 +239,7 @@ CREATE TABLE repricer.charges (
     is_purchase boolean NOT NULL DEFAULT false,
     is_added_seat boolean NOT NULL DEFAULT false,
     is_relisted boolean NOT NULL DEFAULT false,
+    period text,
     refunded_milliunits bigint NOT NULL DEFAULT 0,
     recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
     CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, bucket),
@@ -257,6 +258,8 @@ COMMENT ON COLUMN repricer.charges.is_added_seat IS
 COMMENT ON COLUMN repricer.charges.is_relisted IS
     'A later statement of its transaction lists another item in place of this one, at another price. It is one charge, of what '
     'the newest statement says, under the name that it had first.';
+COMMENT ON COLUMN repricer.charges.period IS
+    'The length of the plan''s period that it pays, as signed: P1W, P1M, P2M, P3M, P6M or P1Y; null: no statement says it.';
 COMMENT ON COLUMN repricer.charges.refunded_milliunits IS
     'What money_entries say was given back and not taken back again.';
 COMMENT ON COLUMN repricer.charges.recorded_at IS

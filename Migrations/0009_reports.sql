@@ -44,7 +44,7 @@ CREATE FUNCTION repricer.charges_at(p_at timestamptz) RETURNS SETOF repricer.cha
 SELECT * FROM repricer.charges WHERE recorded_at <= p_at
 UNION ALL
 SELECT original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at, revoked_at, price_milliunits, quantity,
-    currency, storefront, is_offer, is_purchase, is_added_seat, is_relisted, refunded_milliunits, recorded_at
+    currency, storefront, is_offer, is_purchase, is_added_seat, is_relisted, period, refunded_milliunits, recorded_at
 FROM repricer.charge_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 CREATE FUNCTION repricer.money_entries_at(p_at timestamptz) RETURNS SETOF repricer.money_entries
@@ -470,16 +470,19 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT k.*,
         -- Two renewals were charged for one time. What a customer buys, an added seat too, does not count as one, and of
-        -- two the first may have been given back.
+        -- two the first may have been given back. What was bought takes the place of what was paid for before it.
         NOT k.is_purchase AND coalesce(max(k.expires_at) FILTER (WHERE NOT k.is_purchase AND (k.refunded_milliunits = 0
                 OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER (
-            PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
+            PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > k.purchased_at + interval '1 minute', false) AS is_double,
         max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until
-    FROM repricer.charges k
-    WHERE k.original_transaction_id = c.original_transaction_id
-        AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
+    FROM (
+        SELECT k.*, count(*) FILTER (WHERE k.is_purchase AND NOT k.is_added_seat AND k.revoked_at IS NULL)
+            OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id) AS bought
+        FROM repricer.charges k
+        WHERE k.original_transaction_id = c.original_transaction_id
+            AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))) k
     OFFSET 0) h
 CROSS JOIN LATERAL (
     SELECT c.state = 'effective' AND c.effective_at <= h.purchased_at AS is_in_effect,
@@ -608,11 +611,15 @@ CROSS JOIN LATERAL (
         RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
         row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
         max(k.expires_at) FILTER (WHERE k.revoked_at IS NULL AND (k.refunded_milliunits = 0
-            OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER (ORDER BY k.purchased_at) AS kept_until,
+            OR k.refunded_milliunits < k.price_milliunits * k.quantity))
+            OVER (PARTITION BY k.bought ORDER BY k.purchased_at) AS kept_until,
         count(*) OVER (PARTITION BY k.expires_at) AS paid_by
-    FROM repricer.charges k
-    WHERE k.original_transaction_id = c.original_transaction_id
-        AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
+    FROM (
+        SELECT k.*, count(*) FILTER (WHERE k.is_purchase AND NOT k.is_added_seat AND k.revoked_at IS NULL)
+            OVER (ORDER BY k.purchased_at) AS bought
+        FROM repricer.charges k
+        WHERE k.original_transaction_id = c.original_transaction_id
+            AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))) k
     OFFSET 0) h
 CROSS JOIN LATERAL (
     SELECT c.state = 'effective' AND h.purchased_at >= c.effective_at AS is_in_effect,
@@ -2024,7 +2031,7 @@ WITH subjects AS (
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
-        extract(epoch FROM h.expires_at - h.purchased_at) / 86400 AS days,
+        extract(epoch FROM h.expires_at - h.purchased_at) / 86400 AS days, h.period,
         least(h.expires_at, h.revoked_at,
             -- The customer chose another item in mid period. Only who bought something later is searched for that.
             CASE WHEN h.bought_at > h.purchased_at THEN (
@@ -2070,15 +2077,16 @@ WITH subjects AS (
     FROM items i
     JOIN (
         -- Of an item, whatever it was called.
-        SELECT n.item, r.milliunits, r.offer_days, r.days, r.currency, r.begins,
+        SELECT n.item, r.milliunits, r.offer_days, r.days, r.period, r.currency, r.begins,
             least(r.ends, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
                 PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS ends
         FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r
         ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
-    -- A dependent elsewhere may have changed the length of its period since the call: each charge is by its own. What has
-    -- been put off has none of these lengths, and is by that of the call.
-    CROSS JOIN LATERAL (SELECT CASE WHEN NOT i.is_elsewhere THEN i.twelfths
+    -- The customer may have changed the length of the period since the call: each charge is by that which was signed with it.
+    -- Where none was, a dependent elsewhere is by its days. What has been put off has none of these lengths, and is by that
+    -- of the call.
+    CROSS JOIN LATERAL (SELECT CASE WHEN r.period IS NOT NULL THEN twelfths(r.period) WHEN NOT i.is_elsewhere THEN i.twelfths
         WHEN r.days BETWEEN 6.9 AND 7.1 THEN 52 WHEN r.days BETWEEN 27.9 AND 31.1 THEN 12 WHEN r.days BETWEEN 58.9 AND 62.1 THEN 6
         WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w

@@ -80,6 +80,7 @@ enum CheckpointText {
                     $0.flag("isPurchase", terms.isPurchase)
                     $0.flag("isAddedSeat", terms.isAddedSeat)
                     $0.flag("isRelisted", terms.isRelisted ? true : nil)
+                    $0.text("period", terms.period)
                     $0.number("expiresAt", terms.expiresAt?.milliseconds)
                     $0.number("revokedAt", terms.revokedAt?.milliseconds)
                 }
@@ -179,6 +180,7 @@ enum CheckpointText {
                 until: try told.instantOrNil("expiresAt"),
                 revokedAt: try told.instantOrNil("revokedAt"))
             terms?.isRelisted = try told.boolOrNil("isRelisted") ?? false
+            terms?.period = try told.textOrNil("period")
         }
         return MoneyEntry(
             MoneyEntry.Key(

@@ -375,6 +375,36 @@ import Testing
             ])
     }
 
+    /// The customer moves to the year: each charge is a month's share of the period that was signed with it, however long
+    /// an extension has made it.
+    @Test func anItem_countsByThePeriodThatWasSignedWithItsCharge() async throws {
+        var life = Life(subscription: "1", line: 2)
+        life.pays(9990, from: 1, to: 2)
+        life.pays(12990, from: 3, to: 3)
+        life.paid.append(("2026-04-01Z", "2027-04-01Z", 99990, "PLAN"))
+        func rows(_ period: String) async throws -> [String] {
+            let connection = try await TestDatabase.connect()
+            try await connection.script(
+                "TRUNCATE repricer.batches, repricer.price_changes, repricer.charges CASCADE")
+            await connection.close()
+            return try await bridge(
+                [life], until: "2026-06-20Z",
+                more: """
+                    UPDATE repricer.charges SET period = CASE WHEN price_milliunits = 99990 THEN \(period) ELSE 'P1M' END;
+                    """
+            ).map { line in
+                let words = line.split(separator: " ")
+                return "\(words[0]) \(words[1]) \(words[9])"
+            }
+        }
+
+        // 99.990 a year are 8.333 a month.
+        #expect(
+            try await rows("'P1Y'").suffix(3) == ["04 12990 8333", "05 8333 8333", "06 8333 8333"])
+        // An extended month stays one.
+        #expect(try await rows("'P1M'").suffix(1) == ["06 99990 99990"])
+    }
+
     @Test func anItemThatASecondBatchCalls_countsOnce() async throws {
         var life = Life(subscription: "1", line: 2)
         life.pays(9990, from: 1, to: 2)

@@ -43,6 +43,8 @@ package struct MoneyEntry: Hashable, Sendable {
         /// Whether a statement of its transaction lists another item in place of this one, at another price. It is one
         /// charge, of what the newest statement says, and a person should look at it.
         package var isRelisted = false
+        /// The length of the plan's period that it pays, as Apple signs it; nil where no statement says it.
+        package var period: String?
     }
 
     package var key: Key

@@ -143,10 +143,12 @@ extension TransactionStatement {
         let isTooMuch = price.multipliedReportingOverflow(by: seats).overflow
         // Only this says that seats came beside those of the period: a modification is a PURCHASE as well.
         let isAddedSeat = details[.additionalTransactionReason] == .text("SEAT_ADDITION")
-        return MoneyEntry.Terms(
+        var terms = MoneyEntry.Terms(
             price: price, quantity: isTooMuch ? 1 : seats, isOffer: item.isInOffer,
             isPurchase: reason == "PURCHASE" || isAddedSeat, isAddedSeat: isAddedSeat,
             expiresAt: expiresAt)
+        terms.period = period
+        return terms
     }
 
     /// When an item was revoked and paid for again, alone or with the whole transaction. Where `refunds[]` gives amounts,
