@@ -93,7 +93,8 @@ COMMENT ON COLUMN repricer.subscriptions.signed_details IS
     'each transaction that added seats. Null: none of it.';
 
 COMMENT ON COLUMN repricer.subscriptions.renames IS
-    'What items were called, until when, and the transaction of the period that ran then. Null: nothing was renamed lately.';
+    'What items were called, until when, and the transaction of the period that ran then; isDoubtful: only that transaction '
+    'tells it, at another price; isOfItsTransaction: and it is about no other one. Null: nothing was renamed lately.';
 COMMENT ON COLUMN repricer.subscriptions.checkpoint_at IS
     'Statements signed before it stand in subscription_checkpoints; one that comes later is in overdue_statements. Null: all '
     'statements are kept.';
@@ -237,6 +238,8 @@ CREATE TABLE repricer.charges (
     is_offer boolean NOT NULL DEFAULT false,
     is_purchase boolean NOT NULL DEFAULT false,
     is_added_seat boolean NOT NULL DEFAULT false,
+    is_relisted boolean NOT NULL DEFAULT false,
+    period text,
     refunded_milliunits bigint NOT NULL DEFAULT 0,
     recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
     CONSTRAINT charges_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, bucket),
@@ -252,6 +255,11 @@ COMMENT ON COLUMN repricer.charges.is_purchase IS
     'The customer''s own doing, as a modification, or a seat that is added; no renewal.';
 COMMENT ON COLUMN repricer.charges.is_added_seat IS
     'Of a purchase: it is of seats that came beside those of the period. Any other charge takes the place of the one before it.';
+COMMENT ON COLUMN repricer.charges.is_relisted IS
+    'A later statement of its transaction lists another item in place of this one, at another price. It is one charge, of what '
+    'the newest statement says, under the name that it had first.';
+COMMENT ON COLUMN repricer.charges.period IS
+    'The length of the plan''s period that it pays, as signed: P1W, P1M, P2M, P3M, P6M or P1Y; null: no statement says it.';
 COMMENT ON COLUMN repricer.charges.refunded_milliunits IS
     'What money_entries say was given back and not taken back again.';
 COMMENT ON COLUMN repricer.charges.recorded_at IS

@@ -44,7 +44,7 @@ CREATE FUNCTION repricer.charges_at(p_at timestamptz) RETURNS SETOF repricer.cha
 SELECT * FROM repricer.charges WHERE recorded_at <= p_at
 UNION ALL
 SELECT original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at, revoked_at, price_milliunits, quantity,
-    currency, storefront, is_offer, is_purchase, is_added_seat, refunded_milliunits, recorded_at
+    currency, storefront, is_offer, is_purchase, is_added_seat, is_relisted, period, refunded_milliunits, recorded_at
 FROM repricer.charge_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 CREATE FUNCTION repricer.money_entries_at(p_at timestamptz) RETURNS SETOF repricer.money_entries
@@ -404,15 +404,49 @@ COMMENT ON TABLE repricer.running_moves IS
 
 -- What the views count -----------------------------------------------------------------------------------------------
 
+-- A sum as a report's bigint. One that is too large is refused by name.
+CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF abs(p_sum) > 9223372036854775807 THEN
+        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
+            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line of what was charged, and report.price_change what is at risk.';
+    END IF;
+    RETURN p_sum;
+END
+$$;
+
+-- The same for what is computed of each change: nothing is called where it fits.
+CREATE FUNCTION repricer.fitting(p_sum numeric, p_what text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN abs(p_sum) > 9223372036854775807 THEN repricer.figure(p_sum, p_what) ELSE p_sum::bigint END;
+
+-- The seats of a paid period, from its charges of one item: those of its renewal, or of what the customer bought in its place
+-- last, and those that were added beside that since and not given back. The transaction of a modification has those that were
+-- added before it (an inference). Null: none. A period with one charge need not be asked.
+CREATE FUNCTION repricer.seats_of(p_charges repricer.charges[]) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT nullif(coalesce(max(o.quantity), 0) + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat
+        AND (k.refunded_milliunits = 0 OR k.refunded_milliunits < k.price_milliunits * k.quantity)
+        AND k.purchased_at >= coalesce(o.purchased_at, '-infinity')), 0), 0)::bigint
+FROM unnest(p_charges) AS k
+LEFT JOIN (
+    SELECT n.quantity, CASE WHEN g.stands THEN n.purchased_at END AS purchased_at
+    FROM unnest(p_charges) AS n
+    CROSS JOIN LATERAL (SELECT n.revoked_at IS NULL AND (n.refunded_milliunits = 0
+        OR n.refunded_milliunits < n.price_milliunits * n.quantity) AS stands) g
+    WHERE NOT n.is_added_seat ORDER BY g.stands DESC, n.purchased_at DESC, n.transaction_id DESC LIMIT 1) o ON true
+$$;
+
 -- Each renewal that was charged at a changed price, under the one change that set the price: the newest in effect then.
 -- A later change back to the same price takes the later renewals. Renewals under any name of the item count alike. An undo
 -- sets no price of its own: its renewals stay under the change that set it. Of one that was refunded in part the part that
 -- was kept counts, at the old price too; one that was refunded in full brought nothing.
 CREATE VIEW repricer.charged_renewals AS
 SELECT c.batch_id, c.original_transaction_id, c.change_id, h.transaction_id, h.purchased_at,
-    CASE WHEN h.refunded_milliunits = 0 THEN c.current_price_milliunits * h.quantity
-        ELSE round(c.current_price_milliunits::numeric * (h.price_milliunits * h.quantity - h.refunded_milliunits)
-            / h.price_milliunits)::bigint END AS old_price_milliunits,
+    CASE WHEN h.refunded_milliunits = 0 AND h.quantity = 1 THEN c.current_price_milliunits
+        WHEN h.refunded_milliunits = 0 THEN repricer.fitting(c.current_price_milliunits::numeric * h.quantity,
+            'the seats of transaction ' || h.transaction_id || ', at the old price,')
+        ELSE repricer.fitting(round(c.current_price_milliunits::numeric
+            * (h.price_milliunits * h.quantity - h.refunded_milliunits) / h.price_milliunits),
+            'the seats of transaction ' || h.transaction_id || ', at the old price,') END AS old_price_milliunits,
     h.price_milliunits * h.quantity - h.refunded_milliunits AS price_milliunits,
     -- What was kept of it without tax; null where not all of that is signed.
     (SELECT CASE WHEN bool_and(e.tax_exclusive_milliunits IS NOT NULL) THEN sum(e.tax_exclusive_milliunits)::bigint END
@@ -438,8 +472,9 @@ COMMENT ON VIEW repricer.charged_renewals IS
 CREATE VIEW repricer.charged_changes AS
 SELECT batch_id, original_transaction_id, change_id, count(*) AS renewals,
     min(purchased_at) AS first_at,
-    sum(old_price_milliunits)::bigint AS old_total_milliunits,
-    sum(price_milliunits)::bigint AS new_total_milliunits
+    repricer.fitting(sum(old_price_milliunits), 'the renewals of price change ' || change_id || ', at the old price,')
+        AS old_total_milliunits,
+    repricer.fitting(sum(price_milliunits), 'the renewals of price change ' || change_id) AS new_total_milliunits
 FROM repricer.charged_renewals r
 GROUP BY batch_id, original_transaction_id, change_id;
 COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.';
@@ -463,16 +498,19 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT k.*,
         -- Two renewals were charged for one time. What a customer buys, an added seat too, does not count as one, and of
-        -- two the first may have been given back.
+        -- two the first may have been given back. What was bought takes the place of what was paid for before it.
         NOT k.is_purchase AND coalesce(max(k.expires_at) FILTER (WHERE NOT k.is_purchase AND (k.refunded_milliunits = 0
                 OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER (
-            PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
+            PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > k.purchased_at + interval '1 minute', false) AS is_double,
         max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until
-    FROM repricer.charges k
-    WHERE k.original_transaction_id = c.original_transaction_id
-        AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
+    FROM (
+        SELECT k.*, count(*) FILTER (WHERE k.is_purchase AND NOT k.is_added_seat AND k.revoked_at IS NULL)
+            OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id) AS bought
+        FROM repricer.charges k
+        WHERE k.original_transaction_id = c.original_transaction_id
+            AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))) k
     OFFSET 0) h
 CROSS JOIN LATERAL (
     SELECT c.state = 'effective' AND c.effective_at <= h.purchased_at AS is_in_effect,
@@ -494,6 +532,7 @@ CROSS JOIN LATERAL (
             WHEN h.price_milliunits * h.quantity > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity
                 THEN 'refunded'
             WHEN h.is_double THEN 'double'
+            WHEN h.is_relisted THEN 'relisted'
             -- XXX: no statement told its currency, so that its number says nothing.
             WHEN h.currency <> c.currency AND (h.storefront = c.storefront OR h.currency = 'XXX') THEN 'wrong_currency'
             -- Who left may buy again. At the very price of the change it would be in effect, unless it was declined: that has to
@@ -524,7 +563,8 @@ CROSS JOIN LATERAL (
             WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'EXPIRED'
                 AND q.signed_at > h.paid_before_until - interval '1 day' AND q.signed_at < h.purchased_at) AS is_after_end,
         -- The customer bought it again after the change had ended, or in effect at the old price or less; or a renewal at that
-        -- price.
+        -- price. In effect only who had left buys it again: it was told to have ended, or nothing was paid for then. A
+        -- modification within a paid period explains no renewal.
         (c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at
                 AND (h.price_milliunits <> c.new_price_milliunits OR h.currency <> c.currency)
             OR t.is_in_effect AND h.price_milliunits <= c.current_price_milliunits)
@@ -534,7 +574,18 @@ CROSS JOIN LATERAL (
                     AND (b.sku = c.sku OR b.sku = c.current_sku OR b.sku = ANY (c.former_skus)) AND b.is_purchase
                     AND NOT b.is_added_seat
                     AND b.purchased_at > CASE WHEN t.is_in_effect THEN c.effective_at ELSE c.ended_at END AND b.purchased_at < h.purchased_at
-                    AND b.currency = h.currency AND b.price_milliunits = h.price_milliunits)) AS is_back) e
+                    AND b.currency = h.currency AND b.price_milliunits = h.price_milliunits
+                    AND (NOT t.is_in_effect OR EXISTS (
+                        SELECT FROM repricer.told_statements q
+                        WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'EXPIRED'
+                            AND q.signed_at > c.effective_at AND q.signed_at < b.purchased_at) OR NOT EXISTS (
+                        SELECT FROM repricer.charges p
+                        WHERE p.original_transaction_id = c.original_transaction_id
+                            AND (p.sku = c.sku OR p.sku = c.current_sku OR p.sku = ANY (c.former_skus))
+                            AND p.purchased_at < b.purchased_at
+                            AND coalesce(p.expires_at > b.purchased_at - interval '1 minute', true) AND p.revoked_at IS NULL
+                            AND (p.refunded_milliunits = 0
+                                OR p.refunded_milliunits < p.price_milliunits * p.quantity))))) AS is_back) e
 ) w
 WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
     AND (a.is_alone OR NOT EXISTS (
@@ -574,7 +625,11 @@ CREATE VIEW repricer.missing_renewals AS
 SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, missed.at AS occurred_at,
     -- The first charge at the new price may be the one that is missing.
     CASE WHEN t.is_in_effect OR c.state = 'effective' AND missed.at >= c.due_effective_at THEN c.new_price_milliunits
-        ELSE c.current_price_milliunits END * h.seats AS expected_milliunits,
+        ELSE c.current_price_milliunits END * CASE WHEN h.paid_by = 1 AND NOT h.is_added_seat THEN h.quantity ELSE coalesce((
+            SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
+            WHERE k.original_transaction_id = c.original_transaction_id
+                AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
+                AND k.expires_at = h.expires_at), 1) END AS expected_milliunits,
     h.currency, h.storefront, c.bucket
 FROM repricer.price_changes c
 -- OFFSET 0 has the same reason as in explained_charges. What follows in time is out before anything else is asked of it.
@@ -584,14 +639,15 @@ CROSS JOIN LATERAL (
         RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
         row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
         max(k.expires_at) FILTER (WHERE k.revoked_at IS NULL AND (k.refunded_milliunits = 0
-            OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER (ORDER BY k.purchased_at) AS kept_until,
-        greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_added_seat) OVER period, 0)
-            + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat AND (k.refunded_milliunits = 0
-                OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER period, 0))::bigint AS seats
-    FROM repricer.charges k
-    WHERE k.original_transaction_id = c.original_transaction_id
-        AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
-    WINDOW period AS (PARTITION BY k.expires_at)
+            OR k.refunded_milliunits < k.price_milliunits * k.quantity))
+            OVER (PARTITION BY k.bought ORDER BY k.purchased_at) AS kept_until,
+        count(*) OVER (PARTITION BY k.expires_at) AS paid_by
+    FROM (
+        SELECT k.*, count(*) FILTER (WHERE k.is_purchase AND NOT k.is_added_seat AND k.revoked_at IS NULL)
+            OVER (ORDER BY k.purchased_at) AS bought
+        FROM repricer.charges k
+        WHERE k.original_transaction_id = c.original_transaction_id
+            AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))) k
     OFFSET 0) h
 CROSS JOIN LATERAL (
     SELECT c.state = 'effective' AND h.purchased_at >= c.effective_at AS is_in_effect,
@@ -676,7 +732,12 @@ COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of called changes that no
 -- renewal be put off by 90 where nothing says until when.
 CREATE VIEW repricer.paid_changes AS
 SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, c.currency, c.storefront, c.new_price_milliunits, h.sku,
-    h.seats AS quantity, h.expires_at AS paid_until, greatest(h.expires_at, e.until) AS word_due_at,
+    CASE WHEN h.paid_by = 1 AND NOT h.is_added_seat THEN h.quantity ELSE coalesce((
+        SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
+        WHERE k.original_transaction_id = c.original_transaction_id
+            AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
+            AND k.purchased_at >= c.effective_at AND k.expires_at = h.expires_at), 1) END AS quantity,
+    h.expires_at AS paid_until, greatest(h.expires_at, e.until) AS word_due_at,
     -- What was given back says nothing of the price that goes on.
     g.is_given_back OR h.is_offer OR h.currency = c.currency AND (h.price_milliunits = c.new_price_milliunits
         OR coalesce(h.price_milliunits = ANY (n.prices), false)) AS is_at_price,
@@ -684,14 +745,11 @@ SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, c.currency,
 FROM repricer.price_changes c
 -- OFFSET 0: as explained_charges.
 CROSS JOIN LATERAL (
-    SELECT k.*, greatest(1, coalesce(max(k.quantity) FILTER (WHERE NOT k.is_added_seat) OVER period, 0)
-        + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat AND (k.refunded_milliunits = 0
-            OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER period, 0))::bigint AS seats
+    SELECT k.*, count(*) OVER (PARTITION BY k.expires_at) AS paid_by
     FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
         AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
         AND k.purchased_at >= c.effective_at AND k.expires_at IS NOT NULL
-    WINDOW period AS (PARTITION BY k.expires_at)
     -- A seat that was added, or a second charge, may be given back while the period stays paid.
     ORDER BY k.expires_at DESC, k.revoked_at IS NOT NULL,
         k.refunded_milliunits > 0 AND k.refunded_milliunits >= k.price_milliunits * k.quantity, k.purchased_at DESC, k.transaction_id LIMIT 1) h
@@ -771,19 +829,29 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
     c.state IN ('declined', 'cancelled') AND coalesce(c.reason = 'parent_declined', false) AS fell_with_parent,
     coalesce(o.lost_milliunits, 0) AS others_lost_milliunits, coalesce(r.taxed_renewals, 0) AS taxed_renewals,
     coalesce(r.taxed_uplift_milliunits, 0) AS taxed_uplift_milliunits, p.paid_until, p.word_due_at, p.sku AS paid_sku,
-    p.quantity AS paid_quantity, coalesce(q.seats, c.forecast_seats) AS seats
+    p.quantity AS paid_quantity,
+    -- Whoever reads it multiplies it by the prices.
+    CASE WHEN coalesce(q.seats, c.forecast_seats) = 1 OR repricer.fitting(coalesce(q.seats, c.forecast_seats)
+            * greatest(c.current_price_milliunits, c.new_price_milliunits)::numeric,
+            'the seats of price change ' || c.change_id) IS NOT NULL
+        THEN coalesce(q.seats, c.forecast_seats) END AS seats
 FROM repricer.price_changes c
 LEFT JOIN LATERAL (
-    -- A price is that of one seat, and the last period was charged for so many: those of its renewal, or of what the
-    -- customer bought in its place, and those that were added beside it. That a further period has as many is an inference.
-    SELECT coalesce(nullif(coalesce(max(k.quantity) FILTER (WHERE NOT k.is_added_seat), 0)
-            + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat AND (k.refunded_milliunits = 0
-                OR k.refunded_milliunits < k.price_milliunits * k.quantity)), 0), 0), max(k.quantity))::bigint AS seats
-    FROM repricer.charges k
-    WHERE k.original_transaction_id = c.original_transaction_id
-        AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus)) AND k.currency = c.currency
-        AND (c.state = 'effective' OR k.purchased_at <= c.ended_at)
-    GROUP BY coalesce(k.expires_at, k.purchased_at) ORDER BY coalesce(k.expires_at, k.purchased_at) DESC LIMIT 1
+    -- A price is that of one seat, and the last period was charged for so many. That a further period has as many is an
+    -- inference.
+    SELECT CASE WHEN p.paid_by = 1 THEN p.quantity ELSE coalesce((
+        SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
+        WHERE k.original_transaction_id = c.original_transaction_id
+            AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus)) AND k.currency = c.currency
+            AND (c.state = 'effective' OR k.purchased_at <= c.ended_at)
+            AND coalesce(k.expires_at, k.purchased_at) = p.until), p.quantity) END AS seats
+    FROM (
+        SELECT coalesce(k.expires_at, k.purchased_at) AS until, count(*) AS paid_by, max(k.quantity) AS quantity
+        FROM repricer.charges k
+        WHERE k.original_transaction_id = c.original_transaction_id
+            AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus)) AND k.currency = c.currency
+            AND (c.state = 'effective' OR k.purchased_at <= c.ended_at)
+        GROUP BY 1 ORDER BY 1 DESC LIMIT 1) p
 ) q ON c.state IN ('effective', 'declined', 'cancelled', 'lapsed')
 LEFT JOIN LATERAL (
     -- One at most. As a sum it is left out where nobody asks for it.
@@ -796,13 +864,15 @@ LEFT JOIN LATERAL (
 ) p ON true
 LEFT JOIN LATERAL (
     -- The last charge of each other item, where the period that it paid for was the last one.
-    SELECT sum(l.price_milliunits * l.seats)::bigint AS lost_milliunits
+    SELECT repricer.fitting(sum(l.price_milliunits::numeric * CASE WHEN l.paid_by = 1 THEN l.quantity ELSE coalesce((
+            SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
+            WHERE k.original_transaction_id = c.original_transaction_id AND k.sku = l.sku AND k.currency = c.currency
+                AND k.purchased_at <= c.ended_at
+                AND coalesce(k.expires_at, k.purchased_at) = coalesce(l.expires_at, l.purchased_at)), l.quantity) END),
+        'the other items that price change ' || c.change_id || ' took along') AS lost_milliunits
     FROM (
-        SELECT DISTINCT ON (h.sku) h.sku, h.price_milliunits, h.purchased_at, h.expires_at,
-            coalesce(nullif(coalesce(max(h.quantity) FILTER (WHERE NOT h.is_added_seat) OVER period, 0)
-                + coalesce(sum(h.quantity) FILTER (WHERE h.is_added_seat AND (h.refunded_milliunits = 0
-                    OR h.refunded_milliunits < h.price_milliunits * h.quantity)) OVER period, 0), 0),
-                max(h.quantity) OVER period) AS seats
+        SELECT DISTINCT ON (h.sku) h.sku, h.price_milliunits, h.purchased_at, h.expires_at, count(*) OVER period AS paid_by,
+            max(h.quantity) OVER period AS quantity
         FROM repricer.charges h
         WHERE h.original_transaction_id = c.original_transaction_id AND h.purchased_at <= c.ended_at
             AND h.currency = c.currency AND h.sku <> c.sku AND h.sku IS DISTINCT FROM c.current_sku
@@ -828,10 +898,14 @@ LEFT JOIN LATERAL (
                             AND coalesce(n.consent_asked_at, n.accepted_at) IS NOT NULL)))
 ) o ON c.state = 'declined'
 LEFT JOIN LATERAL (
-    SELECT count(*) AS renewals, min(h.purchased_at) AS first_at, sum(h.old_price_milliunits)::bigint AS old_total_milliunits,
-        sum(h.price_milliunits)::bigint AS new_total_milliunits, count(h.tax_exclusive_milliunits) AS taxed_renewals,
-        sum(h.tax_exclusive_milliunits - round(h.old_price_milliunits::numeric * h.tax_exclusive_milliunits
-            / nullif(h.price_milliunits, 0)))::bigint AS taxed_uplift_milliunits
+    SELECT count(*) AS renewals, min(h.purchased_at) AS first_at,
+        repricer.fitting(sum(h.old_price_milliunits), 'the renewals of price change ' || c.change_id || ', at the old price,')
+            AS old_total_milliunits,
+        repricer.fitting(sum(h.price_milliunits), 'the renewals of price change ' || c.change_id) AS new_total_milliunits,
+        count(h.tax_exclusive_milliunits) AS taxed_renewals,
+        repricer.fitting(sum(h.tax_exclusive_milliunits - round(h.old_price_milliunits::numeric * h.tax_exclusive_milliunits
+            / nullif(h.price_milliunits, 0))), 'the uplift without tax of price change ' || c.change_id)
+            AS taxed_uplift_milliunits
     FROM repricer.charged_renewals h
     WHERE c.state = 'effective' AND h.original_transaction_id = c.original_transaction_id AND h.change_id = c.change_id
 ) r ON true;
@@ -1267,8 +1341,10 @@ LEFT JOIN repricer.change_figures f
     AND NOT EXISTS (
         SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = f.original_transaction_id)
 LEFT JOIN LATERAL (
-    SELECT count(*) AS renewals, min(h.purchased_at) AS first_at, sum(h.old_price_milliunits)::bigint AS old_total_milliunits,
-        sum(h.price_milliunits)::bigint AS new_total_milliunits
+    SELECT count(*) AS renewals, min(h.purchased_at) AS first_at,
+        repricer.fitting(sum(h.old_price_milliunits), 'the renewals of price change ' || c.change_id || ', at the old price,')
+            AS old_total_milliunits,
+        repricer.fitting(sum(h.price_milliunits), 'the renewals of price change ' || c.change_id) AS new_total_milliunits
     FROM repricer.charged_renewals h
     WHERE f.change_id IS NULL AND c.state = 'effective' AND h.original_transaction_id = c.original_transaction_id
         AND h.change_id = c.change_id
@@ -1308,38 +1384,33 @@ CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer LANGUAGE sql IM
     RETURN CASE p_period WHEN 'P1W' THEN 52 WHEN 'P2M' THEN 6 WHEN 'P3M' THEN 4 WHEN 'P6M' THEN 2 WHEN 'P1Y' THEN 1
         ELSE 12 END;
 
--- A sum as a report's bigint. One that is too large is refused by name.
-CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
-BEGIN
-    IF abs(p_sum) > 9223372036854775807 THEN
-        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
-            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line of what was charged, and report.price_change what is at risk.';
-    END IF;
-    RETURN p_sum;
-END
-$$;
-
 CREATE VIEW repricer.lost_dependents AS
 -- A dependent that has a lost change of its own in the batch is counted with that change.
 SELECT d.batch_id, d.original_transaction_id, d.change_id, c.currency, c.storefront, c.period, count(*) AS dependents,
     -- A dependent on another subscription is paid by that one's period: its price is converted to the period of its
     -- parent. A yearly dependent of a monthly parent would count twelve times otherwise.
     -- By the period that it had when it was cancelled: its subscription may have another one since.
-    sum(round(d.price_milliunits::numeric
+    repricer.fitting(sum(round(d.price_milliunits::numeric
         * coalesce(q.seats, CASE WHEN d.is_cross_subscription THEN 1 ELSE c.forecast_seats END) * repricer.twelfths(coalesce(d.target_period, t.period, c.period))
-        / repricer.twelfths(c.period)))::bigint AS price_milliunits
+        / repricer.twelfths(c.period))), 'the dependents of price change ' || d.change_id) AS price_milliunits
 FROM repricer.dependent_cancellations d
 LEFT JOIN LATERAL (
     -- Its price is that of one seat.
-    SELECT coalesce(nullif(coalesce(max(k.quantity) FILTER (WHERE NOT k.is_added_seat), 0)
-            + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat AND (k.refunded_milliunits = 0
-                OR k.refunded_milliunits < k.price_milliunits * k.quantity)), 0), 0), max(k.quantity)) AS seats
-    FROM repricer.charges k
-    WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
-        AND k.sku = CASE WHEN d.is_cross_subscription
-            THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
-        AND k.purchased_at <= coalesce(d.settled_at, d.requested_at)
-    GROUP BY coalesce(k.expires_at, k.purchased_at) ORDER BY coalesce(k.expires_at, k.purchased_at) DESC LIMIT 1
+    SELECT CASE WHEN p.paid_by = 1 THEN p.quantity ELSE coalesce((
+        SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
+        WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
+            AND k.sku = CASE WHEN d.is_cross_subscription
+                THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
+            AND k.purchased_at <= coalesce(d.settled_at, d.requested_at)
+            AND coalesce(k.expires_at, k.purchased_at) = p.until), p.quantity) END AS seats
+    FROM (
+        SELECT coalesce(k.expires_at, k.purchased_at) AS until, count(*) AS paid_by, max(k.quantity) AS quantity
+        FROM repricer.charges k
+        WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
+            AND k.sku = CASE WHEN d.is_cross_subscription
+                THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
+            AND k.purchased_at <= coalesce(d.settled_at, d.requested_at)
+        GROUP BY 1 ORDER BY 1 DESC LIMIT 1) p
 ) q ON true
 JOIN repricer.price_changes c
     ON c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
@@ -1578,6 +1649,8 @@ CREATE VIEW repricer.reconciliation_checks (check_name, is_per_batch, is_of_mone
     ('charges_declined', true, true, 'renewals charged after the increase was declined'),
     ('charges_missing', true, true, 'renewals since the call of a change that no charge tells of, and nothing tells why'),
     ('charges_double', true, true, 'renewals charged for a time that another one was charged for'),
+    ('charges_relisted', true, true,
+        'charges whose transaction Apple has signed with another item in their place, at another price'),
     ('charges_wrong_currency', true, true,
         'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'),
     ('charges_refunded', true, true, 'charges since a call that were refunded, in part or in full'),
@@ -1951,7 +2024,7 @@ WITH subjects AS (
     WHERE c.called_at <= s.at
 ), named AS (
     SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
-        c.storefront, c.twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
+        c.storefront, c.twelfths, false AS is_elsewhere, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
     UNION ALL
@@ -1960,7 +2033,7 @@ WITH subjects AS (
         ARRAY[coalesce(n.place[2], u.name), u.former], true, c.currency, c.storefront,
         CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
             ELSE twelfths(coalesce(d.period, t.period)) END,
-        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
+        coalesce(d.original_transaction_id, n.place[1]) IS NOT NULL, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
     FROM called c
     CROSS JOIN LATERAL unnest(c.dependents, c.former_dependents) AS u (name, former)
     CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
@@ -1981,11 +2054,12 @@ WITH subjects AS (
     FROM named i
 ), runs AS (
     -- The periods that were paid for. A renewal ends the one before it, and so does a modification in mid period, whose
-    -- transaction has all items anew (an inference); a seat that is added comes beside.
+    -- transaction has all items and seats anew (an inference); a seat that is added comes beside, and ends with it.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
+        extract(epoch FROM h.expires_at - h.purchased_at) / 86400 AS days, h.period,
         least(h.expires_at, h.revoked_at,
             -- The customer chose another item in mid period. Only who bought something later is searched for that.
             CASE WHEN h.bought_at > h.purchased_at THEN (
@@ -2022,21 +2096,28 @@ WITH subjects AS (
 ), paid AS MATERIALIZED (
     SELECT i.item, i.begins, i.ends,
         -- A period of the plan has 365.25 / twelfths days. Those of the Sandbox last minutes, and are left alone.
-        CASE WHEN r.offer_days * i.twelfths >= 1.5 * 365.25
-                THEN floor(r.milliunits / round(r.offer_days * i.twelfths / 365.25))
-            WHEN r.offer_days >= 6 AND r.offer_days * i.twelfths <= 365.25 / 1.5
-                THEN r.milliunits * round(365.25 / (r.offer_days * i.twelfths))
+        w.twelfths * CASE WHEN r.offer_days * w.twelfths >= 1.5 * 365.25
+                THEN floor(r.milliunits / round(r.offer_days * w.twelfths / 365.25))
+            WHEN r.offer_days >= 6 AND r.offer_days * w.twelfths <= 365.25 / 1.5
+                THEN r.milliunits * round(365.25 / (r.offer_days * w.twelfths))
             ELSE r.milliunits END AS milliunits,
         r.begins AS run_begins, r.ends AS run_ends
     FROM items i
     JOIN (
         -- Of an item, whatever it was called.
-        SELECT n.item, r.milliunits, r.offer_days, r.currency, r.begins,
-            least(r.ends, CASE WHEN NOT r.is_added_seat THEN min(r.begins) FILTER (WHERE r.stands) OVER (
-                PARTITION BY n.item, r.is_added_seat ORDER BY r.begins DESC, r.transaction_id DESC
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END) AS ends
+        SELECT n.item, r.milliunits, r.offer_days, r.days, r.period, r.currency, r.begins,
+            least(r.ends, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
+                PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS ends
         FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r
         ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
+    -- The customer may have changed the length of the period since the call: each charge is by that which was signed with it.
+    -- Where none was, a dependent elsewhere is by its days. What has been put off has none of these lengths, and is by that
+    -- of the call.
+    CROSS JOIN LATERAL (SELECT CASE WHEN r.period IS NOT NULL THEN twelfths(r.period) WHEN NOT i.is_elsewhere THEN i.twelfths
+        WHEN r.days BETWEEN 6.9 AND 7.1 THEN 52 WHEN r.days BETWEEN 27.9 AND 31.1 THEN 12 WHEN r.days BETWEEN 58.9 AND 62.1 THEN 6
+        WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
+        WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
@@ -2051,7 +2132,7 @@ WITH subjects AS (
     GROUP BY p.item, p.at, p.begins, p.ends
 ), unpaid AS MATERIALIZED (
     -- Before the first known charge, it is what the plan knew: the price of each seat.
-    SELECT i.item, i.begins, i.ends, i.old_price::numeric * i.forecast_seats AS old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
+    SELECT i.item, i.begins, i.ends, i.twelfths * i.old_price::numeric * i.forecast_seats AS old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
     FROM items i
     WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
 ), known AS (
@@ -2078,7 +2159,7 @@ WITH subjects AS (
 ), moves AS (
     SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
         least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
-        i.twelfths * m.opens AS opens, i.twelfths * m.closes AS closes
+        m.opens, m.closes
     FROM months m JOIN items i ON i.item = m.item
     WHERE m.opens > 0 OR m.closes > 0
 )
@@ -3116,7 +3197,7 @@ BEGIN
         ('charge_exception', 'change_id', 'The price change that the charge belongs to.'),
         ('charge_exception', 'transaction_id', 'The App Store''s transaction; null: the charge is missing.'),
         ('charge_exception', 'exception',
-            'other_price, after_end, declined_yet_charged, missing, double, wrong_currency or refunded.'),
+            'other_price, after_end, declined_yet_charged, missing, double, relisted, wrong_currency or refunded.'),
         ('charge_exception', 'occurred_at', 'When it was charged, or should have been.'),
         ('charge_exception', 'amount_milliunits', 'What was charged, refunds apart; 0: nothing.'),
         ('charge_exception', 'expected_milliunits',

@@ -563,6 +563,61 @@ BEGIN
 END
 $$;
 
+CREATE TABLE repricer.charges (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    purchased_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    price_milliunits bigint NOT NULL,
+    quantity bigint DEFAULT 1 NOT NULL,
+    currency text NOT NULL,
+    storefront text,
+    is_offer boolean DEFAULT false NOT NULL,
+    is_purchase boolean DEFAULT false NOT NULL,
+    is_added_seat boolean DEFAULT false NOT NULL,
+    is_relisted boolean DEFAULT false NOT NULL,
+    refunded_milliunits bigint DEFAULT 0 NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT charges_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT charges_quantity CHECK ((quantity >= 1))
+);
+
+COMMENT ON COLUMN repricer.charges.expires_at IS 'When the period ends that is paid with it; null: not told.';
+
+COMMENT ON COLUMN repricer.charges.revoked_at IS 'When the item was revoked, whatever part of the money was given back; null: it was not, or no more.';
+
+COMMENT ON COLUMN repricer.charges.price_milliunits IS 'Of one seat; price times quantity was charged.';
+
+COMMENT ON COLUMN repricer.charges.is_offer IS 'Charged at the price of an offer.';
+
+COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as a modification, or a seat that is added; no renewal.';
+
+COMMENT ON COLUMN repricer.charges.is_added_seat IS 'Of a purchase: it is of seats that came beside those of the period. Any other charge takes the place of the one before it.';
+
+COMMENT ON COLUMN repricer.charges.is_relisted IS 'A later statement of its transaction lists another item in place of this one, at another price. It is one charge, of what the newest statement says, under the name that it had first.';
+
+COMMENT ON COLUMN repricer.charges.refunded_milliunits IS 'What money_entries say was given back and not taken back again.';
+
+COMMENT ON COLUMN repricer.charges.recorded_at IS 'Since when it is known as it stands here; what was known before is in charge_versions.';
+
+CREATE FUNCTION repricer.seats_of(p_charges repricer.charges[]) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+SELECT nullif(coalesce(max(o.quantity), 0) + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat
+        AND (k.refunded_milliunits = 0 OR k.refunded_milliunits < k.price_milliunits * k.quantity)
+        AND k.purchased_at >= coalesce(o.purchased_at, '-infinity')), 0), 0)::bigint
+FROM unnest(p_charges) AS k
+LEFT JOIN (
+    SELECT n.quantity, CASE WHEN g.stands THEN n.purchased_at END AS purchased_at
+    FROM unnest(p_charges) AS n
+    CROSS JOIN LATERAL (SELECT n.revoked_at IS NULL AND (n.refunded_milliunits = 0
+        OR n.refunded_milliunits < n.price_milliunits * n.quantity) AS stands) g
+    WHERE NOT n.is_added_seat ORDER BY g.stands DESC, n.purchased_at DESC, n.transaction_id DESC LIMIT 1) o ON true
+$$;
+
 CREATE FUNCTION repricer.tells_end(p_statement jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN (p_statement @? '$."transaction"."expiresAt"?(@ != null)'::jsonpath);
@@ -626,43 +681,6 @@ COMMENT ON COLUMN repricer.change_figures.seats IS 'Of the last period that the 
 COMMENT ON COLUMN repricer.change_figures.counted_at IS 'On the clock of recording. While its subscription bears no mark, nothing was recorded since: it is what was known then, too.';
 
 COMMENT ON COLUMN repricer.change_figures.outcome IS 'Its row of forecast_tallies; null of an undo, which forecasts nothing.';
-
-CREATE TABLE repricer.charges (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    transaction_id text NOT NULL,
-    sku text NOT NULL,
-    purchased_at timestamp with time zone NOT NULL,
-    expires_at timestamp with time zone,
-    revoked_at timestamp with time zone,
-    price_milliunits bigint NOT NULL,
-    quantity bigint DEFAULT 1 NOT NULL,
-    currency text NOT NULL,
-    storefront text,
-    is_offer boolean DEFAULT false NOT NULL,
-    is_purchase boolean DEFAULT false NOT NULL,
-    is_added_seat boolean DEFAULT false NOT NULL,
-    refunded_milliunits bigint DEFAULT 0 NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT charges_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT charges_quantity CHECK ((quantity >= 1))
-);
-
-COMMENT ON COLUMN repricer.charges.expires_at IS 'When the period ends that is paid with it; null: not told.';
-
-COMMENT ON COLUMN repricer.charges.revoked_at IS 'When the item was revoked, whatever part of the money was given back; null: it was not, or no more.';
-
-COMMENT ON COLUMN repricer.charges.price_milliunits IS 'Of one seat; price times quantity was charged.';
-
-COMMENT ON COLUMN repricer.charges.is_offer IS 'Charged at the price of an offer.';
-
-COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as a modification, or a seat that is added; no renewal.';
-
-COMMENT ON COLUMN repricer.charges.is_added_seat IS 'Of a purchase: it is of seats that came beside those of the period. Any other charge takes the place of the one before it.';
-
-COMMENT ON COLUMN repricer.charges.refunded_milliunits IS 'What money_entries say was given back and not taken back again.';
-
-COMMENT ON COLUMN repricer.charges.recorded_at IS 'Since when it is known as it stands here; what was known before is in charge_versions.';
 
 CREATE TABLE repricer.dependent_cancellations (
     original_transaction_id text NOT NULL,
@@ -813,6 +831,7 @@ CREATE VIEW repricer.explained_charges AS
             k.is_offer,
             k.is_purchase,
             k.is_added_seat,
+            k.is_relisted,
             k.refunded_milliunits,
             k.recorded_at,
             ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + '00:01:00'::interval)), false)) AS is_double,
@@ -836,6 +855,7 @@ CREATE VIEW repricer.explained_charges AS
                 CASE
                     WHEN (((h.price_milliunits * h.quantity) > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) THEN 'refunded'::text
                     WHEN h.is_double THEN 'double'::text
+                    WHEN h.is_relisted THEN 'relisted'::text
                     WHEN ((h.currency <> c.currency) AND ((h.storefront = c.storefront) OR (h.currency = 'XXX'::text))) THEN 'wrong_currency'::text
                     WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
                     WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'after_end'::text
@@ -866,7 +886,11 @@ CREATE VIEW repricer.explained_charges AS
                                 CASE
                                     WHEN t.is_in_effect THEN c.effective_at
                                     ELSE c.ended_at
-                                END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
+                                END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits) AND ((NOT t.is_in_effect) OR (EXISTS ( SELECT
+                                   FROM repricer.told_statements q
+                                  WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > c.effective_at) AND (q.signed_at < b.purchased_at)))) OR (NOT (EXISTS ( SELECT
+                                   FROM repricer.charges p
+                                  WHERE ((p.original_transaction_id = c.original_transaction_id) AND ((p.sku = c.sku) OR (p.sku = c.current_sku) OR (p.sku = ANY (c.former_skus))) AND (p.purchased_at < b.purchased_at) AND COALESCE((p.expires_at > (b.purchased_at - '00:01:00'::interval)), true) AND (p.revoked_at IS NULL) AND ((p.refunded_milliunits = 0) OR (p.refunded_milliunits < (p.price_milliunits * p.quantity))))))))))))) AS is_back) e)) w)
   WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
@@ -1006,7 +1030,7 @@ COMMENT ON COLUMN repricer.subscriptions.renewal_offer_type IS 'As offer_type, o
 
 COMMENT ON COLUMN repricer.subscriptions.signed_details IS 'What else was signed, under Apple''s own names and only what is there. transaction, of the running period: offerIdentifier, offerPeriod, revocationDate (UTC milliseconds), revocationReason, revocationType, revocationPercentage, isUpgraded, billingPlanType, additionalTransactionReason. renewal, of the newest renewal info: offerIdentifier, offerPeriod, offerDiscountType, eligibleWinBackOfferIds, priceIncreaseStatus, renewalBillingPlanType, renewalQuantity. addedSeats, of the running period: the quantity of its own transaction and each transaction that added seats. Null: none of it.';
 
-COMMENT ON COLUMN repricer.subscriptions.renames IS 'What items were called, until when, and the transaction of the period that ran then. Null: nothing was renamed lately.';
+COMMENT ON COLUMN repricer.subscriptions.renames IS 'What items were called, until when, and the transaction of the period that ran then; isDoubtful: only that transaction tells it, at another price; isOfItsTransaction: and it is about no other one. Null: nothing was renamed lately.';
 
 COMMENT ON COLUMN repricer.subscriptions.known_since IS 'Start of the earliest period from which on statements tell what was charged; an increase before it may be unknown.';
 
@@ -1022,7 +1046,13 @@ CREATE VIEW repricer.missing_renewals AS
         CASE
             WHEN (t.is_in_effect OR ((c.state = 'effective'::text) AND (missed.at >= c.due_effective_at))) THEN c.new_price_milliunits
             ELSE c.current_price_milliunits
-        END * h.seats) AS expected_milliunits,
+        END *
+        CASE
+            WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
+            ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
+               FROM repricer.charges k
+              WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.expires_at = h.expires_at))), (1)::bigint)
+        END) AS expected_milliunits,
     h.currency,
     h.storefront,
     c.bucket
@@ -1041,15 +1071,15 @@ CREATE VIEW repricer.missing_renewals AS
             k.is_offer,
             k.is_purchase,
             k.is_added_seat,
+            k.is_relisted,
             k.refunded_milliunits,
             k.recorded_at,
             min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
             row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
             max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (ORDER BY k.purchased_at) AS kept_until,
-            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
+            count(*) OVER (PARTITION BY k.expires_at) AS paid_by
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
-          WINDOW period AS (PARTITION BY k.expires_at)
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect,
             LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)) AS tolerance,
@@ -1104,7 +1134,12 @@ CREATE VIEW repricer.paid_changes AS
     c.storefront,
     c.new_price_milliunits,
     h.sku,
-    h.seats AS quantity,
+        CASE
+            WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
+            ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
+               FROM repricer.charges k
+              WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at = h.expires_at))), (1)::bigint)
+        END AS quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
     (g.is_given_back OR h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
@@ -1125,12 +1160,12 @@ CREATE VIEW repricer.paid_changes AS
             k.is_offer,
             k.is_purchase,
             k.is_added_seat,
+            k.is_relisted,
             k.refunded_milliunits,
             k.recorded_at,
-            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
+            count(*) OVER (PARTITION BY k.expires_at) AS paid_by
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
-          WINDOW period AS (PARTITION BY k.expires_at)
           ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.purchased_at DESC, k.transaction_id
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT ((h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AS is_given_back) g)
@@ -1325,7 +1360,7 @@ COMMENT ON COLUMN report.charge_exception.transaction_id IS 'The App Store''s tr
 
 COMMENT ON COLUMN report.charge_exception.sku IS 'The item that was charged, by its name then.';
 
-COMMENT ON COLUMN report.charge_exception.exception IS 'other_price, after_end, declined_yet_charged, missing, double, wrong_currency or refunded.';
+COMMENT ON COLUMN report.charge_exception.exception IS 'other_price, after_end, declined_yet_charged, missing, double, relisted, wrong_currency or refunded.';
 
 COMMENT ON COLUMN report.charge_exception.occurred_at IS 'When it was charged, or should have been.';
 
@@ -1422,6 +1457,22 @@ $_$;
 
 COMMENT ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) IS 'Closes a month, written as 2026-10, on the server''s clock; returns how many figures it has. In a rehearsal the instant given is the clock.';
 
+CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    AS $$
+BEGIN
+    IF abs(p_sum) > 9223372036854775807 THEN
+        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
+            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line of what was charged, and report.price_change what is at risk.';
+    END IF;
+    RETURN p_sum;
+END
+$$;
+
+CREATE FUNCTION repricer.fitting(p_sum numeric, p_what text) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN (abs(p_sum) > ('9223372036854775807'::bigint)::numeric) THEN repricer.figure(p_sum, p_what) ELSE (p_sum)::bigint END;
+
 CREATE VIEW repricer.charged_renewals AS
  SELECT c.batch_id,
     c.original_transaction_id,
@@ -1429,8 +1480,9 @@ CREATE VIEW repricer.charged_renewals AS
     h.transaction_id,
     h.purchased_at,
         CASE
-            WHEN (h.refunded_milliunits = 0) THEN (c.current_price_milliunits * h.quantity)
-            ELSE (round((((c.current_price_milliunits)::numeric * (((h.price_milliunits * h.quantity) - h.refunded_milliunits))::numeric) / (h.price_milliunits)::numeric)))::bigint
+            WHEN ((h.refunded_milliunits = 0) AND (h.quantity = 1)) THEN c.current_price_milliunits
+            WHEN (h.refunded_milliunits = 0) THEN repricer.fitting(((c.current_price_milliunits)::numeric * (h.quantity)::numeric), (('the seats of transaction '::text || h.transaction_id) || ', at the old price,'::text))
+            ELSE repricer.fitting(round((((c.current_price_milliunits)::numeric * (((h.price_milliunits * h.quantity) - h.refunded_milliunits))::numeric) / (h.price_milliunits)::numeric)), (('the seats of transaction '::text || h.transaction_id) || ', at the old price,'::text))
         END AS old_price_milliunits,
     ((h.price_milliunits * h.quantity) - h.refunded_milliunits) AS price_milliunits,
     ( SELECT
@@ -1521,14 +1573,26 @@ CREATE VIEW repricer.live_change_figures AS
     p.word_due_at,
     p.sku AS paid_sku,
     p.quantity AS paid_quantity,
-    COALESCE(q.seats, c.forecast_seats) AS seats
+        CASE
+            WHEN ((COALESCE(q.seats, c.forecast_seats) = 1) OR (repricer.fitting(((COALESCE(q.seats, c.forecast_seats))::numeric * (GREATEST(c.current_price_milliunits, c.new_price_milliunits))::numeric), ('the seats of price change '::text || c.change_id)) IS NOT NULL)) THEN COALESCE(q.seats, c.forecast_seats)
+            ELSE NULL::bigint
+        END AS seats
    FROM ((((repricer.price_changes c
-     LEFT JOIN LATERAL ( SELECT (COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric))::bigint AS seats
-           FROM repricer.charges k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)))
-          GROUP BY COALESCE(k.expires_at, k.purchased_at)
-          ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
-         LIMIT 1) q ON ((c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text]))))
+     LEFT JOIN LATERAL ( SELECT
+                CASE
+                    WHEN (p_1.paid_by = 1) THEN p_1.quantity
+                    ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
+                       FROM repricer.charges k
+                      WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)) AND (COALESCE(k.expires_at, k.purchased_at) = p_1.until))), p_1.quantity)
+                END AS seats
+           FROM ( SELECT COALESCE(k.expires_at, k.purchased_at) AS until,
+                    count(*) AS paid_by,
+                    max(k.quantity) AS quantity
+                   FROM repricer.charges k
+                  WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)))
+                  GROUP BY COALESCE(k.expires_at, k.purchased_at)
+                  ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
+                 LIMIT 1) p_1) q ON ((c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text]))))
      LEFT JOIN LATERAL ( SELECT max(k.paid_until) AS paid_until,
             max(k.word_due_at) AS word_due_at,
             max(k.sku) FILTER (WHERE (k.is_newest AND (NOT k.is_given_back))) AS sku,
@@ -1536,12 +1600,19 @@ CREATE VIEW repricer.live_change_figures AS
             bool_and(k.is_at_price) AS is_at_price
            FROM repricer.paid_changes k
           WHERE ((c.state = 'effective'::text) AND (k.original_transaction_id = c.original_transaction_id) AND (k.change_id = c.change_id))) p ON (true))
-     LEFT JOIN LATERAL ( SELECT (sum(((l.price_milliunits)::numeric * l.seats)))::bigint AS lost_milliunits
+     LEFT JOIN LATERAL ( SELECT repricer.fitting(sum(((l.price_milliunits)::numeric * (
+                CASE
+                    WHEN (l.paid_by = 1) THEN l.quantity
+                    ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
+                       FROM repricer.charges k
+                      WHERE ((k.original_transaction_id = c.original_transaction_id) AND (k.sku = l.sku) AND (k.currency = c.currency) AND (k.purchased_at <= c.ended_at) AND (COALESCE(k.expires_at, k.purchased_at) = COALESCE(l.expires_at, l.purchased_at)))), l.quantity)
+                END)::numeric)), (('the other items that price change '::text || c.change_id) || ' took along'::text)) AS lost_milliunits
            FROM ( SELECT DISTINCT ON (h.sku) h.sku,
                     h.price_milliunits,
                     h.purchased_at,
                     h.expires_at,
-                    COALESCE(NULLIF(((COALESCE(max(h.quantity) FILTER (WHERE (NOT h.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(h.quantity) FILTER (WHERE (h.is_added_seat AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))) OVER period, (0)::numeric)), (0)::numeric), (max(h.quantity) OVER period)::numeric) AS seats
+                    count(*) OVER period AS paid_by,
+                    max(h.quantity) OVER period AS quantity
                    FROM repricer.charges h
                   WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (h.sku <> c.sku) AND (h.sku IS DISTINCT FROM c.current_sku) AND ((c.former_skus IS NULL) OR (h.sku <> ALL (c.former_skus))))
                   WINDOW period AS (PARTITION BY h.sku, COALESCE(h.expires_at, h.purchased_at))
@@ -1553,10 +1624,10 @@ CREATE VIEW repricer.live_change_figures AS
                   WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.undoes_change_id IS NULL) AND (((n.state = 'declined'::text) AND ((l.sku = ANY (COALESCE(n.current_dependent_skus, n.dependent_skus))) OR ((n.change_id < c.change_id) AND (n.reason IS DISTINCT FROM 'parent_declined'::text) AND (n.ended_at > (c.ended_at - '1 day'::interval))))) OR (((l.sku = n.sku) OR (l.sku = n.current_sku)) AND ((n.state = 'declined'::text) OR (n.reason = 'parent_declined'::text) OR ((n.state = 'cancelled'::text) AND (n.direction = 'increase'::text) AND (COALESCE(n.consent_asked_at, n.accepted_at) IS NOT NULL))))))))))) o ON ((c.state = 'declined'::text)))
      LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
             min(h.purchased_at) AS first_at,
-            (sum(h.old_price_milliunits))::bigint AS old_total_milliunits,
-            (sum(h.price_milliunits))::bigint AS new_total_milliunits,
+            repricer.fitting(sum(h.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
+            repricer.fitting(sum(h.price_milliunits), ('the renewals of price change '::text || c.change_id)) AS new_total_milliunits,
             count(h.tax_exclusive_milliunits) AS taxed_renewals,
-            (sum(((h.tax_exclusive_milliunits)::numeric - round((((h.old_price_milliunits)::numeric * (h.tax_exclusive_milliunits)::numeric) / (NULLIF(h.price_milliunits, 0))::numeric)))))::bigint AS taxed_uplift_milliunits
+            repricer.fitting(sum(((h.tax_exclusive_milliunits)::numeric - round((((h.old_price_milliunits)::numeric * (h.tax_exclusive_milliunits)::numeric) / (NULLIF(h.price_milliunits, 0))::numeric)))), ('the uplift without tax of price change '::text || c.change_id)) AS taxed_uplift_milliunits
            FROM repricer.charged_renewals h
           WHERE ((c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true));
 
@@ -3294,8 +3365,8 @@ SELECT v.*, h.evidence_kind, h.evidence_id FROM ( SELECT c.batch_id,
           WHERE (s.original_transaction_id = f.original_transaction_id)))))))
      LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
             min(h.purchased_at) AS first_at,
-            (sum(h.old_price_milliunits))::bigint AS old_total_milliunits,
-            (sum(h.price_milliunits))::bigint AS new_total_milliunits
+            repricer.fitting(sum(h.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
+            repricer.fitting(sum(h.price_milliunits), ('the renewals of price change '::text || c.change_id)) AS new_total_milliunits
            FROM repricer.charged_renewals_at(p_at) h
           WHERE ((f.change_id IS NULL) AND (c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true))) v LEFT JOIN LATERAL (SELECT l.evidence_kind, l.evidence_id FROM repricer.price_change_history l WHERE l.original_transaction_id = v.original_transaction_id AND l.change_id = v.change_id AND l.occurred_at = v.state_since_at AND l.state = v.state AND l.recorded_at <= p_at ORDER BY l.evidence_id LIMIT 1) h ON true
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
@@ -3349,7 +3420,7 @@ CREATE VIEW repricer.reconciliation_checks AS
     "*VALUES*".column2 AS is_per_batch,
     "*VALUES*".column3 AS is_of_money,
     "*VALUES*".column4 AS meaning
-   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals since the call of a change that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refund notices that do not say how much was given back, or when'::text), ('amounts_left_out'::text,true,true,'statements with an amount, or what it hangs on, that cannot be meant: money that is in no sum'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
+   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals since the call of a change that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_relisted'::text,true,true,'charges whose transaction Apple has signed with another item in their place, at another price'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refund notices that do not say how much was given back, or when'::text), ('amounts_left_out'::text,true,true,'statements with an amount, or what it hangs on, that cannot be meant: money that is in no sum'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
 
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
 
@@ -3575,18 +3646,6 @@ END
 $$;
 
 COMMENT ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.reconciliation as it was known at the instant: by what was recorded until then, late news left out. Only the checks of rows and of money.';
-
-CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-    AS $$
-BEGIN
-    IF abs(p_sum) > 9223372036854775807 THEN
-        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
-            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line of what was charged, and report.price_change what is at risk.';
-    END IF;
-    RETURN p_sum;
-END
-$$;
 
 CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -4287,22 +4346,35 @@ CREATE VIEW repricer.lost_dependents AS
     c.storefront,
     c.period,
     count(*) AS dependents,
-    (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (
+    repricer.fitting(sum(round(((((d.price_milliunits)::numeric * (COALESCE(q.seats,
         CASE
             WHEN d.is_cross_subscription THEN (1)::bigint
             ELSE c.forecast_seats
-        END)::numeric)) * (repricer.twelfths(COALESCE(d.target_period, t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
+        END))::numeric) * (repricer.twelfths(COALESCE(d.target_period, t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))), ('the dependents of price change '::text || d.change_id)) AS price_milliunits
    FROM (((repricer.dependent_cancellations d
-     LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
-           FROM repricer.charges k
-          WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
+     LEFT JOIN LATERAL ( SELECT
                 CASE
-                    WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
-                    ELSE d.dependent_sku
-                END) AND (k.purchased_at <= COALESCE(d.settled_at, d.requested_at)))
-          GROUP BY COALESCE(k.expires_at, k.purchased_at)
-          ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
-         LIMIT 1) q ON (true))
+                    WHEN (p.paid_by = 1) THEN p.quantity
+                    ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
+                       FROM repricer.charges k
+                      WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
+                            CASE
+                                WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                                ELSE d.dependent_sku
+                            END) AND (k.purchased_at <= COALESCE(d.settled_at, d.requested_at)) AND (COALESCE(k.expires_at, k.purchased_at) = p.until))), p.quantity)
+                END AS seats
+           FROM ( SELECT COALESCE(k.expires_at, k.purchased_at) AS until,
+                    count(*) AS paid_by,
+                    max(k.quantity) AS quantity
+                   FROM repricer.charges k
+                  WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
+                        CASE
+                            WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                            ELSE d.dependent_sku
+                        END) AND (k.purchased_at <= COALESCE(d.settled_at, d.requested_at)))
+                  GROUP BY COALESCE(k.expires_at, k.purchased_at)
+                  ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
+                 LIMIT 1) p) q ON (true))
      JOIN repricer.price_changes c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
      LEFT JOIN repricer.subscriptions t ON ((t.original_transaction_id = d.target_transaction_id)))
   WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
@@ -5403,8 +5475,9 @@ CREATE FUNCTION repricer.charged_renewals_at(p_at timestamp with time zone) RETU
     h.transaction_id,
     h.purchased_at,
         CASE
-            WHEN (h.refunded_milliunits = 0) THEN (c.current_price_milliunits * h.quantity)
-            ELSE (round((((c.current_price_milliunits)::numeric * (((h.price_milliunits * h.quantity) - h.refunded_milliunits))::numeric) / (h.price_milliunits)::numeric)))::bigint
+            WHEN ((h.refunded_milliunits = 0) AND (h.quantity = 1)) THEN c.current_price_milliunits
+            WHEN (h.refunded_milliunits = 0) THEN repricer.fitting(((c.current_price_milliunits)::numeric * (h.quantity)::numeric), (('the seats of transaction '::text || h.transaction_id) || ', at the old price,'::text))
+            ELSE repricer.fitting(round((((c.current_price_milliunits)::numeric * (((h.price_milliunits * h.quantity) - h.refunded_milliunits))::numeric) / (h.price_milliunits)::numeric)), (('the seats of transaction '::text || h.transaction_id) || ', at the old price,'::text))
         END AS old_price_milliunits,
     ((h.price_milliunits * h.quantity) - h.refunded_milliunits) AS price_milliunits,
     ( SELECT
@@ -5427,7 +5500,7 @@ CREATE FUNCTION repricer.charges_at(p_at timestamp with time zone) RETURNS SETOF
 SELECT * FROM repricer.charges WHERE recorded_at <= p_at
 UNION ALL
 SELECT original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at, revoked_at, price_milliunits, quantity,
-    currency, storefront, is_offer, is_purchase, is_added_seat, refunded_milliunits, recorded_at
+    currency, storefront, is_offer, is_purchase, is_added_seat, is_relisted, refunded_milliunits, recorded_at
 FROM repricer.charge_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 
@@ -5671,6 +5744,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             k.is_offer,
             k.is_purchase,
             k.is_added_seat,
+            k.is_relisted,
             k.refunded_milliunits,
             k.recorded_at,
             ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + 'PT1M'::interval)), false)) AS is_double,
@@ -5694,6 +5768,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                 CASE
                     WHEN (((h.price_milliunits * h.quantity) > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) THEN 'refunded'::text
                     WHEN h.is_double THEN 'double'::text
+                    WHEN h.is_relisted THEN 'relisted'::text
                     WHEN ((h.currency <> c.currency) AND ((h.storefront = c.storefront) OR (h.currency = 'XXX'::text))) THEN 'wrong_currency'::text
                     WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
                     WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'after_end'::text
@@ -5724,7 +5799,11 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                                 CASE
                                     WHEN t.is_in_effect THEN c.effective_at
                                     ELSE c.ended_at
-                                END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits)))))) AS is_back) e)) w)
+                                END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits) AND ((NOT t.is_in_effect) OR (EXISTS ( SELECT
+                                   FROM repricer.told_statements_at(p_at) q
+                                  WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > c.effective_at) AND (q.signed_at < b.purchased_at)))) OR (NOT (EXISTS ( SELECT
+                                   FROM repricer.charges_at(p_at) p
+                                  WHERE ((p.original_transaction_id = c.original_transaction_id) AND ((p.sku = c.sku) OR (p.sku = c.current_sku) OR (p.sku = ANY (c.former_skus))) AND (p.purchased_at < b.purchased_at) AND COALESCE((p.expires_at > (b.purchased_at - 'PT1M'::interval)), true) AND (p.revoked_at IS NULL) AND ((p.refunded_milliunits = 0) OR (p.refunded_milliunits < (p.price_milliunits * p.quantity))))))))))))) AS is_back) e)) w)
   WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
@@ -6334,14 +6413,26 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
     p.word_due_at,
     p.sku AS paid_sku,
     p.quantity AS paid_quantity,
-    COALESCE(q.seats, c.forecast_seats) AS seats
+        CASE
+            WHEN ((COALESCE(q.seats, c.forecast_seats) = 1) OR (repricer.fitting(((COALESCE(q.seats, c.forecast_seats))::numeric * (GREATEST(c.current_price_milliunits, c.new_price_milliunits))::numeric), ('the seats of price change '::text || c.change_id)) IS NOT NULL)) THEN COALESCE(q.seats, c.forecast_seats)
+            ELSE NULL::bigint
+        END AS seats
    FROM ((((repricer.unfrozen_changes_at(p_at) c
-     LEFT JOIN LATERAL ( SELECT (COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric))::bigint AS seats
-           FROM repricer.charges_at(p_at) k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)))
-          GROUP BY COALESCE(k.expires_at, k.purchased_at)
-          ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
-         LIMIT 1) q ON ((c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text]))))
+     LEFT JOIN LATERAL ( SELECT
+                CASE
+                    WHEN (p_1.paid_by = 1) THEN p_1.quantity
+                    ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
+                       FROM repricer.charges_at(p_at) k
+                      WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)) AND (COALESCE(k.expires_at, k.purchased_at) = p_1.until))), p_1.quantity)
+                END AS seats
+           FROM ( SELECT COALESCE(k.expires_at, k.purchased_at) AS until,
+                    count(*) AS paid_by,
+                    max(k.quantity) AS quantity
+                   FROM repricer.charges_at(p_at) k
+                  WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)))
+                  GROUP BY COALESCE(k.expires_at, k.purchased_at)
+                  ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
+                 LIMIT 1) p_1) q ON ((c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text]))))
      LEFT JOIN LATERAL ( SELECT max(k.paid_until) AS paid_until,
             max(k.word_due_at) AS word_due_at,
             max(k.sku) FILTER (WHERE (k.is_newest AND (NOT k.is_given_back))) AS sku,
@@ -6349,12 +6440,19 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
             bool_and(k.is_at_price) AS is_at_price
            FROM repricer.paid_changes_at(p_at) k
           WHERE ((c.state = 'effective'::text) AND (k.original_transaction_id = c.original_transaction_id) AND (k.change_id = c.change_id))) p ON (true))
-     LEFT JOIN LATERAL ( SELECT (sum(((l.price_milliunits)::numeric * l.seats)))::bigint AS lost_milliunits
+     LEFT JOIN LATERAL ( SELECT repricer.fitting(sum(((l.price_milliunits)::numeric * (
+                CASE
+                    WHEN (l.paid_by = 1) THEN l.quantity
+                    ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
+                       FROM repricer.charges_at(p_at) k
+                      WHERE ((k.original_transaction_id = c.original_transaction_id) AND (k.sku = l.sku) AND (k.currency = c.currency) AND (k.purchased_at <= c.ended_at) AND (COALESCE(k.expires_at, k.purchased_at) = COALESCE(l.expires_at, l.purchased_at)))), l.quantity)
+                END)::numeric)), (('the other items that price change '::text || c.change_id) || ' took along'::text)) AS lost_milliunits
            FROM ( SELECT DISTINCT ON (h.sku) h.sku,
                     h.price_milliunits,
                     h.purchased_at,
                     h.expires_at,
-                    COALESCE(NULLIF(((COALESCE(max(h.quantity) FILTER (WHERE (NOT h.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(h.quantity) FILTER (WHERE (h.is_added_seat AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))) OVER period, (0)::numeric)), (0)::numeric), (max(h.quantity) OVER period)::numeric) AS seats
+                    count(*) OVER period AS paid_by,
+                    max(h.quantity) OVER period AS quantity
                    FROM repricer.charges_at(p_at) h
                   WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (h.sku <> c.sku) AND (h.sku IS DISTINCT FROM c.current_sku) AND ((c.former_skus IS NULL) OR (h.sku <> ALL (c.former_skus))))
                   WINDOW period AS (PARTITION BY h.sku, COALESCE(h.expires_at, h.purchased_at))
@@ -6366,10 +6464,10 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
                   WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.undoes_change_id IS NULL) AND (((n.state = 'declined'::text) AND ((l.sku = ANY (COALESCE(n.current_dependent_skus, n.dependent_skus))) OR ((n.change_id < c.change_id) AND (n.reason IS DISTINCT FROM 'parent_declined'::text) AND (n.ended_at > (c.ended_at - 'P1D'::interval))))) OR (((l.sku = n.sku) OR (l.sku = n.current_sku)) AND ((n.state = 'declined'::text) OR (n.reason = 'parent_declined'::text) OR ((n.state = 'cancelled'::text) AND (n.direction = 'increase'::text) AND (COALESCE(n.consent_asked_at, n.accepted_at) IS NOT NULL))))))))))) o ON ((c.state = 'declined'::text)))
      LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
             min(h.purchased_at) AS first_at,
-            (sum(h.old_price_milliunits))::bigint AS old_total_milliunits,
-            (sum(h.price_milliunits))::bigint AS new_total_milliunits,
+            repricer.fitting(sum(h.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
+            repricer.fitting(sum(h.price_milliunits), ('the renewals of price change '::text || c.change_id)) AS new_total_milliunits,
             count(h.tax_exclusive_milliunits) AS taxed_renewals,
-            (sum(((h.tax_exclusive_milliunits)::numeric - round((((h.old_price_milliunits)::numeric * (h.tax_exclusive_milliunits)::numeric) / (NULLIF(h.price_milliunits, 0))::numeric)))))::bigint AS taxed_uplift_milliunits
+            repricer.fitting(sum(((h.tax_exclusive_milliunits)::numeric - round((((h.old_price_milliunits)::numeric * (h.tax_exclusive_milliunits)::numeric) / (NULLIF(h.price_milliunits, 0))::numeric)))), ('the uplift without tax of price change '::text || c.change_id)) AS taxed_uplift_milliunits
            FROM repricer.charged_renewals_at(p_at) h
           WHERE ((c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true))
 $$;
@@ -6559,22 +6657,35 @@ CREATE FUNCTION repricer.lost_dependents_at(p_at timestamp with time zone) RETUR
     c.storefront,
     c.period,
     count(*) AS dependents,
-    (sum(round(((((d.price_milliunits)::numeric * COALESCE(q.seats, (
+    repricer.fitting(sum(round(((((d.price_milliunits)::numeric * (COALESCE(q.seats,
         CASE
             WHEN d.is_cross_subscription THEN (1)::bigint
             ELSE c.forecast_seats
-        END)::numeric)) * (repricer.twelfths(COALESCE(d.target_period, t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))))::bigint AS price_milliunits
+        END))::numeric) * (repricer.twelfths(COALESCE(d.target_period, t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))), ('the dependents of price change '::text || d.change_id)) AS price_milliunits
    FROM (((repricer.dependent_cancellations_at(p_at) d
-     LEFT JOIN LATERAL ( SELECT COALESCE(NULLIF(((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)), (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))), (0)::numeric)), (0)::numeric), (max(k.quantity))::numeric) AS seats
-           FROM repricer.charges_at(p_at) k
-          WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
+     LEFT JOIN LATERAL ( SELECT
                 CASE
-                    WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
-                    ELSE d.dependent_sku
-                END) AND (k.purchased_at <= COALESCE(d.settled_at, d.requested_at)))
-          GROUP BY COALESCE(k.expires_at, k.purchased_at)
-          ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
-         LIMIT 1) q ON (true))
+                    WHEN (p.paid_by = 1) THEN p.quantity
+                    ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
+                       FROM repricer.charges_at(p_at) k
+                      WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
+                            CASE
+                                WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                                ELSE d.dependent_sku
+                            END) AND (k.purchased_at <= COALESCE(d.settled_at, d.requested_at)) AND (COALESCE(k.expires_at, k.purchased_at) = p.until))), p.quantity)
+                END AS seats
+           FROM ( SELECT COALESCE(k.expires_at, k.purchased_at) AS until,
+                    count(*) AS paid_by,
+                    max(k.quantity) AS quantity
+                   FROM repricer.charges_at(p_at) k
+                  WHERE ((k.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k.sku =
+                        CASE
+                            WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                            ELSE d.dependent_sku
+                        END) AND (k.purchased_at <= COALESCE(d.settled_at, d.requested_at)))
+                  GROUP BY COALESCE(k.expires_at, k.purchased_at)
+                  ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
+                 LIMIT 1) p) q ON (true))
      JOIN repricer.price_changes_at(p_at) c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
      LEFT JOIN repricer.subscriptions_at(p_at) t ON ((t.original_transaction_id = d.target_transaction_id)))
   WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
@@ -6599,7 +6710,13 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
         CASE
             WHEN (t.is_in_effect OR ((c.state = 'effective'::text) AND (missed.at >= c.due_effective_at))) THEN c.new_price_milliunits
             ELSE c.current_price_milliunits
-        END * h.seats) AS expected_milliunits,
+        END *
+        CASE
+            WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
+            ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
+               FROM repricer.charges_at(p_at) k
+              WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.expires_at = h.expires_at))), (1)::bigint)
+        END) AS expected_milliunits,
     h.currency,
     h.storefront,
     c.bucket
@@ -6618,15 +6735,15 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
             k.is_offer,
             k.is_purchase,
             k.is_added_seat,
+            k.is_relisted,
             k.refunded_milliunits,
             k.recorded_at,
             min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
             row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
             max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (ORDER BY k.purchased_at) AS kept_until,
-            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
+            count(*) OVER (PARTITION BY k.expires_at) AS paid_by
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
-          WINDOW period AS (PARTITION BY k.expires_at)
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect,
             LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)) AS tolerance,
@@ -6715,7 +6832,7 @@ WITH subjects AS (
     WHERE c.called_at <= s.at
 ), named AS (
     SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
-        c.storefront, c.twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
+        c.storefront, c.twelfths, false AS is_elsewhere, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
     UNION ALL
@@ -6724,7 +6841,7 @@ WITH subjects AS (
         ARRAY[coalesce(n.place[2], u.name), u.former], true, c.currency, c.storefront,
         CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
             ELSE twelfths(coalesce(d.period, t.period)) END,
-        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
+        coalesce(d.original_transaction_id, n.place[1]) IS NOT NULL, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
     FROM called c
     CROSS JOIN LATERAL unnest(c.dependents, c.former_dependents) AS u (name, former)
     CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
@@ -6745,11 +6862,12 @@ WITH subjects AS (
     FROM named i
 ), runs AS (
     -- The periods that were paid for. A renewal ends the one before it, and so does a modification in mid period, whose
-    -- transaction has all items anew (an inference); a seat that is added comes beside.
+    -- transaction has all items and seats anew (an inference); a seat that is added comes beside, and ends with it.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
+        extract(epoch FROM h.expires_at - h.purchased_at) / 86400 AS days,
         least(h.expires_at, h.revoked_at,
             -- The customer chose another item in mid period. Only who bought something later is searched for that.
             CASE WHEN h.bought_at > h.purchased_at THEN (
@@ -6786,21 +6904,27 @@ WITH subjects AS (
 ), paid AS MATERIALIZED (
     SELECT i.item, i.begins, i.ends,
         -- A period of the plan has 365.25 / twelfths days. Those of the Sandbox last minutes, and are left alone.
-        CASE WHEN r.offer_days * i.twelfths >= 1.5 * 365.25
-                THEN floor(r.milliunits / round(r.offer_days * i.twelfths / 365.25))
-            WHEN r.offer_days >= 6 AND r.offer_days * i.twelfths <= 365.25 / 1.5
-                THEN r.milliunits * round(365.25 / (r.offer_days * i.twelfths))
+        w.twelfths * CASE WHEN r.offer_days * w.twelfths >= 1.5 * 365.25
+                THEN floor(r.milliunits / round(r.offer_days * w.twelfths / 365.25))
+            WHEN r.offer_days >= 6 AND r.offer_days * w.twelfths <= 365.25 / 1.5
+                THEN r.milliunits * round(365.25 / (r.offer_days * w.twelfths))
             ELSE r.milliunits END AS milliunits,
         r.begins AS run_begins, r.ends AS run_ends
     FROM items i
     JOIN (
         -- Of an item, whatever it was called.
-        SELECT n.item, r.milliunits, r.offer_days, r.currency, r.begins,
-            least(r.ends, CASE WHEN NOT r.is_added_seat THEN min(r.begins) FILTER (WHERE r.stands) OVER (
-                PARTITION BY n.item, r.is_added_seat ORDER BY r.begins DESC, r.transaction_id DESC
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END) AS ends
+        SELECT n.item, r.milliunits, r.offer_days, r.days, r.currency, r.begins,
+            least(r.ends, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
+                PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS ends
         FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r
         ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
+    -- A dependent elsewhere may have changed the length of its period since the call: each charge is by its own. What has
+    -- been put off has none of these lengths, and is by that of the call.
+    CROSS JOIN LATERAL (SELECT CASE WHEN NOT i.is_elsewhere THEN i.twelfths
+        WHEN r.days BETWEEN 6.9 AND 7.1 THEN 52 WHEN r.days BETWEEN 27.9 AND 31.1 THEN 12 WHEN r.days BETWEEN 58.9 AND 62.1 THEN 6
+        WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
+        WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
@@ -6815,7 +6939,7 @@ WITH subjects AS (
     GROUP BY p.item, p.at, p.begins, p.ends
 ), unpaid AS MATERIALIZED (
     -- Before the first known charge, it is what the plan knew: the price of each seat.
-    SELECT i.item, i.begins, i.ends, i.old_price::numeric * i.forecast_seats AS old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
+    SELECT i.item, i.begins, i.ends, i.twelfths * i.old_price::numeric * i.forecast_seats AS old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
     FROM items i
     WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
 ), known AS (
@@ -6842,7 +6966,7 @@ WITH subjects AS (
 ), moves AS (
     SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
         least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
-        i.twelfths * m.opens AS opens, i.twelfths * m.closes AS closes
+        m.opens, m.closes
     FROM months m JOIN items i ON i.item = m.item
     WHERE m.opens > 0 OR m.closes > 0
 )
@@ -6921,7 +7045,7 @@ WITH subjects AS (
     WHERE c.called_at <= s.at
 ), named AS (
     SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
-        c.storefront, c.twelfths, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
+        c.storefront, c.twelfths, false AS is_elsewhere, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
     UNION ALL
@@ -6930,7 +7054,7 @@ WITH subjects AS (
         ARRAY[coalesce(n.place[2], u.name), u.former], true, c.currency, c.storefront,
         CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
             ELSE twelfths(coalesce(d.period, t.period)) END,
-        c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
+        coalesce(d.original_transaction_id, n.place[1]) IS NOT NULL, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
     FROM called c
     CROSS JOIN LATERAL unnest(c.dependents, c.former_dependents) AS u (name, former)
     CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
@@ -6951,11 +7075,12 @@ WITH subjects AS (
     FROM named i
 ), runs AS (
     -- The periods that were paid for. A renewal ends the one before it, and so does a modification in mid period, whose
-    -- transaction has all items anew (an inference); a seat that is added comes beside.
+    -- transaction has all items and seats anew (an inference); a seat that is added comes beside, and ends with it.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
+        extract(epoch FROM h.expires_at - h.purchased_at) / 86400 AS days,
         least(h.expires_at, h.revoked_at,
             -- The customer chose another item in mid period. Only who bought something later is searched for that.
             CASE WHEN h.bought_at > h.purchased_at THEN (
@@ -6992,21 +7117,27 @@ WITH subjects AS (
 ), paid AS MATERIALIZED (
     SELECT i.item, i.begins, i.ends,
         -- A period of the plan has 365.25 / twelfths days. Those of the Sandbox last minutes, and are left alone.
-        CASE WHEN r.offer_days * i.twelfths >= 1.5 * 365.25
-                THEN floor(r.milliunits / round(r.offer_days * i.twelfths / 365.25))
-            WHEN r.offer_days >= 6 AND r.offer_days * i.twelfths <= 365.25 / 1.5
-                THEN r.milliunits * round(365.25 / (r.offer_days * i.twelfths))
+        w.twelfths * CASE WHEN r.offer_days * w.twelfths >= 1.5 * 365.25
+                THEN floor(r.milliunits / round(r.offer_days * w.twelfths / 365.25))
+            WHEN r.offer_days >= 6 AND r.offer_days * w.twelfths <= 365.25 / 1.5
+                THEN r.milliunits * round(365.25 / (r.offer_days * w.twelfths))
             ELSE r.milliunits END AS milliunits,
         r.begins AS run_begins, r.ends AS run_ends
     FROM items i
     JOIN (
         -- Of an item, whatever it was called.
-        SELECT n.item, r.milliunits, r.offer_days, r.currency, r.begins,
-            least(r.ends, CASE WHEN NOT r.is_added_seat THEN min(r.begins) FILTER (WHERE r.stands) OVER (
-                PARTITION BY n.item, r.is_added_seat ORDER BY r.begins DESC, r.transaction_id DESC
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) END) AS ends
+        SELECT n.item, r.milliunits, r.offer_days, r.days, r.currency, r.begins,
+            least(r.ends, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
+                PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS ends
         FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r
         ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
+    -- A dependent elsewhere may have changed the length of its period since the call: each charge is by its own. What has
+    -- been put off has none of these lengths, and is by that of the call.
+    CROSS JOIN LATERAL (SELECT CASE WHEN NOT i.is_elsewhere THEN i.twelfths
+        WHEN r.days BETWEEN 6.9 AND 7.1 THEN 52 WHEN r.days BETWEEN 27.9 AND 31.1 THEN 12 WHEN r.days BETWEEN 58.9 AND 62.1 THEN 6
+        WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
+        WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
@@ -7021,7 +7152,7 @@ WITH subjects AS (
     GROUP BY p.item, p.at, p.begins, p.ends
 ), unpaid AS MATERIALIZED (
     -- Before the first known charge, it is what the plan knew: the price of each seat.
-    SELECT i.item, i.begins, i.ends, i.old_price::numeric * i.forecast_seats AS old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
+    SELECT i.item, i.begins, i.ends, i.twelfths * i.old_price::numeric * i.forecast_seats AS old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
     FROM items i
     WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
 ), known AS (
@@ -7048,7 +7179,7 @@ WITH subjects AS (
 ), moves AS (
     SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
         least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
-        i.twelfths * m.opens AS opens, i.twelfths * m.closes AS closes
+        m.opens, m.closes
     FROM months m JOIN items i ON i.item = m.item
     WHERE m.opens > 0 OR m.closes > 0
 )
@@ -7343,7 +7474,12 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
     c.storefront,
     c.new_price_milliunits,
     h.sku,
-    h.seats AS quantity,
+        CASE
+            WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
+            ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
+               FROM repricer.charges_at(p_at) k
+              WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at = h.expires_at))), (1)::bigint)
+        END AS quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
     (g.is_given_back OR h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
@@ -7364,12 +7500,12 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
             k.is_offer,
             k.is_purchase,
             k.is_added_seat,
+            k.is_relisted,
             k.refunded_milliunits,
             k.recorded_at,
-            (GREATEST((1)::numeric, ((COALESCE(max(k.quantity) FILTER (WHERE (NOT k.is_added_seat)) OVER period, (0)::bigint))::numeric + COALESCE(sum(k.quantity) FILTER (WHERE (k.is_added_seat AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER period, (0)::numeric))))::bigint AS seats
+            count(*) OVER (PARTITION BY k.expires_at) AS paid_by
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
-          WINDOW period AS (PARTITION BY k.expires_at)
           ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.purchased_at DESC, k.transaction_id
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT ((h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AS is_given_back) g)
@@ -9349,8 +9485,8 @@ CREATE VIEW report.price_change AS
           WHERE (s.original_transaction_id = f.original_transaction_id)))))))
      LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
             min(h.purchased_at) AS first_at,
-            (sum(h.old_price_milliunits))::bigint AS old_total_milliunits,
-            (sum(h.price_milliunits))::bigint AS new_total_milliunits
+            repricer.fitting(sum(h.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
+            repricer.fitting(sum(h.price_milliunits), ('the renewals of price change '::text || c.change_id)) AS new_total_milliunits
            FROM repricer.charged_renewals h
           WHERE ((f.change_id IS NULL) AND (c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true));
 
@@ -9968,6 +10104,7 @@ CREATE TABLE repricer.charge_versions (
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
     is_added_seat boolean NOT NULL,
+    is_relisted boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -9992,6 +10129,7 @@ CREATE TABLE repricer.charge_versions_2026_11 (
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
     is_added_seat boolean NOT NULL,
+    is_relisted boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -10013,6 +10151,7 @@ CREATE TABLE repricer.charge_versions_2026_12 (
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
     is_added_seat boolean NOT NULL,
+    is_relisted boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -10034,6 +10173,7 @@ CREATE TABLE repricer.charge_versions_2027_01 (
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
     is_added_seat boolean NOT NULL,
+    is_relisted boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -10055,6 +10195,7 @@ CREATE TABLE repricer.charge_versions_2027_02 (
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
     is_added_seat boolean NOT NULL,
+    is_relisted boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -10076,6 +10217,7 @@ CREATE TABLE repricer.charge_versions_default (
     is_offer boolean NOT NULL,
     is_purchase boolean NOT NULL,
     is_added_seat boolean NOT NULL,
+    is_relisted boolean NOT NULL,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -10088,8 +10230,8 @@ CREATE VIEW repricer.charged_changes AS
     r.change_id,
     count(*) AS renewals,
     min(r.purchased_at) AS first_at,
-    (sum(r.old_price_milliunits))::bigint AS old_total_milliunits,
-    (sum(r.price_milliunits))::bigint AS new_total_milliunits
+    repricer.fitting(sum(r.old_price_milliunits), (('the renewals of price change '::text || r.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
+    repricer.fitting(sum(r.price_milliunits), ('the renewals of price change '::text || r.change_id)) AS new_total_milliunits
    FROM repricer.charged_renewals r
   GROUP BY r.batch_id, r.original_transaction_id, r.change_id;
 
@@ -12049,15 +12191,20 @@ GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, 
 REVOKE ALL ON FUNCTION repricer.recording_instant() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.recording_instant() TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.charges TO repricer_pricing;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.charges TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.seats_of(p_charges repricer.charges[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.seats_of(p_charges repricer.charges[]) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.seats_of(p_charges repricer.charges[]) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.seats_of(p_charges repricer.charges[]) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.tells_end(p_statement jsonb) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.tells_end(p_statement jsonb) TO repricer_finance;
 GRANT ALL ON FUNCTION repricer.tells_end(p_statement jsonb) TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.tells_end(p_statement jsonb) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.change_figures TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.charges TO repricer_pricing;
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.charges TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.dependent_cancellations TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.dependent_cancellations TO repricer_service;
@@ -12108,6 +12255,16 @@ REVOKE ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time
 GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_finance;
 GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_service;
@@ -12229,11 +12386,6 @@ REVOKE ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone
 GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
 GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.twelfths(p_period text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_finance;

@@ -442,7 +442,7 @@ class Auditor:
         named = collections.defaultdict(set)
         for row in self.db["exceptions"]:
             named[(row["transaction"], row["sku"])].add(row["exception"])
-            if row["exception"] in ("missing", "double", "wrong_currency"):
+            if row["exception"] in ("missing", "double", "relisted", "wrong_currency"):
                 self.fault("exception-without-cause", f"{row}")
         since = collections.defaultdict(list)
         for change in self.db["changes"]:

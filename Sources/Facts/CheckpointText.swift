@@ -79,6 +79,8 @@ enum CheckpointText {
                     $0.flag("isOffer", terms.isOffer)
                     $0.flag("isPurchase", terms.isPurchase)
                     $0.flag("isAddedSeat", terms.isAddedSeat)
+                    $0.flag("isRelisted", terms.isRelisted ? true : nil)
+                    $0.text("period", terms.period)
                     $0.number("expiresAt", terms.expiresAt?.milliseconds)
                     $0.number("revokedAt", terms.revokedAt?.milliseconds)
                 }
@@ -177,6 +179,8 @@ enum CheckpointText {
                 isAddedSeat: try told.bool("isAddedSeat"),
                 until: try told.instantOrNil("expiresAt"),
                 revokedAt: try told.instantOrNil("revokedAt"))
+            terms?.isRelisted = try told.boolOrNil("isRelisted") ?? false
+            terms?.period = try told.textOrNil("period")
         }
         return MoneyEntry(
             MoneyEntry.Key(

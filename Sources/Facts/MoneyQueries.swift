@@ -94,23 +94,25 @@ enum MoneyQueries {
             \(texts: charges.map(\.entry.storefront))::text[],
             \(bools: charges.map { $0.entry.terms?.isOffer ?? false })::boolean[],
             \(bools: charges.map { $0.entry.terms?.isPurchase ?? false })::boolean[],
-            \(bools: charges.map { $0.entry.terms?.isAddedSeat ?? false })::boolean[]
+            \(bools: charges.map { $0.entry.terms?.isAddedSeat ?? false })::boolean[],
+            \(bools: charges.map { $0.entry.terms?.isRelisted ?? false })::boolean[],
+            \(texts: charges.map { $0.entry.terms?.period })::text[]
         ) AS t (id, transaction_id, sku, purchased_at, expires_at, revoked_at, price, quantity, currency, storefront,
-            is_offer, is_purchase, is_added_seat)
+            is_offer, is_purchase, is_added_seat, is_relisted, period)
         ), \(fragment: VersionQueries.instant), former AS (
             INSERT INTO repricer.charge_versions
             SELECT h.*, \(fragment: VersionQueries.now) FROM told t
             JOIN repricer.charges h ON h.original_transaction_id = t.id AND h.transaction_id = t.transaction_id
                 AND h.sku = t.sku AND \(fragment: Bucket.isThat(of: charges.lazy.map(\.id), "h.bucket"))
             WHERE (h.purchased_at, h.expires_at, h.revoked_at, h.price_milliunits, h.quantity, h.currency, h.storefront,
-                    h.is_offer, h.is_purchase, h.is_added_seat)
+                    h.is_offer, h.is_purchase, h.is_added_seat, h.is_relisted, h.period)
                 IS DISTINCT FROM (t.purchased_at, t.expires_at, t.revoked_at, t.price, t.quantity, t.currency, t.storefront,
-                    t.is_offer, t.is_purchase, t.is_added_seat)
+                    t.is_offer, t.is_purchase, t.is_added_seat, t.is_relisted, t.period)
             ON CONFLICT DO NOTHING
         )
         INSERT INTO repricer.charges AS known
             (original_transaction_id, transaction_id, sku, purchased_at, expires_at, revoked_at, price_milliunits, quantity,
-             currency, storefront, is_offer, is_purchase, is_added_seat, bucket, recorded_at)
+             currency, storefront, is_offer, is_purchase, is_added_seat, is_relisted, period, bucket, recorded_at)
         SELECT t.*, repricer.bucket_of(t.id), \(fragment: VersionQueries.now) FROM told t
         ON CONFLICT (original_transaction_id, transaction_id, sku, bucket) DO UPDATE
             SET purchased_at = EXCLUDED.purchased_at, expires_at = EXCLUDED.expires_at,
@@ -118,19 +120,21 @@ enum MoneyQueries {
                 price_milliunits = EXCLUDED.price_milliunits, quantity = EXCLUDED.quantity,
                 currency = EXCLUDED.currency, storefront = EXCLUDED.storefront,
                 is_offer = EXCLUDED.is_offer, is_purchase = EXCLUDED.is_purchase,
-                is_added_seat = EXCLUDED.is_added_seat,
+                is_added_seat = EXCLUDED.is_added_seat, is_relisted = EXCLUDED.is_relisted,
+                period = EXCLUDED.period,
                 recorded_at = EXCLUDED.recorded_at
             WHERE (known.purchased_at, known.expires_at, known.revoked_at, known.price_milliunits, known.quantity,
-                    known.currency, known.storefront, known.is_offer, known.is_purchase, known.is_added_seat)
+                    known.currency, known.storefront, known.is_offer, known.is_purchase, known.is_added_seat, known.is_relisted,
+                    known.period)
                 IS DISTINCT FROM (EXCLUDED.purchased_at, EXCLUDED.expires_at, EXCLUDED.revoked_at,
                     EXCLUDED.price_milliunits, EXCLUDED.quantity, EXCLUDED.currency, EXCLUDED.storefront,
                     EXCLUDED.is_offer, EXCLUDED.is_purchase,
-                    EXCLUDED.is_added_seat)
+                    EXCLUDED.is_added_seat, EXCLUDED.is_relisted, EXCLUDED.period)
         """
     }
 
     /// Takes out what was noted under another name of an item than that of its charge: a statement that came late tells of
-    /// the rename, or of none.
+    /// the rename, of none, or what its transaction had listed before.
     private static func dropCharges(_ charges: [Line], _ renamed: [SubscriptionFold]) -> SQL {
         let ids = renamed.map(\.state.facts.originalTransactionID)
         return """

@@ -50,6 +50,8 @@ enum StatementText {
                 $0.text("to", rename.to)
                 $0.number("at", rename.at.milliseconds)
                 $0.text("transactionID", rename.transactionID)
+                $0.flag("isDoubtful", rename.isDoubtful ? true : nil)
+                $0.flag("isOfItsTransaction", rename.isOfItsTransaction ? true : nil)
             }
         }
     }
@@ -359,11 +361,13 @@ enum StatementText {
     ) throws(JSONRecord.Fault) -> [SubscriptionFacts.FormerName] {
         var renames: [SubscriptionFacts.FormerName] = []
         for record in try JSONRecord.all(node) {
-            renames.append(
-                SubscriptionFacts.FormerName(
-                    from: try record.text("from"), to: try record.text("to"),
-                    at: Instant(milliseconds: try record.int64("at")),
-                    transactionID: try record.textOrNil("transactionID")))
+            var rename = SubscriptionFacts.FormerName(
+                from: try record.text("from"), to: try record.text("to"),
+                at: Instant(milliseconds: try record.int64("at")),
+                transactionID: try record.textOrNil("transactionID"))
+            rename.isDoubtful = try record.boolOrNil("isDoubtful") ?? false
+            rename.isOfItsTransaction = try record.boolOrNil("isOfItsTransaction") ?? false
+            renames.append(rename)
         }
         return renames
     }

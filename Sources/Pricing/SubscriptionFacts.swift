@@ -86,6 +86,10 @@ package struct SubscriptionFacts: Hashable, Sendable {
         package var at: Instant
         /// The transaction of the period that ran then.
         package var transactionID: String?
+        /// Whether nothing tells it but that the transaction listed the one in place of the other, at another price.
+        package var isDoubtful = false
+        /// Whether it is about this transaction alone, because the new name was known as another item's before.
+        package var isOfItsTransaction = false
 
         package init(from: String, to: String, at: Instant, transactionID: String?) {
             self.from = from

@@ -10,7 +10,7 @@ package struct Drift: Hashable, Sendable {
     /// The fields that may differ. A field of an item stands without its SKU.
     package static let fields = [
         "status", "auto_renews", "in_billing_retry", "grace_period_expires_at",
-        "expiration_intent", "storefront", "currency", "period", "product_id",
+        "expiration_intent", "storefront", "currency", "period", "renewal_period", "product_id",
         "latest_transaction_id", "expires_at", "renewal_at", "items", "current_price",
         "renewal_price", "renews", "offer", "increase",
     ]
@@ -40,6 +40,7 @@ package struct Drift: Hashable, Sendable {
         compare("storefront", ours.storefront, apples.storefront) { $0 }
         compare("currency", ours.currency, apples.currency) { $0 }
         compare("period", ours.period, apples.period) { $0 }
+        compare("renewal_period", ours.renewalPeriod, apples.renewalPeriod) { $0 }
         compare("product_id", ours.productID, apples.productID) { $0 }
         compare("latest_transaction_id", ours.latestTransactionID, apples.latestTransactionID) {
             $0

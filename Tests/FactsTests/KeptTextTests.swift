@@ -28,6 +28,22 @@ import Testing
         #expect(read.transaction.isEmpty && read.renewal.isEmpty)
     }
 
+    @Test func renames_areReadAsTheyWereWritten() throws {
+        var doubtful = SubscriptionFacts.FormerName(
+            from: "B", to: "C", at: Self.at, transactionID: "t1")
+        doubtful.isDoubtful = true
+        doubtful.isOfItsTransaction = true
+        let renames = [
+            SubscriptionFacts.FormerName(from: "A", to: "A2", at: Self.at, transactionID: nil),
+            doubtful,
+        ]
+
+        #expect(try StatementText.renames(node(StatementText.text(renames))) == renames)
+        // One that was written before any was doubtful.
+        let former = #"[{"from":"A","to":"A2","at":1772323200000}]"#
+        #expect(try StatementText.renames(node(former)) == Array(renames.prefix(1)))
+    }
+
     @Test func toldPeriods_areReadAsTheyWereWritten() throws {
         let periods = [
             ToldPeriod(

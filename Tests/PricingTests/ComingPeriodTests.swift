@@ -45,6 +45,14 @@ private typealias Story = LifecycleStory
         #expect(renewed.increases.isEmpty)
     }
 
+    /// A transaction that does not say its period brought the one that was to come.
+    @Test func renewalWithoutAPeriod_broughtTheOneThatWasToCome() {
+        let renewed = Story.fold(
+            [toYear, Self.event(31, price: 99_990, nil, renewing: 99_990, "P1Y")], []
+        ).state.facts
+        #expect(renewed.period == "P1Y" && renewed.renewalPeriod == nil)
+    }
+
     @Test func row_isJudgedByThePriceThatRenews() {
         let up = plan(to: 109_990, toYear)
         #expect(up.fault == nil && up.direction == .increase)

@@ -115,22 +115,83 @@ private typealias Story = LifecycleStory
 
     /// The statement of the rename was lost. The transaction bears another name, and its price is the one that it charged.
     @Test(arguments: [Int64(2000), 2500])
-    func renameNeverTold_isThatOfTheRunningTransaction_whereThePriceIsTheSame(price: Int64) {
-        var since = Self.told(11, "DID_CHANGE_RENEWAL_STATUS", of: 0, as: ("A", "B2"))
-        since.transaction?.items[1].price = price
+    func renameNeverTold_isThatOfItsTransaction_whateverThePrice(price: Int64) {
+        func since(_ day: Int64) -> SubscriptionEvent {
+            var event = Self.told(day, "DID_CHANGE_RENEWAL_STATUS", of: 0, as: ("A", "B2"))
+            event.transaction?.items[1].price = price
+            return event
+        }
         var random = StoryRandom(seed: 9)
-        let events = [
-            Self.told(0, "SUBSCRIBED", of: 0, as: ("A", "B")), since,
-            Self.told(12, "DID_CHANGE_RENEWAL_STATUS", of: 0, as: ("A", "B2")),
-        ]
-        var once: Set = ["t0 charge A 9990", "t0 charge B 2000"]
-        // Another price may be another item, so it stays in the ledger.
-        if price != 2000 { once.insert("t0 charge B2 2000") }
+        let events = [Self.told(0, "SUBSCRIBED", of: 0, as: ("A", "B")), since(11), since(12)]
+        // One transaction charges once, as the newest statement of it says.
+        let once: Set = ["t0 charge A 9990", "t0 charge B \(price)"]
         for order in 0..<30 {
             var stored = StoredSubscription(id: "1", changes: [])
             for piece in ArrivalOrder(events, random: &random).pieces { stored.arrive(piece) }
             #expect(Self.lines(of: stored) == once, "order \(order)")
         }
+    }
+
+    /// A transaction of which two statements list different items, in the running period and later, beside retention, and the
+    /// names of one before that were other items.
+    @Test func transactionThatIsToldWithOtherItems_chargesWhatItsNewestStatementLists() {
+        func event(
+            _ day: Int64, of purchase: Int64, _ items: [(String, Int64)],
+            _ type: String = "DID_CHANGE_RENEWAL_STATUS", renewing: [String]? = nil
+        ) -> SubscriptionEvent {
+            Story.event(
+                day, type, purchasedOn: purchase,
+                charged: items.map { Story.charged($0.0, price: $0.1) },
+                renewing: (renewing ?? items.map(\.0)).map { Story.renewing($0) })
+        }
+        let life = [
+            event(0, of: 0, [("A", 1000), ("B", 2000), ("OLD", 5000)], "SUBSCRIBED"),
+            event(31, of: 31, [("A", 1000), ("B", 2000)], "DID_RENEW"),
+            // Both at another price; then one under a name that only the renewal had before, and as it was.
+            event(32, of: 31, [("A2", 1100), ("B2", 2100)]),
+            event(33, of: 31, [("A2", 1100), ("B2", 2100)], renewing: ["A2", "B3"]),
+            event(34, of: 31, [("A2", 1100), ("B3", 2200)]),
+            event(35, of: 31, [("A2", 1000), ("B3", 2200)]),
+            event(62, of: 62, [("A2", 1100), ("B3", 2200)], "DID_RENEW"),
+            // Of the first one, when it is long over: one that nobody had named, and one that was another item then.
+            event(63, of: 0, [("A9", 1500), ("B", 2000), ("OLD", 5000)], "REFUND_DECLINED"),
+            event(64, of: 62, [("A2", 1100), ("OLD", 2300)]),
+            event(65, of: 0, [("A9", 1500), ("B", 2000), ("OLD", 5000)], "REFUND_DECLINED"),
+        ]
+        let once: Set = [
+            "t0 charge A 1500", "t0 charge B 2000", "t0 charge OLD 5000", "t31 charge A 1000",
+            "t31 charge B 2200", "t62 charge A2 1100", "t62 charge B3 2300",
+        ]
+        var random = StoryRandom(seed: 10)
+        for order in 0..<200 {
+            var stored = StoredSubscription(id: "1", changes: [])
+            for piece in ArrivalOrder(life, random: &random).pieces { stored.arrive(piece) }
+            #expect(Self.lines(of: stored) == once, "order \(order)")
+        }
+        for cut in life.map(\.key.signedAt) {
+            var stored = StoredSubscription(id: "1", changes: [])
+            let early = life.filter { $0.key.signedAt < cut || random.chance(30) }
+            for piece in ArrivalOrder(early, random: &random).pieces { stored.arrive(piece) }
+            let isForgotten = stored.forget(before: cut)
+            #expect(isForgotten)
+            for piece in ArrivalOrder(life, random: &random).pieces { stored.arrive(piece) }
+            #expect(Self.lines(of: stored) == once, "cut \(cut)")
+        }
+    }
+
+    /// An item that is told in turn under two names has two names, however often.
+    @Test func itemToldInTurnUnderTwoNames_isNotedOnceForEach() {
+        var stored = StoredSubscription(id: "1", changes: [])
+        stored.arrive([Self.told(0, "SUBSCRIBED", of: 0, as: ("A", "B"))])
+        for day in 1..<20 as Range<Int64> {
+            stored.arrive([
+                Self.told(
+                    day, "DID_CHANGE_RENEWAL_STATUS", of: 0, as: (day % 2 == 0 ? "A" : "A2", "B"))
+            ])
+        }
+
+        #expect(stored.state.facts.renames.count == 2)
+        #expect(Self.lines(of: stored) == ["t0 charge A 9990", "t0 charge B 2000"])
     }
 
     @Test func itemBoughtSince_bearsTheNameThatItHas() {

@@ -125,6 +125,23 @@ import Testing
         FROM repricer.charges
         """
 
+    /// A year that is exchanged for months pays for no month after that: each is charged, and may be missed.
+    @Test func monthsAfterAnExchangedYear_areNoneChargedTwice_andMissed() async throws {
+        let year = Self.charge("2026-03-01Z", 12990, until: "2027-03-01Z")
+        let month = Self.charge("2026-03-16Z", 12990, until: "2026-04-16Z", isPurchase: true)
+        let next = Self.charge("2026-04-16Z", 12990, until: "2026-05-16Z")
+        let later = Self.charge("2026-06-16Z", 12990, until: "2026-07-16Z")
+
+        #expect(try await told(Self.change("effective") + year + month + next).named == [])
+        #expect(
+            try await told(Self.change("effective") + year + month + next + later).named == [
+                "missing 0 12990"
+            ])
+        // Without the exchange they are charged twice.
+        #expect(
+            try await told(Self.change("effective") + year + next).named == ["double 12990 12990"])
+    }
+
     @Test func charges_asTheyShouldBe_areExplained() async throws {
         let before = Self.charge("2026-01-01Z", 9990, until: "2026-02-01Z")
         let other = Self.charge("2026-03-01Z", 1990, until: "2026-04-01Z", sku: "OTHER", id: "o")
@@ -239,6 +256,11 @@ import Testing
         (
             "refunded 12990 12990", change("effective"),
             charge("2026-04-01Z", 12990, until: "2026-05-01Z", refunded: 1)
+        ),
+        (
+            "relisted 12990 12990", change("effective"),
+            charge("2026-04-01Z", 12990, until: "2026-05-01Z")
+                + "UPDATE repricer.charges SET is_relisted = true WHERE transaction_id = '2026-04-01Z';"
         ),
         (
             "missing 0 12990", change("effective"),

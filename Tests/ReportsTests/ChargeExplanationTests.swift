@@ -116,6 +116,35 @@ import Testing
             ])
     }
 
+    /// A modification, or a seat, at the old price in mid period is no return: who never left is to be charged the new price.
+    @Test(arguments: ["is_purchase = true", "is_purchase = true, is_added_seat = true"])
+    func whoBuysBesidesWithoutLeaving_isToldOfARenewalAtTheOldPrice(purchase: String) async throws {
+        let bought =
+            Self.charge("2026-03-10Z", 9990, until: "2026-04-01Z")
+            + "UPDATE repricer.charges SET \(purchase) WHERE transaction_id = '2026-03-10Z';"
+        let renewals =
+            Self.charge("2026-04-01Z", 9990, until: "2026-05-01Z")
+            + Self.charge("2026-05-01Z", 9990, until: "2026-06-01Z")
+        let ended = """
+            INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
+                statement)
+            VALUES ('1', repricer.bucket_of('1'), '2026-03-09Z', 'e', 'notification', 'EXPIRED', '{}');
+            """
+        let lives = Self.change("effective") + Self.march + bought + renewals
+
+        #expect(
+            try await told(lives) == [
+                "03-01 2 new_price", "03-10 2 new_purchase", "04-01 2 other_price",
+                "05-01 2 other_price",
+            ])
+        guard !purchase.contains("seat") else { return }
+        // Who was told to have left came back, though the period was not over.
+        #expect(
+            try await told(lives + ended).suffix(2) == [
+                "04-01 2 new_purchase", "05-01 2 new_purchase",
+            ])
+    }
+
     /// A price is a number of one currency: the same number in another one is another price.
     @Test(arguments: ["declined", "cancelled"])
     func whoBuysAgainAbroad_atTheSameNumber_hasMoved(state: String) async throws {

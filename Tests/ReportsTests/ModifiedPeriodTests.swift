@@ -139,4 +139,79 @@ import Testing
             try await read(Self.change("effective") + renewal + seat, asOf: "2026-04-10Z").suffix(2)
                 == ["bridge 04 38970 0 0 38970", "impact 38970 9000 0 0"])
     }
+
+    /// Two seats, a third that is added, and then a modification, whose transaction has all of them, or fewer.
+    private static func reseated(
+        _ price: Int, until: String, seats: Int, sku: String = "PLAN"
+    ) -> String {
+        let at = sku == "PLAN" ? "" : "T12:00"
+        return charge("2026-03-15\(at)Z", price, until: "2026-04-15Z", sku: sku, seats: 2)
+            + charge(
+                "2026-03-20\(at)Z", price, until: "2026-04-15Z", sku: sku, isPurchase: true,
+                isAddedSeat: true)
+            + charge(
+                "2026-03-25\(at)Z", price, until: until, sku: sku, seats: seats, isPurchase: true)
+    }
+
+    @Test(arguments: [3, 1], ["2026-04-15Z", "2026-04-25Z"])
+    func aModificationAfterASeatWasAdded_hasAllSeats(seats: Int, until: String) async throws {
+        let total = 12990 * seats
+
+        #expect(
+            try await read(
+                Self.change("effective") + Self.reseated(12990, until: until, seats: seats),
+                asOf: "2026-04-10Z"
+            ).suffix(2) == [
+                "bridge 04 \(total) 0 0 \(total)", "impact \(total) \(3000 * seats) 0 0",
+            ])
+    }
+
+    /// A seat that is added after the modification comes beside it.
+    @Test func aSeatThatIsAddedAfterAModification_comesBesideIt() async throws {
+        let seat = Self.charge(
+            "2026-03-28Z", 12990, until: "2026-04-15Z", isPurchase: true, isAddedSeat: true)
+
+        #expect(
+            try await read(
+                Self.change("effective") + Self.reseated(12990, until: "2026-04-15Z", seats: 3)
+                    + seat,
+                asOf: "2026-04-10Z"
+            ).suffix(2) == ["bridge 04 51960 0 0 51960", "impact 51960 12000 0 0"])
+    }
+
+    @Test func aRenewalThatIsMissingAfterSuchAModification_wasToBringItsSeats() async throws {
+        let may = Self.charge("2026-05-15Z", 12990, until: "2026-06-15Z")
+
+        #expect(
+            try await read(
+                Self.change("effective") + Self.reseated(12990, until: "2026-04-15Z", seats: 3)
+                    + may,
+                asOf: "2026-05-20Z"
+            ).suffix(1) == ["missing 38970"])
+    }
+
+    /// Of the item, of its dependent, and of another item that went with the subscription.
+    @Test func whatIsLostAfterSuchAModification_isItsSeats() async throws {
+        let fell = """
+            INSERT INTO repricer.dependent_cancellations (original_transaction_id, bucket, change_id, dependent_sku,
+                parent_sku, batch_id, cause, state, price_milliunits, currency, requested_at, requested_by_evidence,
+                settled_at, settled_by_evidence)
+            SELECT '1', repricer.bucket_of('1'), change_id, 'EXTRA', 'PLAN', batch_id, 'declined', 'confirmed', 2000,
+                'USD', '2026-04-15Z', 'e1', '2026-04-16Z', 'e2'
+            FROM repricer.price_changes;
+            INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
+                subtype, statement)
+            VALUES ('1', repricer.bucket_of('1'), '2026-04-15Z', 'e', 'notification', 'EXPIRED', 'PRICE_INCREASE', '{}');
+            """
+
+        // Three seats at 9.990, at 2.000, and at 1.000.
+        #expect(
+            try await read(
+                Self.change("declined", ended: "2026-04-15Z", dependents: "{EXTRA}")
+                    + Self.reseated(9990, until: "2026-04-15Z", seats: 3)
+                    + Self.reseated(2000, until: "2026-04-15Z", seats: 3, sku: "EXTRA")
+                    + Self.reseated(1000, until: "2026-04-15Z", seats: 3, sku: "OTHER") + fell,
+                asOf: "2026-04-14Z"
+            ).suffix(1) == ["impact 0 0 38970 6000"])
+    }
 }

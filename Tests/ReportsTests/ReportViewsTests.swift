@@ -385,7 +385,7 @@ import Testing
     @Test func reconciliation_whenAppleIsSilent_saysSoAndNothingElse() async throws {
         let rows = try await Self.read(.reconciliation)
 
-        #expect(rows.count == 15)
+        #expect(rows.count == 16)
         #expect(
             rows.filter { $0["is_ok"] == "false" }.map { Self.pick($0, "check_name", "problems") }
                 == [["silent_past_renewal", "1"]])
@@ -447,7 +447,7 @@ import Testing
         #expect(
             parts.map { "\($0["notifications"] ?? "") \($0["name"] ?? "")" } == leftOut)
         // What can be wrong with a charge has tests of its own.
-        #expect(rows.count == 19)
+        #expect(rows.count == 20)
         #expect(
             rows.filter { !($0["check_name"]?.hasPrefix("charges_") ?? false) }
                 .map { Self.pick($0, "batch_name", "check_name", "problems") }

@@ -51,6 +51,22 @@ import Testing
         """
     }
 
+    /// The first change took effect, to a price of which two renewals are too many.
+    private static let absurd = """
+        UPDATE repricer.price_changes SET state = 'effective', effective_at = '2026-03-01Z', new_price_milliunits = 1e15
+        WHERE line = 2;
+        INSERT INTO repricer.stale_figures VALUES ('2', repricer.bucket_of('2'));
+        """
+    private static func absurdCharge(
+        _ day: String, price: Int = 1_000_000_000_000_000, seats: Int = 9000
+    ) -> String {
+        """
+        INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, price_milliunits,
+            quantity, currency, storefront)
+        VALUES ('2', repricer.bucket_of('2'), '\(day)', 'PLAN', '\(day)', \(price), \(seats), 'USD', 'USA');
+        """
+    }
+
     /// A sum that is too large is refused by its name, in each report that adds up money; its month alone may be, too.
     @Test(arguments: [
         (
@@ -75,6 +91,33 @@ import Testing
             INSERT INTO repricer.figure_tallies
             SELECT BATCH, false, 'increase', 'required', 'USD', 'USA', 'P1W', 1, 1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0,
                 0, 4e18, 0, 0, 0, 0, 0, 0, 0, 0;
+            """
+        ),
+        (
+            "price_change", "the renewals of price change 00000000-0000-7000-8000-000000000002",
+            absurd + absurdCharge("2026-03-01Z") + absurdCharge("2026-04-01Z")
+        ),
+        (
+            "revenue_impact", "the renewals of price change 00000000-0000-7000-8000-000000000002",
+            absurd + absurdCharge("2026-03-01Z") + absurdCharge("2026-04-01Z")
+        ),
+        (
+            "revenue_impact", "the seats of transaction 2026-03-01Z, at the old price,",
+            absurd + absurdCharge("2026-03-01Z", price: 1, seats: 10_000)
+                + """
+                UPDATE repricer.price_changes SET current_price_milliunits = 1e15, new_price_milliunits = 1,
+                    direction = 'decrease', forecast_consent = 'none' WHERE line = 2;
+                """
+        ),
+        (
+            "revenue_impact", "the dependents of price change 00000000-0000-7000-8000-000000000002",
+            """
+            INSERT INTO repricer.dependent_cancellations (original_transaction_id, bucket, change_id, dependent_sku,
+                parent_sku, batch_id, cause, state, price_milliunits, currency, requested_at, requested_by_evidence,
+                settled_at, settled_by_evidence)
+            SELECT '2', repricer.bucket_of('2'), change_id, v.sku, 'PLAN', batch_id, 'declined', 'confirmed', 9e18,
+                'USD', '2026-04-15Z', 'e1', '2026-04-16Z', 'e2'
+            FROM repricer.price_changes CROSS JOIN (VALUES ('D1'), ('D2')) AS v (sku) WHERE line = 2;
             """
         ),
         (

@@ -325,6 +325,86 @@ import Testing
             ])
     }
 
+    /// A dependent on another subscription, which was by the month at the call and is by the year, or the week, since: each
+    /// charge is a month's share of the time that it pays for. What was extended stays what it was.
+    @Test func aDependentElsewhere_countsByTheLengthOfWhatItPaysFor() async throws {
+        func rows(_ paid: [(String, String, Int)]) async throws -> [String] {
+            let connection = try await TestDatabase.connect()
+            try await connection.script(
+                """
+                TRUNCATE repricer.batches, repricer.price_changes, repricer.charges, repricer.dependent_claims CASCADE
+                """)
+            await connection.close()
+            let life = Life(
+                subscription: "1", line: 2, state: "declined",
+                reason: "expired_for_price_increase", ended: "2026-04-15Z", dependents: "{2/EXTRA}")
+            let charges = paid.map { from, until, price in
+                """
+                INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at,
+                    price_milliunits, currency, storefront)
+                VALUES ('2', repricer.bucket_of('2'), '\(from)', 'EXTRA', '\(from)', '\(until)', \(price), 'USD', 'USA');
+                """
+            }
+            return try await bridge(
+                [life], until: "2026-06-20Z",
+                more: """
+                    INSERT INTO repricer.dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id, period)
+                    SELECT '2', repricer.bucket_of('2'), 'EXTRA', '1', change_id, 'P1M' FROM repricer.price_changes;
+                    """ + charges.joined()
+            ).map { line in
+                let words = line.split(separator: " ")
+                return "\(words[0]) \(words[1]) \(words[6]) \(words[9])"
+            }
+        }
+
+        // 49.900 a year are 4.158 a month.
+        #expect(
+            try await rows([
+                ("2026-03-01Z", "2026-04-01Z", 4990), ("2026-04-01Z", "2027-04-01Z", 49900),
+            ]) == [
+                "03 0 0 4990", "04 4990 0 4158", "05 4158 0 4158", "06 4158 0 4158",
+            ])
+        // 1.000 a week are 4.333 a month.
+        #expect(
+            try await rows([
+                ("2026-03-01Z", "2026-04-01Z", 4990), ("2026-04-26Z", "2026-05-03Z", 1000),
+            ]) == ["03 0 0 4990", "04 4990 0 4333", "05 4333 -4333 0"])
+        #expect(
+            try await rows([("2026-03-01Z", "2026-04-15Z", 4990)]) == [
+                "03 0 0 4990", "04 4990 -4990 0",
+            ])
+    }
+
+    /// The customer moves to the year: each charge is a month's share of the period that was signed with it, however long
+    /// an extension has made it.
+    @Test func anItem_countsByThePeriodThatWasSignedWithItsCharge() async throws {
+        var life = Life(subscription: "1", line: 2)
+        life.pays(9990, from: 1, to: 2)
+        life.pays(12990, from: 3, to: 3)
+        life.paid.append(("2026-04-01Z", "2027-04-01Z", 99990, "PLAN"))
+        func rows(_ period: String) async throws -> [String] {
+            let connection = try await TestDatabase.connect()
+            try await connection.script(
+                "TRUNCATE repricer.batches, repricer.price_changes, repricer.charges CASCADE")
+            await connection.close()
+            return try await bridge(
+                [life], until: "2026-06-20Z",
+                more: """
+                    UPDATE repricer.charges SET period = CASE WHEN price_milliunits = 99990 THEN \(period) ELSE 'P1M' END;
+                    """
+            ).map { line in
+                let words = line.split(separator: " ")
+                return "\(words[0]) \(words[1]) \(words[9])"
+            }
+        }
+
+        // 99.990 a year are 8.333 a month.
+        #expect(
+            try await rows("'P1Y'").suffix(3) == ["04 12990 8333", "05 8333 8333", "06 8333 8333"])
+        // An extended month stays one.
+        #expect(try await rows("'P1M'").suffix(1) == ["06 99990 99990"])
+    }
+
     @Test func anItemThatASecondBatchCalls_countsOnce() async throws {
         var life = Life(subscription: "1", line: 2)
         life.pays(9990, from: 1, to: 2)

@@ -23,7 +23,7 @@ package enum Keeping {
             name: "charges", key: ["original_transaction_id", "transaction_id", "sku"],
             facts: """
                 purchased_at, expires_at, revoked_at, price_milliunits, quantity, currency, storefront, is_offer,
-                is_purchase, is_added_seat, refunded_milliunits
+                is_purchase, is_added_seat, is_relisted, period, refunded_milliunits
                 """),
         Table(
             name: "subscription_events",

@@ -52,63 +52,122 @@ extension SubscriptionFacts {
         return renames
     }
 
-    /// Keeps a rename that nothing but the running transaction tells: it bears a name that nobody knew in place of another
-    /// one, at the same price. What a transaction charges is charged once, so it is the same item (an inference). Changes
-    /// do not follow it.
-    mutating func noteRenamesUntold(before event: SubscriptionEvent) {
+    /// Keeps renames as long as charges may still move. One that is told in turn with its reverse is kept once.
+    mutating func note(_ renames: [FormerName], at: Instant) {
+        guard !renames.isEmpty else { return }
+        let since = FoldCheckpoint.moneySince(at)
+        self.renames.removeAll { $0.at < since }
+        for rename in renames {
+            let isKnown =
+                rename.transactionID != nil
+                && self.renames.contains {
+                    $0.from == rename.from && $0.to == rename.to
+                        && $0.transactionID == rename.transactionID
+                }
+            if !isKnown { self.renames.append(rename) }
+        }
+    }
+
+    fileprivate func formerNames(_ renames: [ItemRename], at: Instant) -> [FormerName] {
+        renames.map {
+            FormerName(from: $0.from, to: $0.to, at: at, transactionID: latestTransactionID)
+        }
+    }
+
+    /// The renames that nothing but the running transaction tells. It bears another name in place of one that it charged,
+    /// and what a transaction charges is charged once, so it is the same item (an inference). At the same price it is
+    /// that under a name that nobody knew; at another one, or under a name that was to join, it is doubtful.
+    ///
+    /// - Parameter seen: Every name that was known before.
+    func renamesUntold(before event: SubscriptionEvent, seen: [String]) -> [FormerName] {
         guard let transaction = event.transaction, let running = latestTransactionID,
             transaction.transactionID == running, !isOlder(transaction)
-        else { return }
+        else { return [] }
         let names = Set(transaction.items.lazy.map(\.sku))
         var gone = items.filter { item in
             item.currentPrice != nil && !names.contains(item.sku)
                 && !(item.chargedAs.map { names.contains($0) } ?? false)
         }
-        guard !gone.isEmpty else { return }
+        guard !gone.isEmpty else { return [] }
         gone.sort { $0.sku < $1.sku }
         let known = Set(items.lazy.map(\.sku)).union(items.lazy.compactMap(\.chargedAs))
         var came = transaction.items.filter { !known.contains($0.sku) }.sorted { $0.sku < $1.sku }
-        var renames: [ItemRename] = []
-        pair(&gone, &came, into: &renames) { $0.currentPrice == $1.price }
-        note(renames, at: event.key.signedAt)
-    }
-
-    /// Keeps renames as long as charges may still move.
-    fileprivate mutating func note(_ renames: [ItemRename], at: Instant) {
-        guard !renames.isEmpty else { return }
-        let since = FoldCheckpoint.moneySince(at)
-        self.renames.removeAll { $0.at < since }
-        self.renames += renames.map {
-            FormerName(from: $0.from, to: $0.to, at: at, transactionID: latestTransactionID)
+        var alike: [ItemRename] = []
+        pair(&gone, &came, into: &alike) { $0.currentPrice == $1.price }
+        let charged = Set(
+            items.lazy.filter { $0.currentPrice != nil }.flatMap {
+                [$0.sku, $0.chargedAs ?? $0.sku]
+            })
+        let paired = Set(alike.lazy.map(\.to))
+        var others = transaction.items.filter {
+            !charged.contains($0.sku) && !paired.contains($0.sku)
+        }.sorted { $0.sku < $1.sku }
+        var doubtful: [ItemRename] = []
+        pair(&gone, &others, into: &doubtful) { _, _ in true }
+        let bound = Set(
+            renames.lazy.filter { $0.isOfItsTransaction && $0.transactionID == running }.map(\.to))
+        var told = formerNames(alike + doubtful, at: event.key.signedAt)
+        for index in told.indices {
+            told[index].isDoubtful = index >= alike.count
+            told[index].isOfItsTransaction =
+                bound.contains(told[index].from)
+                || told[index].isDoubtful && seen.contains(told[index].to)
         }
+        return told
     }
 
-    /// The names that items of a transaction had when it was charged, by the names that it bears; without those whose name
-    /// is the same.
+    /// What a transaction's items were called when it was charged.
+    struct ChargedNames {
+        /// The names of then by the names that it bears; without those whose name is the same.
+        var former: [String: String] = [:]
+        /// The names of then that only a doubtful rename tells.
+        var doubtful: Set<String> = []
+    }
+
+    /// The names that items of a transaction had when it was charged.
     ///
     /// An item that is renamed at once may bear its new name in the transaction that had charged it (an inference). That is
     /// one charge, so it goes by the name of then. Nothing but the facts tells that name: so it is the same whichever other
     /// statements about the transaction have come.
-    func namesWhenCharged(in transaction: TransactionStatement) -> [String: String] {
-        let since = renames.filter { told in
-            told.transactionID != nil && told.transactionID == transaction.transactionID
-                || transaction.purchasedAt.map { $0 < told.at } ?? false
-        }
-        guard !since.isEmpty else { return [:] }
-        var former: [String: String] = [:]
+    func namesWhenCharged(in transaction: TransactionStatement) -> ChargedNames {
+        let since = renames.filter { $0.isSince(transaction) }
+        guard !since.isEmpty else { return ChargedNames() }
+        var charged = ChargedNames()
         for item in transaction.items {
             var name = item.sku
-            for told in since.reversed() where told.to == name { name = told.from }
-            if name != item.sku { former[item.sku] = name }
+            var isDoubtful = false
+            for told in since.reversed() where told.to == name {
+                name = told.from
+                isDoubtful = isDoubtful || told.isDoubtful
+            }
+            if name != item.sku { charged.former[item.sku] = name }
+            if isDoubtful { charged.doubtful.insert(name) }
         }
+        guard !charged.former.isEmpty else { return charged }
         // A name that another item had given away before means that one, where the transaction bears no name that is only
         // new.
-        let isOnlyNew = former.keys.contains { name in
+        let isOnlyNew = charged.former.keys.contains { name in
             since.first { $0.from == name || $0.to == name }?.to == name
         }
-        guard isOnlyNew else { return [:] }
-        let names = Set(transaction.items.lazy.map { former[$0.sku] ?? $0.sku })
-        return names.count == Set(transaction.items.lazy.map(\.sku)).count ? former : [:]
+        guard isOnlyNew else { return ChargedNames() }
+        let names = Set(transaction.items.lazy.map { charged.former[$0.sku] ?? $0.sku })
+        return names.count == Set(transaction.items.lazy.map(\.sku)).count
+            ? charged : ChargedNames()
+    }
+
+    /// What items of a transaction are called today, by the names that it bears; without those whose name is the same. What
+    /// is doubtful changes no name.
+    func namesToday(in transaction: TransactionStatement) -> [String: String] {
+        guard !renames.isEmpty else { return [:] }
+        let since = renames.filter { !$0.isDoubtful && $0.isSince(transaction) }
+        let then = namesWhenCharged(in: transaction).former
+        var today: [String: String] = [:]
+        for item in transaction.items {
+            var name = then[item.sku] ?? item.sku
+            for told in since where told.from == name { name = told.to }
+            if name != item.sku { today[item.sku] = name }
+        }
+        return today
     }
 
     private func pair(
@@ -130,7 +189,8 @@ extension SubscriptionState {
         self.renames += renames.map {
             ToldRename(rename: $0, key: event.key, source: event.source)
         }
-        facts.note(renames, at: event.key.signedAt)
+        facts.note(
+            facts.formerNames(renames, at: event.key.signedAt), at: event.key.signedAt)
         let names = Dictionary(renames.map { ($0.from, $0.to) }) { first, _ in first }
         for index in facts.items.indices {
             guard let name = names[facts.items[index].sku] else { continue }
@@ -139,15 +199,7 @@ extension SubscriptionState {
             facts.items[index].chargedAs = facts.items[index].chargedAs ?? facts.items[index].sku
             facts.items[index].sku = name
         }
-        for index in increases.indices {
-            increases[index].sku = names[increases[index].sku] ?? increases[index].sku
-        }
-        for index in toldPeriods.indices {
-            for place in toldPeriods[index].prices.indices {
-                let sku = toldPeriods[index].prices[place].sku
-                toldPeriods[index].prices[place].sku = names[sku] ?? sku
-            }
-        }
+        renameWhatRose(names)
         for index in cancellations.indices
         where cancellations[index].state == .requested && !cancellations[index].isCrossSubscription
         {
@@ -157,5 +209,36 @@ extension SubscriptionState {
             cancellations[index].settledByEvidence = event.key.evidenceID
             cancellations[index].detail = "renamed to \(name) before it was cancelled"
         }
+    }
+
+    /// Keeps the renames that nothing but the running transaction tells. Changes do not follow them.
+    mutating func noteRenamesUntold(before event: SubscriptionEvent) {
+        let untold = facts.renamesUntold(before: event, seen: seenSKUs)
+        guard !untold.isEmpty else { return }
+        facts.note(untold, at: event.key.signedAt)
+        renameWhatRose(
+            Dictionary(untold.lazy.filter { !$0.isDoubtful }.map { ($0.from, $0.to) }) {
+                first, _ in first
+            })
+    }
+
+    private mutating func renameWhatRose(_ names: [String: String]) {
+        for index in increases.indices {
+            increases[index].sku = names[increases[index].sku] ?? increases[index].sku
+        }
+        for index in toldPeriods.indices {
+            for place in toldPeriods[index].prices.indices {
+                let sku = toldPeriods[index].prices[place].sku
+                toldPeriods[index].prices[place].sku = names[sku] ?? sku
+            }
+        }
+    }
+}
+
+extension SubscriptionFacts.FormerName {
+    /// Whether it is newer than the charge of a transaction that it may be about.
+    fileprivate func isSince(_ transaction: TransactionStatement) -> Bool {
+        if transactionID != nil, transactionID == transaction.transactionID { return true }
+        return !isOfItsTransaction && transaction.purchasedAt.map { $0 < at } ?? false
     }
 }

@@ -45,7 +45,7 @@ package enum Lifecycle {
         }
         let renames = state.facts.renames(toldBy: event)
         if !renames.isEmpty { state.rename(renames, at: event) }
-        state.facts.noteRenamesUntold(before: event)
+        state.noteRenamesUntold(before: event)
         let before = state.facts
         state.facts.overlay(event)
         state.noteSeenSKUs()

@@ -40,6 +40,11 @@ package struct MoneyEntry: Hashable, Sendable {
         /// When the item was revoked before that, whatever part of the money was given back; nil where it was not, or no
         /// more.
         package var revokedAt: Instant?
+        /// Whether a statement of its transaction lists another item in place of this one, at another price. It is one
+        /// charge, of what the newest statement says, and a person should look at it.
+        package var isRelisted = false
+        /// The length of the plan's period that it pays, as Apple signs it; nil where no statement says it.
+        package var period: String?
     }
 
     package var key: Key
@@ -100,6 +105,8 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
     private var list: [MoneyEntry] = []
     private var places: [MoneyEntry.Key: Int] = [:]
     private var charged: [Item: MoneyEntry.Key] = [:]
+    /// Whether a line goes by a name that nothing but an earlier statement of its transaction tells.
+    private(set) var isRelisted = false
 
     package init() {}
 
@@ -132,6 +139,33 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
     }
 
     func has(_ key: MoneyEntry.Key) -> Bool { places[key] != nil }
+
+    /// Pairs what a transaction lists now with what it charged, where it lists other items in place of some: those at the
+    /// same price, and then in the order of names.
+    ///
+    /// Returns the names of before by the names that it bears, and those whose price is another one.
+    mutating func names(
+        _ listed: [(sku: String, amount: Int64)], of transactionID: String
+    ) -> SubscriptionFacts.ChargedNames {
+        var charged = SubscriptionFacts.ChargedNames()
+        let known = list.filter { $0.key.kind == .charge && $0.key.transactionID == transactionID }
+        let names = Set(listed.lazy.map(\.sku))
+        let skus = Set(known.lazy.map(\.key.sku))
+        var gone = known.filter { !names.contains($0.key.sku) }.sorted { $0.key.sku < $1.key.sku }
+        guard !gone.isEmpty else { return charged }
+        for isAlike in [true, false] {
+            for item in listed.sorted(by: { $0.sku < $1.sku })
+            where !skus.contains(item.sku) && charged.former[item.sku] == nil {
+                guard let place = gone.firstIndex(where: { !isAlike || $0.amount == item.amount })
+                else { continue }
+                let former = gone.remove(at: place).key.sku
+                charged.former[item.sku] = former
+                if !isAlike { charged.doubtful.insert(former) }
+                isRelisted = true
+            }
+        }
+        return charged
+    }
 
     /// What was given back for an item, but for one line, and not taken back again: zero or negative.
     func givenBack(

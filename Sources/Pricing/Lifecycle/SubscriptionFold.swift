@@ -96,7 +96,7 @@ package struct SubscriptionFold: Sendable {
         scheduled = Set(
             now.lazy.filter { told.contains($0.changeID) }
                 .filter { former($0.changeID)?.becomes($0) == true }.map(\.changeID))
-        if !state.facts.renames.isEmpty { isRenamed = true }
+        if !state.facts.renames.isEmpty || state.money.isRelisted { isRenamed = true }
         self.state = state
         self.moved = moved
         latest = arrived.max { $0.key < $1.key } ?? events.last

@@ -13,10 +13,10 @@ extension SubscriptionState {
         }
         let shares = transaction.taxExclusiveShares(of: charges)
         let prorated = transaction.proratedShare(of: charges)
-        let names = facts.namesWhenCharged(in: transaction)
-        let kept = keptRefunds(event, charges.map(\.item), names, transactionID)
+        let names = chargedNames(charges, in: transaction, transactionID)
+        let kept = keptRefunds(event, charges.map(\.item), names.former, transactionID)
         for (index, charge) in charges.enumerated() {
-            let sku = names[charge.item.sku] ?? charge.item.sku
+            let sku = names.former[charge.item.sku] ?? charge.item.sku
             let line = MoneyLedger.Item(transactionID: transactionID, sku: sku)
             let currency = transaction.currency ?? money.currency(of: line) ?? unknownCurrency
             func entry(
@@ -32,7 +32,7 @@ extension SubscriptionState {
             }
             let (amount, whole) = (charge.terms.amount, shares?[index])
             var charged = entry(.charge, at: purchasedAt, amount, whole)
-            charged.terms = charge.terms
+            charged.terms = charge.terms.relisted(names.doubtful.contains(sku))
             if event.type != refundReversed {
                 charged.terms?.revokedAt = transaction.revocation(of: charge.item)
             }
@@ -87,6 +87,28 @@ extension SubscriptionState {
             of: transactionID,
             listed: Dictionary(listed, uniquingKeysWith: { first, _ in first }))
     }
+
+    /// The names under which a transaction's charges stand in the ledger.
+    ///
+    /// Of the running period the facts know what it charged, of an earlier one the ledger: every fold of a statement about
+    /// one knows all lines.
+    private mutating func chargedNames(
+        _ charges: [(item: StatementItem, terms: MoneyEntry.Terms)],
+        in transaction: TransactionStatement, _ transactionID: String
+    ) -> SubscriptionFacts.ChargedNames {
+        var names = facts.namesWhenCharged(in: transaction)
+        guard facts.isOlder(transaction), !transaction.addsSeats else { return names }
+        let listed = charges.map {
+            (sku: names.former[$0.item.sku] ?? $0.item.sku, amount: $0.terms.amount)
+        }
+        let told = money.names(listed, of: transactionID)
+        guard !told.former.isEmpty else { return names }
+        for (charge, item) in zip(charges, listed) {
+            if let former = told.former[item.sku] { names.former[charge.item.sku] = former }
+        }
+        names.doubtful.formUnion(told.doubtful)
+        return names
+    }
 }
 
 extension SubscriptionEvent {
@@ -104,6 +126,12 @@ extension SubscriptionEvent {
 
 extension MoneyEntry.Terms {
     fileprivate var amount: Int64 { price * quantity }
+
+    fileprivate func relisted(_ isRelisted: Bool) -> Self {
+        var terms = self
+        terms.isRelisted = isRelisted
+        return terms
+    }
 }
 
 extension StatementItem {
@@ -127,10 +155,12 @@ extension TransactionStatement {
         let isTooMuch = price.multipliedReportingOverflow(by: seats).overflow
         // Only this says that seats came beside those of the period: a modification is a PURCHASE as well.
         let isAddedSeat = details[.additionalTransactionReason] == .text("SEAT_ADDITION")
-        return MoneyEntry.Terms(
+        var terms = MoneyEntry.Terms(
             price: price, quantity: isTooMuch ? 1 : seats, isOffer: item.isInOffer,
             isPurchase: reason == "PURCHASE" || isAddedSeat, isAddedSeat: isAddedSeat,
             expiresAt: expiresAt)
+        terms.period = period
+        return terms
     }
 
     /// When an item was revoked and paid for again, alone or with the whole transaction. Where `refunds[]` gives amounts,

@@ -30,11 +30,13 @@ package struct ToldPeriod: Hashable, Sendable {
         self.prices = prices
     }
 
-    /// nil where the transaction tells no price of a period: seats that are added are no period.
-    fileprivate init?(_ transaction: TransactionStatement) {
+    /// nil where the transaction tells no price of a period: seats that are added are no period. Its items go by the names
+    /// that they have today: one that was renamed since may be signed under either.
+    fileprivate init?(_ transaction: TransactionStatement, _ facts: SubscriptionFacts) {
         guard let purchasedAt = transaction.purchasedAt, !transaction.addsSeats else { return nil }
+        let names = facts.namesToday(in: transaction)
         let prices = transaction.items.compactMap { item in
-            item.price.map { Price(sku: item.sku, price: $0) }
+            item.price.map { Price(sku: names[item.sku] ?? item.sku, price: $0) }
         }
         guard !prices.isEmpty else { return nil }
         self.init(
@@ -42,11 +44,15 @@ package struct ToldPeriod: Hashable, Sendable {
             storefront: transaction.storefront, period: transaction.period, prices: prices)
     }
 
+    /// Whether prices of the two can be compared.
+    fileprivate func isComparable(to other: ToldPeriod) -> Bool {
+        !Reading.differs(currency, other.currency) && !Reading.differs(storefront, other.storefront)
+            && !Reading.differs(period, other.period)
+    }
+
     /// The items whose price is higher in a later period.
     fileprivate func rises(to later: ToldPeriod) -> [Price] {
-        guard !Reading.differs(currency, later.currency),
-            !Reading.differs(storefront, later.storefront), !Reading.differs(period, later.period)
-        else { return [] }
+        guard isComparable(to: later) else { return [] }
         let places = SKUPlaces(prices.map(\.sku))
         return later.prices.filter { told in
             places[told.sku].map { prices[$0].price < told.price } ?? false
@@ -61,7 +67,9 @@ extension SubscriptionState {
 
     /// Notes what a statement tells of a period, and the increases that a period told late brings to light.
     mutating func notePeriod(_ reading: Reading) {
-        guard let told = reading.event.transaction.flatMap(ToldPeriod.init) else { return }
+        guard let told = reading.event.transaction.flatMap({ ToldPeriod($0, facts) }) else {
+            return
+        }
         let place = toldPeriods.firstIndex { $0.purchasedAt >= told.purchasedAt }
         guard let place else {
             // The newest. What is charged in a running period is compared with the facts before.
@@ -86,7 +94,7 @@ extension SubscriptionState {
             let later = toldPeriods[place + 1]
             let rises = told.rises(to: later)
             for rise in rises { noteRise(rise, at: later.purchasedAt) }
-            for price in later.prices where !rises.contains(price) {
+            for price in later.prices where told.isComparable(to: later) && !rises.contains(price) {
                 moveRise(of: price, at: later.purchasedAt, to: told)
             }
         }

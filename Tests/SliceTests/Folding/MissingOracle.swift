@@ -67,14 +67,18 @@ struct MissingOracle {
         life.chargesOfCalled
     }
 
-    /// The seats of a period: of its renewal, and what was bought beside it and not given back.
+    /// The seats of a period: of its renewal, or of what was bought in its place, and what was bought beside that since and
+    /// not given back.
     private static func seats(
         until: Int64, among charges: [MoneyLife.Charge]
     ) -> Int64 {
         let period = charges.filter { $0.until == until }
-        let renewed = period.filter { !$0.isAddedSeat }.map(\.seats).max() ?? 0
-        let bought = period.filter { $0.isAddedSeat && $0.given < $0.total }
-        return max(1, renewed + bought.reduce(0) { $0 + $1.seats })
+        let own = period.filter { !$0.isAddedSeat }
+        let newest = own.last { $0.revokedAt == nil && $0.given < $0.total }
+        let bought = period.filter {
+            $0.isAddedSeat && $0.given < $0.total && $0.from >= newest?.from ?? 0
+        }
+        return max(1, ((newest ?? own.last)?.seats ?? 0) + bought.reduce(0) { $0 + $1.seats })
     }
 
     private static func gaps(of life: MoneyLife, _ end: End) -> [[(at: Int64, expected: Int64)]] {

@@ -197,6 +197,43 @@ import Testing
         await harness.close()
     }
 
+    /// The statement of the rename was lost, and the transaction lists the item under another name at another price since: that
+    /// is one charge, and it is named, whichever came first.
+    @Test(arguments: [false, true])
+    func transactionToldWithAnotherItem_isChargedOnce_andNamed(isLate: Bool) async throws {
+        let day: Int64 = 86_400
+        let harness = try await DeliveryHarness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([DeliveryHarness.row("1", to: 14990)])
+        try await harness.deliver(harness.scheduler())
+        try await harness.tell(Self.increase("A", "ACCEPTED", 100))
+        let charge = Self.charged("A", 40 * day)
+        var since = Self.renamedAtOnce("A2", of: charge, 45 * day, "DID_CHANGE_RENEWAL_STATUS")
+        since.transaction?.items[0].price = 15990
+        for event in isLate ? [since, charge] : [charge, since] { try await harness.tell(event) }
+
+        let ledger = try await Self.texts(
+            """
+            SELECT transaction_id || ' ' || sku || ' ' || sum(amount_milliunits) AS text FROM report.money
+            WHERE transaction_id = 't-\(unsafe: "\(40 * day)")' GROUP BY transaction_id, sku HAVING sum(amount_milliunits) <> 0
+            ORDER BY sku
+            """)
+        let charges = try await Self.texts(
+            """
+            SELECT sku || ' ' || price_milliunits || ' ' || is_relisted AS text FROM repricer.charges
+            WHERE transaction_id = 't-\(unsafe: "\(40 * day)")' ORDER BY sku
+            """)
+        let named = try await Self.texts(
+            """
+            SELECT check_name || ' ' || problems AS text FROM report.reconciliation WHERE check_name = 'charges_relisted'
+            """)
+
+        #expect(ledger == ["t-\(40 * day) A 15990", "t-\(40 * day) B 9990"])
+        #expect(charges == ["A 15990 true", "B 9990 false"])
+        #expect(named == ["charges_relisted 1"])
+        await harness.close()
+    }
+
     @Test func dependentOfADecliner_renamedBeforeItFell_isNotMissed() async throws {
         let harness = try await DeliveryHarness.make()
         try await harness.subscribe("1")

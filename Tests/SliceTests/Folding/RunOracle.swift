@@ -4,7 +4,7 @@ import Postgres
 import Pricing
 
 /// What an item brought at the end of each month, in plain code: the newest charge that stands, and the seats that came
-/// beside it.
+/// beside it since.
 enum RunOracle {
     /// The last instant at which a charge brings something.
     private static func end(
@@ -17,9 +17,11 @@ enum RunOracle {
         }
         let next = charges.first { other in
             !other.isAddedSeat && other.revokedAt == nil && other.given < other.total
-                && (other.from, other.transaction) > (charge.from, charge.transaction)
+                && (charge.isAddedSeat
+                    ? other.from > charge.from
+                    : (other.from, other.transaction) > (charge.from, charge.transaction))
         }
-        if !charge.isAddedSeat, let next { ends.append(next.from) }
+        if let next { ends.append(next.from) }
         return ends.min() ?? charge.until
     }
 
@@ -90,14 +92,26 @@ enum ReturnOracle {
                 continue
             }
             let transaction = try row.text("transaction_id")
-            // Who came back at the old price or less, and renews at that.
+            // Who came back at the old price or less, and renews at that. Who buys within a paid period never left.
             let charges = life.chargesOfCalled.filter { $0.from > since }
+            func hasLeft(before purchase: MoneyLife.Charge) -> Bool {
+                let wasTold = life.events.contains {
+                    $0.type == "EXPIRED" && $0.key.signedAt.milliseconds > since
+                        && $0.key.signedAt.milliseconds < purchase.from
+                }
+                let isPaid = life.chargesOfCalled.contains {
+                    $0.from < purchase.from && $0.until > purchase.from - 60_000
+                        && $0.revokedAt == nil && ($0.given == 0 || $0.given < $0.total)
+                }
+                return wasTold || !isPaid
+            }
             guard let charge = charges.first(where: { $0.transaction == transaction }),
                 ends[life.id]?.state == "effective", charge.price <= MoneyLife.old
             else { continue }
             let isTheirs = charges.contains {
-                $0.isPurchase && $0.from < charge.from && $0.price == charge.price
-                    && $0.currency == charge.currency
+                $0.isPurchase && !$0.isAddedSeat && $0.from < charge.from
+                    && $0.price == charge.price && $0.currency == charge.currency
+                    && hasLeft(before: $0)
             }
             if isTheirs { faults.append("came back: \(transaction)") }
         }

@@ -13,6 +13,20 @@ import Testing
 @Suite(.database) struct StatusCheckTests {
     private typealias Harness = DeliveryHarness
 
+    /// A choice of another length that was lost on its way shows as what it is.
+    @Test func drift_namesThePeriodThatComes() {
+        var ours = SubscriptionFacts(originalTransactionID: "1")
+        ours.period = "P1M"
+        var apples = ours
+        apples.renewalPeriod = "P1Y"
+
+        #expect(
+            Drift.between(ours, apples).map { "\($0.field) \($0.ours) \($0.apples)" } == [
+                "renewal_period nothing P1Y"
+            ])
+        #expect(Drift.fields.contains("renewal_period"))
+    }
+
     @Test func unknownOutcome_whenReconciled_isCheckedAndNeverSent() async throws {
         let harness = try await Harness.make([.lost])
         try await harness.subscribe("1")

@@ -83,7 +83,15 @@ enum FormerViews {
                 sum(round(d.price_milliunits * coalesce((
                     SELECT coalesce(nullif(sum(CASE WHEN k.is_added_seat AND k.refunded_milliunits > 0
                             AND k.refunded_milliunits >= k.price_milliunits * k.quantity THEN 0 WHEN k.is_added_seat THEN k.quantity
-                            ELSE 0 END) + coalesce(max(k.quantity) FILTER (WHERE NOT k.is_added_seat), 0), 0), max(k.quantity))
+                            ELSE 0 END) FILTER (WHERE NOT EXISTS (
+                                SELECT FROM repricer.charges n
+                                WHERE n.original_transaction_id = k.original_transaction_id AND n.sku = k.sku
+                                    AND n.expires_at = k.expires_at AND NOT n.is_added_seat AND n.purchased_at > k.purchased_at
+                                    AND n.revoked_at IS NULL AND (n.refunded_milliunits = 0
+                                        OR n.refunded_milliunits < n.price_milliunits * n.quantity)))
+                        + coalesce((array_agg(k.quantity ORDER BY k.revoked_at IS NOT NULL OR k.refunded_milliunits > 0
+                                AND k.refunded_milliunits >= k.price_milliunits * k.quantity, k.purchased_at DESC,
+                            k.transaction_id DESC) FILTER (WHERE NOT k.is_added_seat))[1], 0), 0), max(k.quantity))
                     FROM repricer.charges k
                     WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
                         AND k.sku = regexp_replace(d.dependent_sku, '^[0-9]+/', '')
@@ -191,8 +199,15 @@ enum FormerViews {
             SELECT c.batch_id, c.original_transaction_id, c.change_id, NULL, h.sku, 'missing', gap.at, 0,
                 CASE WHEN c.is_on OR c.state = 'effective' AND gap.at >= c.due_effective_at THEN c.new_price_milliunits
                     ELSE c.current_price_milliunits END * (
-                    SELECT coalesce(max(q.quantity) FILTER (WHERE NOT q.is_added_seat), 0)
-                        + coalesce(sum(q.quantity) FILTER (WHERE q.is_added_seat), 0)
+                    SELECT coalesce((array_agg(q.quantity ORDER BY q.revoked_at IS NOT NULL OR q.refunded_milliunits > 0
+                                AND q.refunded_milliunits >= q.price_milliunits * q.quantity, q.purchased_at DESC,
+                            q.transaction_id DESC) FILTER (WHERE NOT q.is_added_seat))[1], 0)
+                        + coalesce(sum(q.quantity) FILTER (WHERE q.is_added_seat AND NOT EXISTS (
+                            SELECT FROM repricer.charges n
+                            WHERE n.original_transaction_id = q.original_transaction_id AND n.sku = ANY (names.skus)
+                                AND n.expires_at = q.expires_at AND NOT n.is_added_seat AND n.purchased_at > q.purchased_at
+                                AND n.revoked_at IS NULL AND (n.refunded_milliunits = 0
+                                    OR n.refunded_milliunits < n.price_milliunits * n.quantity))), 0)
                     FROM repricer.charges q
                     WHERE q.original_transaction_id = h.original_transaction_id AND q.sku = ANY (names.skus)
                         AND q.expires_at = h.expires_at AND (q.refunded_milliunits < q.price_milliunits * q.quantity
@@ -316,6 +331,8 @@ enum FormerViews {
                 ('charges_declined', true, 'renewals charged after the increase was declined'),
                 ('charges_missing', true, 'renewals since the call of a change that no charge tells of, and nothing tells why'),
                 ('charges_double', true, 'renewals charged for a time that another one was charged for'),
+                ('charges_relisted', true,
+                    'charges whose transaction Apple has signed with another item in their place, at another price'),
                 ('charges_wrong_currency', true,
                     'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'),
                 ('charges_refunded', true, 'charges since a call that were refunded, in part or in full'),
