@@ -1,6 +1,7 @@
 import Postgres
 import Reports
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Reconciliation
