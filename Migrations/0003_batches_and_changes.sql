@@ -37,6 +37,10 @@ CREATE TABLE repricer.batches (
     -- These figures are kept, so that a status need not count a million rows again.
     guard_reading jsonb,
     halted_by text,
+    -- A person's pause of a halted batch: it holds however the halt ends, and what was halted, and why, stays told.
+    also_paused_by text,
+    also_paused_at timestamptz,
+    also_paused_reason text,
     -- From then on (real time) one call probes whether a batch that a code has halted may go on.
     probe_at timestamptz,
     probe_answer text,
@@ -76,6 +80,9 @@ CREATE TABLE repricer.batches (
             && @.least.floor() == @.least))'),
     CONSTRAINT batches_halted_is_paused CHECK (halted_by IS NULL OR is_paused),
     CONSTRAINT batches_probed_is_halted CHECK (probe_at IS NULL OR halted_by IS NOT NULL),
+    -- A probe is a call that changes something, and a person's pause ends these.
+    CONSTRAINT batches_also_paused_is_halted
+        CHECK (also_paused_by IS NULL OR (halted_by IS NOT NULL AND probe_at IS NULL)),
     CONSTRAINT batches_halted_storefronts CHECK (jsonb_typeof(halted_storefronts) = 'object')
 );
 -- The same file again is the same batch, unless the first was withdrawn.
@@ -121,6 +128,8 @@ COMMENT ON COLUMN repricer.batches.guard_reading IS
     '(nothing of it was open any more). Null: nothing since a person resumed it.';
 COMMENT ON COLUMN repricer.batches.halted_by IS
     'What paused it, where no person did: a guard, or the App Store''s code.';
+COMMENT ON COLUMN repricer.batches.also_paused_by IS
+    'The person who paused it while it was halted. Only a person''s resume lets it go on, and no call probes.';
 COMMENT ON COLUMN repricer.batches.probe_answer IS
     'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
 COMMENT ON COLUMN repricer.batches.halted_storefronts IS

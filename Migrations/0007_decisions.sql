@@ -1164,23 +1164,72 @@ BEGIN
 END
 $$;
 
--- Pauses or resumes a batch; without one, everything. A batch that a guard halted resumes here and nowhere else: by
--- a person. One that a code halted goes on with an answered probe, too.
+-- Why what a person has paused already stands still, once p_by pauses it again: a reason is not lost, but for a new one
+-- of the same person, and nobody's reason is told as somebody else's.
+CREATE FUNCTION repricer.reason_of_pause(p_paused_by text, p_paused_reason text, p_by text, p_reason text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT CASE WHEN p_reason IS NULL THEN p_paused_reason
+    WHEN p_by = p_paused_by THEN p_reason
+    ELSE coalesce(p_paused_reason, p_by || ': ' || p_reason) END
+$$;
+
+-- Pauses what is paused already, everything or a batch: who paused it first, when and why stay. A halted batch keeps the
+-- halt, and the pause beside it, which ends its probes. Returns whether anything was changed.
+CREATE FUNCTION repricer.pause_again(p_batch_id uuid, p_at timestamptz, p_by text, p_reason text) RETURNS boolean
+    LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_batch batches;
+    v_all service_controls;
+    v_reason text;
+BEGIN
+    IF p_batch_id IS NULL THEN
+        SELECT * INTO v_all FROM service_controls;
+        v_reason := reason_of_pause(v_all.paused_by, v_all.paused_reason, p_by, p_reason);
+        UPDATE service_controls SET paused_reason = v_reason;
+        RETURN v_reason IS DISTINCT FROM v_all.paused_reason;
+    END IF;
+    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id;
+    IF v_batch.halted_by IS NULL THEN
+        v_reason := reason_of_pause(v_batch.paused_by, v_batch.paused_reason, p_by, p_reason);
+        IF v_reason IS DISTINCT FROM v_batch.paused_reason THEN
+            PERFORM keep_batch(p_batch_id);
+            UPDATE batches SET paused_reason = v_reason WHERE batch_id = p_batch_id;
+        END IF;
+        RETURN v_reason IS DISTINCT FROM v_batch.paused_reason;
+    END IF;
+    v_reason := CASE WHEN v_batch.also_paused_by IS NULL THEN p_reason
+        ELSE reason_of_pause(v_batch.also_paused_by, v_batch.also_paused_reason, p_by, p_reason) END;
+    UPDATE batches SET also_paused_by = coalesce(also_paused_by, p_by),
+            also_paused_at = coalesce(also_paused_at, p_at), also_paused_reason = v_reason, probe_at = NULL
+        WHERE batch_id = p_batch_id;
+    RETURN v_batch.also_paused_by IS NULL OR v_reason IS DISTINCT FROM v_batch.also_paused_reason;
+END
+$$;
+
+-- Pauses or resumes a batch; without one, everything. Returns whether a pause changed anything. A batch that a guard
+-- halted, or that a person paused while it was halted, resumes here and nowhere else: by a person. One that a code
+-- halted goes on with an answered probe, too.
 CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamptz, p_is_paused boolean, p_reason text)
-    RETURNS void
+    RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     v_batch batches;
+    v_is_new boolean := true;
     -- Citus refuses a CASE with session_user in an UPDATE.
     v_by text := CASE WHEN p_is_paused THEN session_user END;
 BEGIN
     PERFORM require_pricing();
     p_at := decision_instant(p_at);
     IF p_batch_id IS NULL THEN
-        UPDATE service_controls SET is_paused = p_is_paused,
-            paused_by = v_by,
-            paused_at = CASE WHEN p_is_paused THEN p_at END,
-            paused_reason = CASE WHEN p_is_paused THEN p_reason END;
+        PERFORM FROM service_controls FOR UPDATE;
+        IF p_is_paused AND (SELECT is_paused FROM service_controls) THEN
+            v_is_new := pause_again(NULL, p_at, v_by, p_reason);
+        ELSE
+            UPDATE service_controls SET is_paused = p_is_paused,
+                paused_by = v_by,
+                paused_at = CASE WHEN p_is_paused THEN p_at END,
+                paused_reason = CASE WHEN p_is_paused THEN p_reason END;
+        END IF;
     ELSE
         SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
         IF NOT FOUND THEN
@@ -1190,32 +1239,45 @@ BEGIN
             RAISE EXCEPTION 'batch % is %, nothing of it is sent any more', p_batch_id, v_batch.state
                 USING ERRCODE = 'object_not_in_prerequisite_state';
         END IF;
-        PERFORM keep_batch(p_batch_id);
-        UPDATE batches SET is_paused = p_is_paused,
-                paused_by = v_by,
-                paused_at = CASE WHEN p_is_paused THEN p_at END,
-                paused_reason = CASE WHEN p_is_paused THEN p_reason END,
-                halted_by = CASE WHEN p_is_paused THEN halted_by END,
-                probe_at = NULL,
-                probe_answer = NULL,
-                guards_count_from = CASE WHEN p_is_paused OR halted_by IS NULL THEN guards_count_from ELSE p_at END,
-                is_sampled = is_sampled AND (p_is_paused OR halted_by IS NULL),
-                halted_storefronts = CASE WHEN p_is_paused THEN halted_storefronts ELSE '{}' END,
-                is_parking = is_parking AND p_is_paused,
-                guard_reading = CASE WHEN p_is_paused OR halted_by IS NULL THEN guard_reading END
-            WHERE batch_id = p_batch_id;
-        IF NOT p_is_paused THEN
-            UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id = p_batch_id;
-            -- Parked rows are tried at once: what they were refused for may be mended.
-            UPDATE price_changes SET is_held = false,
-                    next_attempt_at = CASE WHEN parked_reason IS NULL THEN next_attempt_at END
-                WHERE batch_id = p_batch_id AND stage = 'queued' AND (is_held OR parked_reason IS NOT NULL);
+        IF p_is_paused AND v_batch.is_paused THEN
+            v_is_new := pause_again(p_batch_id, p_at, v_by, p_reason);
+        ELSIF p_is_paused THEN
+            PERFORM keep_batch(p_batch_id);
+            UPDATE batches SET is_paused = true, paused_by = v_by, paused_at = p_at, paused_reason = p_reason
+                WHERE batch_id = p_batch_id;
+        ELSE
+            PERFORM resume_batch(p_batch_id, p_at);
         END IF;
     END IF;
     PERFORM append_audit(session_user::text, p_at, CASE WHEN p_is_paused THEN 'pause' ELSE 'resume' END,
         coalesce('batch:' || p_batch_id, 'everything'),
         json_build_object('reason', p_reason, 'halted_by', v_batch.halted_by, 'halted_storefronts',
             (SELECT string_agg(s, ',' ORDER BY s) FROM jsonb_object_keys(v_batch.halted_storefronts) s)));
+    RETURN v_is_new;
+END
+$$;
+
+-- Ends a batch's pause and halts. The caller holds its row.
+CREATE FUNCTION repricer.resume_batch(p_batch_id uuid, p_at timestamptz) RETURNS void
+    LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
+BEGIN
+    PERFORM keep_batch(p_batch_id);
+    UPDATE batches SET is_paused = false, paused_by = NULL, paused_at = NULL, paused_reason = NULL,
+            also_paused_by = NULL, also_paused_at = NULL, also_paused_reason = NULL,
+            halted_by = NULL,
+            probe_at = NULL,
+            probe_answer = NULL,
+            guards_count_from = CASE WHEN halted_by IS NULL THEN guards_count_from ELSE p_at END,
+            is_sampled = is_sampled AND halted_by IS NULL,
+            halted_storefronts = '{}',
+            is_parking = false,
+            guard_reading = CASE WHEN halted_by IS NULL THEN guard_reading END
+        WHERE batch_id = p_batch_id;
+    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id = p_batch_id;
+    -- Parked rows are tried at once: what they were refused for may be mended.
+    UPDATE price_changes SET is_held = false,
+            next_attempt_at = CASE WHEN parked_reason IS NULL THEN next_attempt_at END
+        WHERE batch_id = p_batch_id AND stage = 'queued' AND (is_held OR parked_reason IS NOT NULL);
 END
 $$;
 

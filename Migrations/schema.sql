@@ -55,10 +55,14 @@ CREATE TABLE repricer.batches (
     is_sampled boolean DEFAULT false NOT NULL,
     guard_reading jsonb,
     halted_by text,
+    also_paused_by text,
+    also_paused_at timestamp with time zone,
+    also_paused_reason text,
     probe_at timestamp with time zone,
     probe_answer text,
     halted_storefronts jsonb DEFAULT '{}'::jsonb NOT NULL,
     is_parking boolean DEFAULT false NOT NULL,
+    CONSTRAINT batches_also_paused_is_halted CHECK (((also_paused_by IS NULL) OR ((halted_by IS NOT NULL) AND (probe_at IS NULL)))),
     CONSTRAINT batches_decision_is_signed CHECK (((state <> ALL (ARRAY['approved'::text, 'rejected'::text])) OR ((decided_by IS NOT NULL) AND (decided_at IS NOT NULL)))),
     CONSTRAINT batches_grouping CHECK (("grouping" = ANY (ARRAY['announced'::text, 'item'::text, 'subscription'::text]))),
     CONSTRAINT batches_guards CHECK (((jsonb_typeof(guards) = 'array'::text) AND (NOT (guards @? 'strict $[*]?(@.type() != "object")'::jsonpath)) AND (NOT (guards @? '$[*]?(!(((((((((@.type() == "object" && (((@."guard" == "errors" || @."guard" == "declined") || @."guard" == "auto_renew_off") || @."guard" == "moved")) && @."over".type() == "number") && @."over" >= 0) && @."over" <= 10000) && @."over".floor() == @."over") && @."least".type() == "number") && @."least" >= 1) && @."least" <= 1000000000) && @."least".floor() == @."least"))'::jsonpath)))),
@@ -95,6 +99,8 @@ COMMENT ON COLUMN repricer.batches.is_sampled IS 'Since its guards count, its gu
 COMMENT ON COLUMN repricer.batches.guard_reading IS 'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_last (nothing of it was open any more). Null: nothing since a person resumed it.';
 
 COMMENT ON COLUMN repricer.batches.halted_by IS 'What paused it, where no person did: a guard, or the App Store''s code.';
+
+COMMENT ON COLUMN repricer.batches.also_paused_by IS 'The person who paused it while it was halted. Only a person''s resume lets it go on, and no call probes.';
 
 COMMENT ON COLUMN repricer.batches.probe_answer IS 'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
 
@@ -5161,6 +5167,9 @@ SELECT b.batch_id,
     b.is_sampled,
     b.guard_reading,
     b.halted_by,
+    b.also_paused_by,
+    b.also_paused_at,
+    b.also_paused_reason,
     b.probe_at,
     b.probe_answer,
     b.halted_storefronts,
@@ -7567,6 +7576,39 @@ UNION ALL
 SELECT l.* FROM repricer.live_change_figures_at(p_at) l
 $$;
 
+CREATE FUNCTION repricer.pause_again(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch batches;
+    v_all service_controls;
+    v_reason text;
+BEGIN
+    IF p_batch_id IS NULL THEN
+        SELECT * INTO v_all FROM service_controls;
+        v_reason := reason_of_pause(v_all.paused_by, v_all.paused_reason, p_by, p_reason);
+        UPDATE service_controls SET paused_reason = v_reason;
+        RETURN v_reason IS DISTINCT FROM v_all.paused_reason;
+    END IF;
+    SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id;
+    IF v_batch.halted_by IS NULL THEN
+        v_reason := reason_of_pause(v_batch.paused_by, v_batch.paused_reason, p_by, p_reason);
+        IF v_reason IS DISTINCT FROM v_batch.paused_reason THEN
+            PERFORM keep_batch(p_batch_id);
+            UPDATE batches SET paused_reason = v_reason WHERE batch_id = p_batch_id;
+        END IF;
+        RETURN v_reason IS DISTINCT FROM v_batch.paused_reason;
+    END IF;
+    v_reason := CASE WHEN v_batch.also_paused_by IS NULL THEN p_reason
+        ELSE reason_of_pause(v_batch.also_paused_by, v_batch.also_paused_reason, p_by, p_reason) END;
+    UPDATE batches SET also_paused_by = coalesce(also_paused_by, p_by),
+            also_paused_at = coalesce(also_paused_at, p_at), also_paused_reason = v_reason, probe_at = NULL
+        WHERE batch_id = p_batch_id;
+    RETURN v_batch.also_paused_by IS NULL OR v_reason IS DISTINCT FROM v_batch.also_paused_reason;
+END
+$$;
+
 CREATE FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -8086,6 +8128,14 @@ CREATE FUNCTION repricer.rate_clock() RETURNS bigint
     LANGUAGE sql
     RETURN ((EXTRACT(epoch FROM clock_timestamp()) * (1000000)::numeric))::bigint;
 
+CREATE FUNCTION repricer.reason_of_pause(p_paused_by text, p_paused_reason text, p_by text, p_reason text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+SELECT CASE WHEN p_reason IS NULL THEN p_paused_reason
+    WHEN p_by = p_paused_by THEN p_reason
+    ELSE coalesce(p_paused_reason, p_by || ': ' || p_reason) END
+$$;
+
 CREATE FUNCTION repricer.record_dependent_claims(p_batch_id uuid) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'repricer', 'pg_temp'
@@ -8486,6 +8536,31 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.resume_batch(p_batch_id uuid, p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM keep_batch(p_batch_id);
+    UPDATE batches SET is_paused = false, paused_by = NULL, paused_at = NULL, paused_reason = NULL,
+            also_paused_by = NULL, also_paused_at = NULL, also_paused_reason = NULL,
+            halted_by = NULL,
+            probe_at = NULL,
+            probe_answer = NULL,
+            guards_count_from = CASE WHEN halted_by IS NULL THEN guards_count_from ELSE p_at END,
+            is_sampled = is_sampled AND halted_by IS NULL,
+            halted_storefronts = '{}',
+            is_parking = false,
+            guard_reading = CASE WHEN halted_by IS NULL THEN guard_reading END
+        WHERE batch_id = p_batch_id;
+    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id = p_batch_id;
+    -- Parked rows are tried at once: what they were refused for may be mended.
+    UPDATE price_changes SET is_held = false,
+            next_attempt_at = CASE WHEN parked_reason IS NULL THEN next_attempt_at END
+        WHERE batch_id = p_batch_id AND stage = 'queued' AND (is_held OR parked_reason IS NOT NULL);
+END
+$$;
+
 CREATE FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS TABLE(batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
     LANGUAGE plpgsql STABLE
     SET search_path TO 'repricer', 'pg_temp'
@@ -8546,22 +8621,28 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) RETURNS void
+CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with time zone, p_is_paused boolean, p_reason text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
     v_batch batches;
+    v_is_new boolean := true;
     -- Citus refuses a CASE with session_user in an UPDATE.
     v_by text := CASE WHEN p_is_paused THEN session_user END;
 BEGIN
     PERFORM require_pricing();
     p_at := decision_instant(p_at);
     IF p_batch_id IS NULL THEN
-        UPDATE service_controls SET is_paused = p_is_paused,
-            paused_by = v_by,
-            paused_at = CASE WHEN p_is_paused THEN p_at END,
-            paused_reason = CASE WHEN p_is_paused THEN p_reason END;
+        PERFORM FROM service_controls FOR UPDATE;
+        IF p_is_paused AND (SELECT is_paused FROM service_controls) THEN
+            v_is_new := pause_again(NULL, p_at, v_by, p_reason);
+        ELSE
+            UPDATE service_controls SET is_paused = p_is_paused,
+                paused_by = v_by,
+                paused_at = CASE WHEN p_is_paused THEN p_at END,
+                paused_reason = CASE WHEN p_is_paused THEN p_reason END;
+        END IF;
     ELSE
         SELECT * INTO v_batch FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
         IF NOT FOUND THEN
@@ -8571,32 +8652,21 @@ BEGIN
             RAISE EXCEPTION 'batch % is %, nothing of it is sent any more', p_batch_id, v_batch.state
                 USING ERRCODE = 'object_not_in_prerequisite_state';
         END IF;
-        PERFORM keep_batch(p_batch_id);
-        UPDATE batches SET is_paused = p_is_paused,
-                paused_by = v_by,
-                paused_at = CASE WHEN p_is_paused THEN p_at END,
-                paused_reason = CASE WHEN p_is_paused THEN p_reason END,
-                halted_by = CASE WHEN p_is_paused THEN halted_by END,
-                probe_at = NULL,
-                probe_answer = NULL,
-                guards_count_from = CASE WHEN p_is_paused OR halted_by IS NULL THEN guards_count_from ELSE p_at END,
-                is_sampled = is_sampled AND (p_is_paused OR halted_by IS NULL),
-                halted_storefronts = CASE WHEN p_is_paused THEN halted_storefronts ELSE '{}' END,
-                is_parking = is_parking AND p_is_paused,
-                guard_reading = CASE WHEN p_is_paused OR halted_by IS NULL THEN guard_reading END
-            WHERE batch_id = p_batch_id;
-        IF NOT p_is_paused THEN
-            UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id = p_batch_id;
-            -- Parked rows are tried at once: what they were refused for may be mended.
-            UPDATE price_changes SET is_held = false,
-                    next_attempt_at = CASE WHEN parked_reason IS NULL THEN next_attempt_at END
-                WHERE batch_id = p_batch_id AND stage = 'queued' AND (is_held OR parked_reason IS NOT NULL);
+        IF p_is_paused AND v_batch.is_paused THEN
+            v_is_new := pause_again(p_batch_id, p_at, v_by, p_reason);
+        ELSIF p_is_paused THEN
+            PERFORM keep_batch(p_batch_id);
+            UPDATE batches SET is_paused = true, paused_by = v_by, paused_at = p_at, paused_reason = p_reason
+                WHERE batch_id = p_batch_id;
+        ELSE
+            PERFORM resume_batch(p_batch_id, p_at);
         END IF;
     END IF;
     PERFORM append_audit(session_user::text, p_at, CASE WHEN p_is_paused THEN 'pause' ELSE 'resume' END,
         coalesce('batch:' || p_batch_id, 'everything'),
         json_build_object('reason', p_reason, 'halted_by', v_batch.halted_by, 'halted_storefronts',
             (SELECT string_agg(s, ',' ORDER BY s) FROM jsonb_object_keys(v_batch.halted_storefronts) s)));
+    RETURN v_is_new;
 END
 $$;
 
@@ -12650,6 +12720,8 @@ GRANT ALL ON FUNCTION repricer.park_halted(p_limit integer) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.past_change_figures_at(p_at timestamp with time zone) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.pause_again(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.prepare_months(p_table text, p_at timestamp with time zone, p_ahead integer) TO repricer_service;
 
@@ -12672,6 +12744,8 @@ GRANT ALL ON FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p
 REVOKE ALL ON FUNCTION repricer.rate_clock() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.rate_clock() TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.rate_clock() TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.reason_of_pause(p_paused_by text, p_paused_reason text, p_by text, p_reason text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.record_dependent_claims(p_batch_id uuid) FROM PUBLIC;
 
@@ -12712,6 +12786,8 @@ REVOKE ALL ON FUNCTION repricer.require_past(p_at timestamp with time zone) FROM
 
 REVOKE ALL ON FUNCTION repricer.require_pricing() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.require_pricing() TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.resume_batch(p_batch_id uuid, p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
 

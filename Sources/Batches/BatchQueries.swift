@@ -22,6 +22,10 @@ package enum BatchQueries {
         package var pausedReason: String?
         /// What halted it, where no person paused it: a guard, or the App Store's code.
         package var haltedBy: String?
+        /// The person who paused it while it was halted, when and why: what was halted, and why, stays told.
+        package var alsoPausedBy: String?
+        package var alsoPausedAt: Int64?
+        package var alsoPausedReason: String?
         /// When the next probe of a batch that a code has halted may go, in UTC milliseconds of real time.
         package var probeAt: Int64?
         /// With what the latest probe was refused, and for whom.
@@ -132,6 +136,9 @@ package enum BatchQueries {
             pausedAt: try row.millisecondsOrNil("paused_at"),
             pausedReason: try row.textOrNil("paused_reason"),
             haltedBy: try row.textOrNil("halted_by"),
+            alsoPausedBy: try row.textOrNil("also_paused_by"),
+            alsoPausedAt: try row.millisecondsOrNil("also_paused_at"),
+            alsoPausedReason: try row.textOrNil("also_paused_reason"),
             probeAt: try row.millisecondsOrNil("probe_at"),
             probeAnswer: try row.textOrNil("probe_answer"), grouping: try row.text("grouping"),
             waveCount: try row.int("wave_count"), releasedWave: try row.int("released_wave"),

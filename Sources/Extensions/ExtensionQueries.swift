@@ -134,6 +134,29 @@ package enum ExtensionQueries {
         ).oneOrNil().map(Mass.init)
     }
 
+    /// At most `limit` ids of extensions from `first` to `last`, in their order; with `isMass` of mass extensions alone.
+    package static func ids(
+        from first: String, to last: String, isMass: Bool, limit: Int,
+        on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        let masses = try connection.query(
+            """
+            -- name: massExtensionsBetween
+            SELECT extension_id FROM repricer.mass_extensions
+            WHERE extension_id BETWEEN \(uuid: first)::uuid AND \(uuid: last)::uuid ORDER BY 1 LIMIT \(limit)
+            """
+        ).map { try $0.text("extension_id") }
+        guard !isMass else { return masses }
+        let singles = try connection.query(
+            """
+            -- name: singleExtensionsBetween
+            SELECT extension_id FROM repricer.extension_requests
+            WHERE extension_id BETWEEN \(uuid: first)::uuid AND \(uuid: last)::uuid ORDER BY 1 LIMIT \(limit)
+            """
+        ).map { try $0.text("extension_id") }
+        return Array(Set(masses + singles).sorted().prefix(limit))
+    }
+
     /// Whether the identifier is that of one subscription's extension.
     package static func isSingle(
         _ extensionID: String, on connection: isolated PostgresConnection

@@ -32,11 +32,16 @@ extension Site {
         }
         let view = ApprovalView(facts: facts)
         let name = facts.batch.name
+        let isCounting = facts.mayBeLate && facts.lateRows == nil
         return Page(
             title: view.awaits ? "To approve: \(name)" : "What was submitted: \(name)",
             lead: view.lead, body: view.body, asOf: now,
-            isLive: facts.mayBeLate && facts.lateRows == nil)
+            isLive: isCounting || view.awaits,
+            refreshSeconds: isCounting ? nil : Self.waitingSeconds)
     }
+
+    /// Whoever leaves the page open shall not approve what a colleague decided meanwhile. It reads the whole plan.
+    private static let waitingSeconds = 60
 }
 
 /// What a second person wants to see before they say yes.

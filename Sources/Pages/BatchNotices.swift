@@ -28,9 +28,15 @@ extension BatchQueries.Batch {
         let answer: HTML =
             probeAnswer.map { "; the latest call that asked was refused with \($0)" } ?? .none
         let next: HTML = probeAt.map { "; the next call asks at \(.time($0))" } ?? .none
+        let also: HTML =
+            alsoPausedBy.map { by in
+                let since: HTML = alsoPausedAt.map { " since \(.time($0))" } ?? .none
+                let why: HTML = alsoPausedReason.map { ": \($0)" } ?? .none
+                return "; also paused\(since) by \(by)\(why)"
+            } ?? .none
         return Notice(
             haltedBy == nil ? .warn : .alarm, haltedBy == nil ? "Paused:" : "Halted:",
-            "\(HTML.link(batchAddress(batchID), name))\(since)\(by)\(why)\(answer)\(next). "
+            "\(HTML.link(batchAddress(batchID), name))\(since)\(by)\(why)\(answer)\(next)\(also). "
                 + "\(HTML.command("repricer resume \(batchID)")) lets it go on.")
     }
 }

@@ -190,7 +190,7 @@ private struct HealthView {
 
     private var versions: HTML {
         definitions([
-            ("repricer", HTML(about.version)),
+            ("repricer", "\(about.version), of the process that answers"),
             (
                 "Schema of the database",
                 "\(schema.version); the program is of \(expectedSchemaVersion)"

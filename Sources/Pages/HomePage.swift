@@ -6,23 +6,25 @@ import Reports
 extension Site {
     /// The most batches on the page. The report has them all.
     private static let batchesMax = 500
+    private static let waitingExtensionsMax = 20
     /// After how many seconds a page that waits for its first count is loaded again.
     private static let firstCountSeconds = 3
 
     func homePage() async throws -> Page {
         let now = clock.nowMilliseconds()
         let figures = try await home.soon("") ?? HomeFigures()
-        let (batches, everything, storefronts) = try await pool.read { connection in
+        let (batches, everything, storefronts, extensions) = try await pool.read { connection in
             (
                 try BatchQueries.all(on: connection),
                 try ServiceControlQueries.everything(on: connection),
-                try ControlQueries.haltedStorefronts(of: nil, on: connection)
+                try ControlQueries.haltedStorefronts(of: nil, on: connection),
+                try HomeQueries.waitingExtensions(limit: Self.waitingExtensionsMax, on: connection)
             )
         }
         let newest = Array(batches.reversed())
         let home = Home(
             batches: newest, figures: figures, everything: everything, storefronts: storefronts,
-            now: now)
+            extensions: extensions, now: now)
         let shown = newest.prefix(Self.batchesMax)
         let rest = newest.count - shown.count
         var body = home.notices.html + home.deadlineSection
@@ -38,7 +40,7 @@ extension Site {
             : section("Batches", home.table(Array(shown)), after: home.notes(hidden: rest))
         return Page(
             title: "Price-change batches", lead: home.lead, body: body, asOf: now,
-            isLive: home.isLive, refreshSeconds: home.isCounted ? nil : Self.firstCountSeconds)
+            isLive: true, refreshSeconds: home.isCounted ? nil : Self.firstCountSeconds)
     }
 }
 
@@ -48,6 +50,7 @@ private struct Home {
     let figures: HomeFigures
     let everything: ServiceControlQueries.Everything
     let storefronts: [ControlQueries.HaltedStorefront]
+    let extensions: [HomeQueries.WaitingExtension]
     let now: Int64
 
     /// nil where the batch came after the figures were counted.
@@ -64,12 +67,6 @@ private struct Home {
 
     private func isUnderWay(_ batch: BatchQueries.Batch) -> Bool {
         batch.state == "approved" && !isFinal(batch)
-    }
-
-    /// Whether a later view may show something else.
-    var isLive: Bool {
-        batches.contains { $0.state == "awaiting_approval" || isUnderWay($0) }
-            || isOld || figures.unsummed > 0 || !isCounted
     }
 
     /// It is counted in real time, because a rehearsal's clock is faster.
@@ -90,7 +87,7 @@ private struct Home {
     // MARK: What needs somebody
 
     var notices: [Notice] {
-        everything.notices + batches.flatMap(notices)
+        everything.notices + batches.flatMap(notices) + extensions.map(\.notice)
             + storefronts.map { $0.notice(inBatch: batches) }
             + figures.waitingWaves.map(\.notice)
     }
@@ -304,5 +301,14 @@ extension HomeQueries.Deadline.Kind {
         case .answer: "customers must have answered"
         case .effect: "new prices take effect"
         }
+    }
+}
+
+extension HomeQueries.WaitingExtension {
+    fileprivate var notice: Notice {
+        Notice(
+            .warn, "To approve:",
+            "the extension of all of \(productID) by \(counted(days, "day")), requested by \(requestedBy): "
+                + "\(HTML.command("repricer approve \(extensionID)")).")
     }
 }

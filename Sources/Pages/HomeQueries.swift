@@ -29,6 +29,32 @@ enum HomeQueries {
         return open
     }
 
+    /// A mass extension that waits for a second person.
+    struct WaitingExtension: Sendable, Equatable {
+        var extensionID: String
+        var productID: String
+        var days: Int64
+        var requestedBy: String
+    }
+
+    /// The oldest of them.
+    static func waitingExtensions(
+        limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [WaitingExtension] {
+        try connection.query(
+            """
+            -- name: homeWaitingExtensions
+            SELECT extension_id, product_id, extend_by_days::bigint AS days, submitted_by
+            FROM repricer.mass_extensions WHERE state = 'awaiting_approval'
+            ORDER BY submitted_at, extension_id LIMIT \(limit)
+            """
+        ).map { row in
+            WaitingExtension(
+                extensionID: try row.text("extension_id"), productID: try row.text("product_id"),
+                days: try row.int64("days"), requestedBy: try row.text("submitted_by"))
+        }
+    }
+
     struct Consent: Sendable, Equatable {
         var agreed: Int64 = 0
         var informed: Int64 = 0

@@ -15,11 +15,13 @@ struct Filter: Sendable, Equatable {
     var reportingCurrency: String?
     /// Lines of money before then alone: UTC milliseconds.
     var before: Int64?
+    /// Lines of money since then alone: those of one page.
+    var from: Int64?
     var isCSV = false
 
     private static let names = [
-        "batch", "as_of", "currency", "storefront", "reporting_currency", "before", "format",
-        "refresh",
+        "batch", "as_of", "currency", "storefront", "reporting_currency", "before", "from",
+        "format", "refresh",
     ]
 
     /// Reads the filters. Empty ones count as missing, because a form sends them all.
@@ -39,15 +41,8 @@ struct Filter: Sendable, Equatable {
             asOf = try Self.instant(text)
             asOfText = text
         }
-        if let text = given["before"] {
-            guard name == .money else {
-                throw PageFault(
-                    400, "This report has no pages",
-                    "Only <a href=\"/reports/money\">\(ReportName.money.title)</a> is shown page by page: leave "
-                        + "<code>before</code> out.")
-            }
-            before = try Self.instant(text)
-        }
+        before = try Self.bound("before", given, name)
+        from = try Self.bound("from", given, name)
         currency = try Self.place("currency", "EUR", given, columns)
         storefront = try Self.place("storefront", "DEU", given, columns)
         if given["reporting_currency"] != nil {
@@ -81,6 +76,19 @@ struct Filter: Sendable, Equatable {
                 "Write the code of three capital letters, such as <code>EUR</code>.")
         }
         return code
+    }
+
+    private static func bound(
+        _ bound: String, _ given: [String: String], _ name: ReportName
+    ) throws -> Int64? {
+        guard let text = given[bound] else { return nil }
+        guard name == .money else {
+            throw PageFault(
+                400, "This report has no pages",
+                "Only <a href=\"/reports/money\">\(ReportName.money.title)</a> is shown page by page: leave "
+                    + "<code>\(bound)</code> out.")
+        }
+        return try instant(text)
     }
 
     private static func isCode(_ text: String) -> Bool {
@@ -164,15 +172,17 @@ extension Site {
         wanted.storefront = filter.storefront
         wanted.rowsMax = (filter.isCSV ? Self.csvRowsMax : htmlRowsMax) + 1
         let batches = name.hasBatches ? try await pool.read { try BatchQueries.all(on: $0) } : []
-        let form = ReportForm(
+        var form = ReportForm(
             report: described, filter: filter, batches: batches.reversed())
         try refuseEndless(form)
         let part = try await ledgerPart(filter, of: name)
         if filter.isCSV, part?.from != nil { throw Self.tooLong(name) }
-        (wanted.occurredFrom, wanted.occurredBefore) = (part?.from, filter.before)
+        let from = filter.from ?? part?.from
+        form.shownFrom = from
+        (wanted.occurredFrom, wanted.occurredBefore) = (from, filter.before)
         var table = try await readTable(wanted, from: reports)
         if filter.isCSV { return .file(try csv(table, wanted)) }
-        let isPart = part?.from != nil || filter.before != nil
+        let isPart = from != nil || filter.before != nil
         if isPart { table.rows.reverse() }
         let asOf: HTML =
             filter.asOf.map { " As it was known at \(.time($0)), late news left out." } ?? .none
@@ -229,7 +239,9 @@ extension Site {
     private func ledgerPart(
         _ filter: Filter, of name: ReportName
     ) async throws -> ReportPageQueries.Window? {
-        guard name == .money, filter.batchID == nil, filter.asOf == nil else { return nil }
+        guard name == .money, filter.batchID == nil, filter.asOf == nil, filter.from == nil else {
+            return nil
+        }
         return try await pool.read { connection in
             try ReportPageQueries.moneyWindow(
                 before: filter.before, currency: filter.currency, storefront: filter.storefront,
@@ -267,6 +279,8 @@ private struct ReportForm {
     let report: ReportDescription
     let filter: Filter
     let batches: [BatchQueries.Batch]
+    /// The earliest instant that is shown, where a part is.
+    var shownFrom: Int64?
 
     /// The fields by which it is chosen.
     var choice: HTML {
@@ -309,7 +323,7 @@ private struct ReportForm {
         let name = report.name
         return choice + """
             <p><a href="\(csvAddress)">These rows as CSV</a>, every column, amounts in thousandths of the currency. At a \
-            terminal: <code>repricer report \(name.rawValue)\(arguments)</code></p>
+            terminal: <code>repricer report \(name.rawValue)\(arguments)</code>\(besides)</p>
 
             """
     }
@@ -330,9 +344,19 @@ private struct ReportForm {
         let chosen = [
             ("batch", filter.batchID), ("as_of", filter.asOfText), ("currency", filter.currency),
             ("storefront", filter.storefront), ("reporting_currency", filter.reportingCurrency),
+            ("from", shownFrom.map(instantText)), ("before", filter.before.map(instantText)),
             ("format", "csv"),
         ].compactMap { name, value in value.map { "\(name)=\(encoded($0))" } }
         return "/reports/\(report.name.rawValue)?\(chosen.joined(separator: "&"))"
+    }
+
+    /// What the command prints beyond the rows that are shown: it has no option for these filters.
+    private var besides: HTML {
+        let all = [
+            filter.currency.map { _ in "currencies" }, filter.storefront.map { _ in "storefronts" },
+            shownFrom ?? filter.before == nil ? nil : "lines",
+        ].compactMap { $0 }
+        return all.isEmpty ? .none : ", which prints all \(all.joined(separator: " and "))"
     }
 
     private var arguments: String {

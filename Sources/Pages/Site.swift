@@ -90,7 +90,7 @@ package struct Site: Sendable {
                     case .redirect(let address): return Self.redirect(to: address)
                     }
                 } catch {
-                    return failure(error, route: route, at: place)
+                    return failure(error, route: route, at: place, query)
                 }
             }
         )
@@ -171,11 +171,14 @@ struct PageFault: Error {
     var status: Int
     var title: String
     var remedy: HTML
+    /// Whether it ends by itself, so that the page is loaded again: a screen on a wall has nobody who would.
+    var passes: Bool
 
-    init(_ status: Int, _ title: String, _ remedy: HTML) {
+    init(_ status: Int, _ title: String, _ remedy: HTML, passes: Bool = false) {
         self.status = status
         self.title = title
         self.remedy = remedy
+        self.passes = passes
     }
 }
 
@@ -229,7 +232,9 @@ extension Site {
             """
     }
 
-    private func failure(_ error: any Error, route: String, at place: Place) -> HTTPResponse {
+    private func failure(
+        _ error: any Error, route: String, at place: Place, _ query: [String: [String]]
+    ) -> HTTPResponse {
         let fault: PageFault
         switch error {
         case let own as PageFault: fault = own
@@ -243,8 +248,8 @@ extension Site {
         }
         let page = Page(
             title: fault.title, body: "<section><p>\(fault.remedy)</p></section>\n",
-            asOf: clock.nowMilliseconds())
-        return response(fault.status, page, at: place)
+            asOf: clock.nowMilliseconds(), isLive: fault.passes)
+        return response(fault.status, page, at: place, query)
     }
 
     /// Nothing but this page and its own style sheet may be loaded or run, and nobody may keep or frame it.
@@ -269,8 +274,8 @@ extension Site {
 extension PageFault {
     static let away = PageFault(
         503, "The database cannot be read",
-        "The pages are here again when it is: load this one anew. What is wrong says the log of the service; "
-            + "<code>repricer config check</code> tells more.")
+        "The pages are here again when it is. What is wrong says the log of the service; "
+            + "<code>repricer config check</code> tells more.", passes: true)
 
     static func noBatch(_ text: String) -> PageFault {
         PageFault(

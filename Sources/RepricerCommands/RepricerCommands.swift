@@ -81,7 +81,8 @@ package enum RepricerCommands {
     }
 
     static func helpText(_ path: [String]) -> String {
-        let commands = all.filter { $0.path == path }
+        let named = all.filter { $0.path == path }
+        let commands = named.isEmpty ? all.filter { $0.path.starts(with: path) } : named
         return path.isEmpty || commands.isEmpty
             ? HelpText.overview(of: all) : HelpText.text(of: commands)
     }

@@ -33,10 +33,18 @@ import Testing
             var address: String? = "/reports/money?\(chosen)"
             var seen: [String] = []
             var pages = 0
+            var files: [String] = []
             while let target = address, pages < 10 {
                 let answer = try await ask("GET", target, [:])
                 #expect(answer.status == 200)
                 seen += answer.text.matches(of: /<td>(?<id>T[0-9]+)<\/td>/).map { String($0.id) }
+                let file = try #require(
+                    answer.text.firstMatch(of: /href="(?<file>[^"]*)">These rows as CSV/))
+                let beside = String(file.file).replacing("&amp;", with: "&")
+                let rows = try await ask("GET", beside, [:])
+                #expect(rows.status == 200, "\(beside)")
+                files += rows.text.matches(of: /,(?<id>T[0-9]+),/).map { String($0.id) }
+                #expect(answer.text.contains(", which prints all "))
                 #expect(answer.text.contains("<tfoot") == (all < Site.moneyLines))
                 address = answer.text.firstMatch(of: /href="(?<next>[^"]*)">Older lines/).map {
                     String($0.next).replacing("&amp;", with: "&")
@@ -46,6 +54,9 @@ import Testing
 
             #expect(pages == (all > Site.moneyLines ? 3 : 1))
             #expect(seen.count == all)
+            // The file beside each page has its rows, and no others.
+            #expect(files.count == all)
+            #expect(Set(files) == Set(seen))
             #expect(Set(seen).count == all)
             // The newest first, where there are several pages.
             #expect(seen.first == (pages > 1 ? "T\(Self.lines)" : "T10"))

@@ -81,6 +81,8 @@ import Testing
                 let answer = try await ask("GET", target, fields)
                 #expect(answer.status == 503, "\(target)")
                 #expect(answer.text.contains("The database cannot be read"))
+                // A screen on a wall shows it again by itself.
+                #expect(answer.text.contains("http-equiv=\"refresh\" content=\"10\""), "\(target)")
             }
             let missing = [
                 "/batches/x", "/batches", "/batches/1/2", "/nowhere", "/%6detrics",

@@ -76,6 +76,47 @@ import Testing
         }
     }
 
+    @Test func home_ofAnInstallationAtRest_loadsAgain_soThatTheNextBatchAppears() async throws {
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let empty = try await PagesHarness.whole("/", ask)
+            #expect(empty.contains("No batch was submitted yet"))
+            #expect(empty.contains("http-equiv=\"refresh\" content=\"10\""))
+        }
+    }
+
+    /// A person must decide, and the list of batches does not show it.
+    @Test func home_namesTheExtensionThatWaitsForApproval() async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            INSERT INTO repricer.mass_extensions (extension_id, product_id, extend_by_days, reason_code, submitted_by,
+                submitted_at, eligible_count)
+            VALUES ('019a0000-0000-7000-8000-000000000001', 'generic <x>', 7, 3, 'ana', '2026-03-01Z', 1)
+            """)
+        await connection.close()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let text = try await PagesHarness.whole("/", ask)
+            #expect(
+                text.contains(
+                    "the extension of all of generic &lt;x&gt; by 7 days, requested by ana"))
+            #expect(text.contains("repricer approve 019a0000-0000-7000-8000-000000000001"))
+        }
+    }
+
+    /// What halted it, and the person who paused it since.
+    @Test func home_ofAHaltedBatchThatAPersonPaused_namesBoth() async throws {
+        try await PagesFixture.fill()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            "SELECT repricer.set_pause('\(PagesFixture.halted)', '2026-03-30Z', true, 'ask legal')")
+        await connection.close()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let text = try await PagesHarness.whole("/", ask)
+            #expect(text.contains(#/refused with &lt;script&gt;.*; also paused since/#))
+            #expect(text.contains(": ask legal."))
+        }
+    }
+
     @Test func home_whileTheFirstCountTakesLong_listsTheBatchesAndLoadsAgain() async throws {
         try await PagesFixture.fill()
         let other = try await TestDatabase.connect()
@@ -156,6 +197,8 @@ import Testing
             let path = "/batches/\(PagesFixture.waiting)/approval"
             let text = try await ask("GET", path, [:]).text
 
+            // Somebody else may decide meanwhile.
+            #expect(text.contains("http-equiv=\"refresh\" content=\"60\""))
             #expect(text.contains("<h1>To approve: autumn &lt;script&gt;"))
             #expect(
                 text.contains("<pre><code>repricer approve \(PagesFixture.waiting)</code></pre>"))

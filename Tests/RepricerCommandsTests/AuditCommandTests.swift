@@ -149,6 +149,28 @@ import Testing
         withExtendedLifetime(office) {}
     }
 
+    @Test func show_onATerminal_isOneTextForThePager_andVerifyShowsHowFarItIs() async throws {
+        let office = try await Office()
+        let paged = OutputMemory()
+
+        let shown = await run("audit", "show", environment: office.ana) {
+            $0.isOutputTerminal = true
+            $0.terminalSize = { (80, 5) }
+            $0.page = { _, text in
+                try? paged.sink.write(text)
+                return true
+            }
+        }
+        let verified = await run("audit", "verify", environment: office.ana) {
+            $0.isMessagesTerminal = true
+            $0.progressAfter = .zero
+        }
+
+        #expect(shown.output.isEmpty, "\(shown.output)")
+        #expect(paged.text.contains(" submit ") && paged.text.contains(" reject "))
+        #expect(verified.messages.contains("6 of 6 lines"), "\(verified.messages)")
+    }
+
     @Test(arguments: [
         ("UPDATE repricer.audit_trail SET actor = 'eve' WHERE sequence = 3", "line 3 was edited"),
         (

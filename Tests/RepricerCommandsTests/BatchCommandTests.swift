@@ -434,8 +434,8 @@ import Testing
         let office = try await Office()
 
         let outcome = await run(
-            "submit", try office.file(Self.good), "--name", "n", "--plan-hash", "abc",
-            environment: office.ana)
+            "submit", try office.file(Self.good), "--name", "n", "--plan-hash",
+            String(repeating: "abcd", count: 16), environment: office.ana)
 
         #expect(outcome.code == .conflict)
         #expect(outcome.output.isEmpty)

@@ -163,7 +163,8 @@ import Testing
             json.output.contains(#""everything":{"paused":true,"pause":{"by":"\#(ben)","at":""#))
         #expect(
             json.output.contains(
-                #""reason":"wrong prices","halted_by":null,"probe_at":null,"probe_answer":null}"#))
+                #""reason":"wrong prices","halted_by":null,"probe_at":null,"probe_answer":null,"also_paused":null}"#
+            ))
         #expect(
             after.output.contains(
                 #""everything":{"paused":false,"pause":null,"halted":false,"halt":null,"catching_up_since":null,"#
@@ -232,6 +233,105 @@ import Testing
 
         #expect(text.output.contains("paused since "))
         #expect(text.output.contains(" by \(TestDatabase.loginName("ben")): ask legal\n"))
+    }
+
+    /// Who reads why it stands still must read what halted it, also after a person paused it, too: and that pause outlasts
+    /// the halt.
+    @Test func pause_ofAHaltedBatch_keepsWhatHaltedIt_andHolds() async throws {
+        let office = try await Office()
+        _ = await office.submit()
+        _ = await run("approve", "spring", "--yes", environment: office.ben)
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            SELECT repricer.halt_batch(batch_id, '2026-01-05T00:00:00Z', '4000999', 'refused with 4000999', NULL,
+                '2026-01-05T00:01:00Z') FROM repricer.batches;
+            """)
+
+        let paused = await run("pause", "spring", "--reason", "ask legal", environment: office.ben)
+        let json = await run("status", "spring", "--json", environment: office.ana)
+        let text = await run("status", "spring", environment: office.ana)
+        let recovered = try await connection.query(
+            "SELECT repricer.recover_batch(batch_id, '2026-01-05T00:02:00Z') AS answer FROM repricer.batches"
+        ).one().bool("answer")
+        let again = await run("pause", "spring", "--json", environment: office.ana)
+        let still = await run("status", "spring", environment: office.ana)
+        _ = await run("resume", "spring", environment: office.ana)
+        let after = await run("status", "spring", "--json", environment: office.ana)
+        await connection.close()
+
+        let ben = TestDatabase.loginName("ben")
+        #expect(
+            paused.output.hasPrefix("spring is halted since 2026-01-05T00:00:00Z"),
+            "\(paused.output)")
+        for said in [text, still] {
+            let halted = said.output.split(separator: "\n").first { $0.hasPrefix("HALTED") } ?? ""
+            #expect(halted.contains(": refused with 4000999; also paused since "), "\(said.output)")
+            #expect(halted.contains(" by \(ben): ask legal"), "\(said.output)")
+            #expect(!halted.contains("asks at"), "\(said.output)")
+        }
+        #expect(json.output.contains(#""reason":"refused with 4000999","halted_by":"4000999","#))
+        #expect(json.output.contains(#""also_paused":{"by":"\#(ben)","at":""#), "\(json.output)")
+        #expect(!recovered)
+        #expect(again.output.contains(#""paused":true,"changed":false"#), "\(again.output)")
+        #expect(after.output.contains(#""pause":null"#), "\(after.output)")
+    }
+
+    /// Who paused first, when and why stays told, and nobody's reason is told as somebody else's.
+    @Test func pause_ofWhatIsPausedAlready_keepsWhoAndWhy_andSaysSo() async throws {
+        let office = try await Office()
+        _ = await office.submit()
+        let (ana, ben) = (TestDatabase.loginName("ana"), TestDatabase.loginName("ben"))
+
+        for subject in ["spring", "--all"] {
+            let first = await run(
+                "pause", subject, "--reason", "incident 7", "--json", environment: office.ben)
+            let again = await run("pause", subject, environment: office.ana)
+            let json = await run(
+                "pause", subject, "--reason", "prices", "--json", environment: office.ana)
+            let more = await run(
+                "pause", subject, "--reason", "incident 8", "--json", environment: office.ben)
+            let text = await run("status", "spring", environment: office.ana)
+
+            #expect(first.output.contains(#""changed":true"#), "\(first.output)")
+            let name = subject == "spring" ? "spring" : "everything"
+            #expect(again.output.hasPrefix("\(name) is paused already since "), "\(again.output)")
+            #expect(again.output.hasSuffix(" by \(ben): incident 7\n"), "\(again.output)")
+            #expect(json.output.contains(#""changed":false"#), "\(json.output)")
+            #expect(more.output.contains(#""changed":true"#), "\(more.output)")
+            #expect(text.output.contains(" by \(ben): incident 8"), "\(text.output)")
+        }
+        for subject in ["spring", "--all"] {
+            _ = await run("resume", subject, environment: office.ana)
+            _ = await run("pause", subject, environment: office.ben)
+            let reason = await run(
+                "pause", subject, "--reason", "prices", environment: office.ana)
+            #expect(reason.output.hasSuffix(" by \(ben): \(ana): prices\n"), "\(reason.output)")
+        }
+    }
+
+    @Test func numbersOfAStatusAndAQuestion_areWrittenAsPeopleWriteThem() async throws {
+        let office = try await Office()
+        _ = await office.submit()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            INSERT INTO repricer.batch_rejects (batch_id, line, original_transaction_id, sku, code, message)
+            SELECT batch_id, 100 + n, n::text, 'PLAN', 'unknown_item', 'm' FROM repricer.batches, generate_series(1, 1234) n;
+            UPDATE repricer.batches SET row_count = 2000000;
+            """)
+        await connection.close()
+
+        let status = await run("status", "spring", environment: office.ana)
+        let asked = await run("approve", "spring", environment: office.ben) {
+            $0.isInputTerminal = true
+            $0.readAnswer = { "n" }
+        }
+
+        #expect(status.output.contains(/refused rows +1,234\n/), "\(status.output)")
+        #expect(
+            asked.messages.contains("approve these 2,000,000 changes of spring?"),
+            "\(asked.messages)")
     }
 
     /// Increases that are only announced must leave by 5 January, which is now: each call after the first is late.

@@ -47,6 +47,32 @@ import Testing
         #expect(again.messages.contains("is there already"))
     }
 
+    /// A month may have millions, and a person wants to know that it goes on.
+    @Test func exportAndVerify_onATerminal_showHowFarTheyAre() async throws {
+        let bench = try EvidenceCommandTests.Bench()
+        let (path, _, _) = try await Self.exported(bench)
+        let onTerminal: (inout Dependencies) -> Void = {
+            $0.isMessagesTerminal = true
+            $0.progressAfter = .zero
+        }
+
+        let exported = await RepricerCommandsTests.run(
+            "evidence", "export", "--month", "2026-01", path + ".again",
+            environment: bench.environment, change: onTerminal)
+        let verified = await RepricerCommandsTests.run(
+            "evidence", "verify", path, environment: bench.environment, change: onTerminal)
+        let ingested = await RepricerCommandsTests.run(
+            "ingest", path, environment: bench.environment, change: onTerminal)
+        let reprocessed = await RepricerCommandsTests.run(
+            "reprocess", "--since", "2026-01-01", "--all", environment: bench.environment,
+            change: onTerminal)
+
+        #expect(exported.messages.contains("notifications written"), "\(exported.messages)")
+        #expect(verified.messages.contains("0 of 0 MB read"), "\(verified.messages)")
+        #expect(ingested.messages.contains("0 of 0 MB read"), "\(ingested.messages)")
+        #expect(reprocessed.messages.contains("notifications read"), "\(reprocessed.messages)")
+    }
+
     @Test(arguments: [
         ("a payload is changed", "its hash doesn't follow"),
         ("a line is missing", "lines 2 to 2 are missing"),

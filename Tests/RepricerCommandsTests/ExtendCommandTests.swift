@@ -130,6 +130,33 @@ import Testing
         #expect(table.output.contains("generic"))
     }
 
+    @Test func extension_byTheBeginningOfItsID_isFound_andSeveralAreListed() async throws {
+        let office = try await Office()
+        let begun = String(Self.request.prefix(8)).uppercased()
+        let arguments = [
+            "extend", "all", "--product", "generic", "--storefronts", "USA", "--days", "7",
+            "--reason", "outage", "--request-id", Self.request,
+        ]
+        _ = await run(arguments, environment: office.ana)
+
+        let unknown = await run("approve", "0fedcba9", "--yes", environment: office.ben)
+        let approved = await run("approve", begun, "--yes", environment: office.ben)
+        let status = await run("extend", "status", begun, "--json", environment: office.ana)
+        let other = String(Self.request.dropLast()) + "2"
+        _ = await one("11", office, request: other)
+        let several = await run("extend", "status", begun, environment: office.ana)
+        let rejected = await run("reject", begun, "--reason", "no", environment: office.ben)
+
+        #expect(unknown.code == .inputRejected)
+        #expect(unknown.messages.contains("`repricer extend status` the extensions"))
+        #expect(approved.output == "approved \(Self.request): all of generic by 7 days\n")
+        #expect(status.output.contains(#""extension_id":"\#(Self.request)""#))
+        #expect(several.code == .conflict)
+        #expect(several.messages.contains(other), "\(several.messages)")
+        // That of one subscription is nobody's to decide, so it is no rival.
+        #expect(!rejected.messages.contains(other), "\(rejected.messages)")
+    }
+
     @Test func extendAll_ofAnUnknownProduct_isRefused() async throws {
         let office = try await Office()
 

@@ -114,6 +114,18 @@ import Testing
         #expect(outcome.output.contains("usage: repricer config print\n"))
     }
 
+    @Test(arguments: [["config", "--help"], ["config", "-h"], ["--help", "config"]])
+    func help_askedOfANoun_explainsEachVerb(_ arguments: [String]) async {
+        #expect(await run(arguments) == run("help", "config"))
+    }
+
+    @Test func help_askedOfWhatIsNoCommand_saysSo() async {
+        let outcome = await run("plna", "--help")
+
+        #expect(outcome.code == .usage)
+        #expect(outcome.messages.contains("did you mean \"plan\"?"))
+    }
+
     @Test func help_ofAnUnknownCommand_isAUsageError() async {
         let outcome = await run("help", "sumbit")
 
@@ -185,6 +197,11 @@ import Testing
             (["repricer", "report", "money", "--batch", ""], ["Spring\\ prices", "autumn"]),
             (["repricer", "status", "x", "--color", "a"], ["auto", "always"]),
             (["repricer", "extend", "one", "1", "--reason", "o"], ["outage", "other"]),
+            (["repricer", "status", "--log-level", "w"], ["warning"]),
+            (["repricer", "plan", "x", "--log-format", ""], ["text", "json"]),
+            (["repricer", "--env-file", "a.env", "config", ""], ["check", "print"]),
+            (["repricer", "--json", "appr"], ["approve"]),
+            (["repricer", "status", "--color", "=", "n"], ["never"]),
             (["repricer", "help", "appr"], ["approve"]),
             (["repricer", "help", "rules"], ["rules"]),
             (["repricer", "help", "config", ""], ["check", "print"]),
@@ -213,6 +230,34 @@ import Testing
         #expect(
             end.output.split(separator: "\n").map(String.init).filter { !$0.hasPrefix("--") }
                 == offered, "\(end.messages)")
+    }
+
+    /// bash hands over what was typed: with the tilde, and cut at each `=`.
+    @Test(arguments: [
+        ["--env-file", "~/a.env"], ["--env-file", "=", "~/a.env"], ["--env-file=~/a.env"],
+    ])
+    func completion_inBash_readsTheSettingsThatTheLineNames(_ words: [String]) async throws {
+        let folder = try ScratchFolder()
+        let script = try folder.file("completion", await run("completion", "bash").output)
+        let line = (["repricer"] + words + ["status", ""]).map { "'\($0)'" }.joined(separator: " ")
+
+        let end = try await Program.run(
+            URL(fileURLWithPath: "/bin/bash"),
+            [
+                "-c",
+                """
+                source \(script)
+                HOME=/home/ana
+                repricer() { echo "$*"; }
+                COMP_WORDS=(\(line)) COMP_CWORD=\(words.count + 2)
+                _repricer
+                printf '%s\\n' "${COMPREPLY[@]}"
+                """,
+            ])
+
+        #expect(
+            end.output.replacing("\\", with: "").replacing("=", with: " ").hasPrefix(
+                "completion batches --env-file /home/ana/a.env "), "\(end.output)\(end.messages)")
     }
 
     @Test(arguments: ["bash", "zsh", "fish"])

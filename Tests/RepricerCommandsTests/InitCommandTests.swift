@@ -79,6 +79,27 @@ import Testing
         #expect(outcome.output.contains("repricer migrate --env-file setup/owner.env"))
     }
 
+    /// No answer was in vain because a folder above is missing; and what fails in the middle is not in the way of the
+    /// next try.
+    @Test func init_makesTheFoldersAbove_andLeavesNoHalfOfTheFiles() async throws {
+        let folder = try ScratchFolder()
+        let files = FileManager.default
+
+        let deep = await run(["init", "a/b/setup"] + Self.options) {
+            $0.workingDirectory = folder.path
+        }
+        try files.createDirectory(
+            atPath: folder.path + "/half", withIntermediateDirectories: false)
+        try files.createSymbolicLink(
+            atPath: folder.path + "/half/finance.env", withDestinationPath: "/nowhere/x")
+        let half = await run(["init", "half"] + Self.options) { $0.workingDirectory = folder.path }
+
+        #expect(deep.code == .done, "\(deep.messages)")
+        #expect(files.fileExists(atPath: folder.path + "/a/b/setup/service.env"))
+        #expect(half.code == .failed)
+        #expect(!files.fileExists(atPath: folder.path + "/half/service.env"))
+    }
+
     @Test func init_onATerminal_asksForTheRest_andAgainAfterAWrongAnswer() async throws {
         let folder = try ScratchFolder()
 

@@ -1,6 +1,7 @@
 import Postgres
 import Reports
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Reconciliation
@@ -165,6 +166,17 @@ import Testing
         #expect(outcome.output.isEmpty == (pager != nil))
     }
 
+    @Test(arguments: [
+        ["--batch", "x"], ["--as-of", "2026-01-01"], ["-o", "csv"],
+        ["--reporting-currency", "EUR"],
+    ])
+    func describe_besideWhatChoosesRows_isRefused(_ options: [String]) async {
+        let outcome = await run(["report", "money", "--describe"] + options)
+
+        #expect(outcome.code == .usage)
+        #expect(outcome.messages.contains("--describe tells what the columns say"))
+    }
+
     @Test func pager_thatIsNotInstalled_isNoReasonToPrintNothing() async {
         #expect(!Pager.run("no-such-pager-anywhere", "text\n"))
         #expect(Pager.run("cat >/dev/null", "text\n"))
@@ -253,5 +265,28 @@ import Testing
         #expect(text.contains(line), "\(text)")
         #expect(text.contains("64, 0 duplicate, 1 bad line\n"), "\(text)")
         #expect(text.contains("1 subscription\n"), "\(text)")
+    }
+}
+
+@Suite(.database) struct ReportPagerTests {
+    /// A program reads them, and they come in pieces: each would open a pager of its own.
+    @Test(arguments: [("csv", 0), ("json", 0), ("html", 1)])
+    func report_forAProgram_isNotPaged(_ format: String, _ pagers: Int) async throws {
+        let paged = Mutex(0)
+
+        let outcome = await run(
+            "report", "reconciliation", "--format", format,
+            environment: ["REPRICER_DATABASE_URL": TestDatabase.url]
+        ) {
+            $0.isOutputTerminal = true
+            $0.terminalSize = { (80, 1) }
+            $0.page = { _, _ in
+                paged.withLock { $0 += 1 }
+                return true
+            }
+        }
+
+        #expect(outcome.code == .done, "\(outcome.messages)")
+        #expect(paged.withLock { $0 } == pagers)
     }
 }

@@ -134,8 +134,8 @@ import Testing
         let desk = try await Desk()
 
         let outcome = await run(
-            "submit", try desk.file(Self.rows), "--name", "n", "--plan-hash", "abc",
-            environment: desk.environment)
+            "submit", try desk.file(Self.rows), "--name", "n", "--plan-hash",
+            String(repeating: "abcd", count: 16), environment: desk.environment)
 
         #expect(outcome.code == .conflict)
         #expect(outcome.messages.contains("give --plan-rows with the file of plan --rows"))

@@ -261,6 +261,17 @@ import Testing
         #expect(period.messages.contains("nobody is in the cohort"))
     }
 
+    @Test func scenario_whosePageWouldReplaceItsBatchFile_isRefused() async throws {
+        let desk = try await Desk()
+        let path = desk.folder + "/next.csv"
+
+        let outcome = await desk.scenario(
+            "--sku", "A", "--rule", "+10%", "--out", path, "--html", path)
+
+        #expect(outcome.code == .usage)
+        #expect(outcome.messages.contains("is named twice"), "\(outcome.messages)")
+    }
+
     /// What a program reads of standard output is one thing.
     @Test func batchOnStandardOutput_standsAlone_andTheTableIsBesideIt() async throws {
         let desk = try await Desk()

@@ -43,7 +43,10 @@ import Testing
         Wrong("plan FILE --waves 0%", "write 1% or 0.5%, at least 0.01%"),
         Wrong("submit NOWHERE --name x", 3, "NOWHERE"),
         Wrong("submit FILE --name \(String(repeating: "n", count: 201))", "give a shorter one"),
-        Wrong("submit FILE --name x --plan-hash 12ab", 5, "the plan has changed since"),
+        Wrong("submit FILE --name x --plan-hash 12ab", "give the 64 digits that `repricer plan`"),
+        Wrong(
+            "submit FILE --name x --plan-hash \(String(repeating: "0", count: 64))", 5,
+            "the plan has changed since"),
         Wrong("submit FILE --name x --plan-rows NOWHERE", 3, "NOWHERE"),
         Wrong("submit FILE --name x --rejects NOWHERE", 1, "NOWHERE cannot be written"),
         Wrong("submit FILE --name x --grouping odd", "it is one of announced, item"),

@@ -61,14 +61,17 @@ package enum ControlQueries {
         }
     }
 
-    /// Pauses or resumes a batch, or with nil everything. The audit trail keeps the reason.
+    /// Pauses or resumes a batch, or with nil everything. The audit trail keeps the reason. Returns whether a pause changed
+    /// anything: who paused first, when and why stays, and so does what was halted.
+    @discardableResult
     package static func setPause(
         _ batchID: String?, isPaused: Bool, reason: String?, at: Int64,
         on connection: isolated PostgresConnection
-    ) throws {
-        _ = try connection.decide(
+    ) throws -> Bool {
+        try connection.decide(
             "setPause",
-            "repricer.set_pause(\(uuid: batchID), \(timestamp: at), \(isPaused), \(reason)::text)")
+            "repricer.set_pause(\(uuid: batchID), \(timestamp: at), \(isPaused), \(reason)::text)"
+        ).bool("answer")
     }
 
     /// Whether resuming a batch, or everything where nil, would change anything: it is paused, a storefront of it is
@@ -107,14 +110,21 @@ package enum ControlQueries {
         ).int("answer")
     }
 
-    /// Ends a change whose item has another price in the App Store. Returns that price in milliunits.
+    /// Ends a change whose item has another price in the App Store. Returns that price in milliunits, and its currency.
     package static func close(
         _ changeID: String, reason: String, at: Int64, on connection: isolated PostgresConnection
-    ) throws -> Int64 {
-        try connection.decide(
+    ) throws -> (milliunits: Int64, currency: String) {
+        let shown = try connection.decide(
             "closeChange",
             "repricer.close_change(\(uuid: changeID), \(timestamp: at), \(reason)::text)"
         ).int64("answer")
+        let currency = try connection.query(
+            """
+            -- name: currencyOfChange
+            SELECT currency FROM repricer.price_changes WHERE change_id = \(uuid: changeID)
+            """
+        ).one().text("currency")
+        return (shown, currency)
     }
 
     package struct Released: Sendable, Equatable {

@@ -159,7 +159,8 @@ package enum AuditQueries {
     /// Recomputes the whole chain, and asks for the line of each decision. It must run in a transaction that reads
     /// one snapshot.
     package static func verify(
-        kept: AuditChain.Head?, on connection: isolated PostgresConnection
+        kept: AuditChain.Head?, on connection: isolated PostgresConnection,
+        reporting: (_ done: Int64, _ total: Int64) -> Void = { _, _ in }
     ) throws -> AuditChain {
         let end = try head(on: connection)
         var chain = AuditChain(kept: kept, lastSequence: end.sequence ?? 0)
@@ -167,6 +168,7 @@ package enum AuditQueries {
         while true {
             let lines = try page(after: last, on: connection)
             for line in lines { chain.add(line) }
+            reporting(Int64(chain.lineCount), end.sequence ?? 0)
             guard let newest = lines.last, lines.count == linesPerPage else { break }
             last = newest.sequence
         }

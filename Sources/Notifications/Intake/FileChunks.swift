@@ -12,11 +12,17 @@ package final class FileChunks {
     private let path: String
     private let descriptor: Int32
     private var hasBegun = false
+    /// The bytes that were read so far, and those of the whole file: nil of a pipe.
+    package private(set) var bytesRead: Int64 = 0
+    package let size: Int64?
 
     package init(path: String) throws(Failure) {
         self.path = path
         descriptor = path == "-" ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw FileChunks.failure(path) }
+        var status = stat()
+        let isRegular = fstat(descriptor, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
+        size = isRegular ? Int64(status.st_size) : nil
     }
 
     deinit {
@@ -47,6 +53,7 @@ package final class FileChunks {
             if count < 0 && errno == EINTR { continue }
             guard count >= 0 else { throw FileChunks.failure(path) }
             guard count > 0 else { return nil }
+            bytesRead += Int64(count)
             chunk.removeLast(chunk.count - count)
             return chunk
         }

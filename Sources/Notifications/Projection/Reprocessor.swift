@@ -46,8 +46,10 @@ package struct Reprocessor: Sendable {
     }
 
     /// Reads what was received since then (UTC milliseconds). With `all` it also reads what was understood, and folds
-    /// it again.
-    package func run(since: Int64, all: Bool = false) async throws -> Summary {
+    /// it again. `reporting` is told after each page what became of all so far.
+    package func run(
+        since: Int64, all: Bool = false, reporting: @Sendable (Summary) -> Void = { _ in }
+    ) async throws -> Summary {
         var summary = Summary()
         let limit = Self.pageSize
         let quarantined: Reader = {
@@ -65,6 +67,7 @@ package struct Reprocessor: Sendable {
                 try Task.checkCancellation()
                 let page = try await page(after: place, isForced: all, summary, reader)
                 summary = page.summary
+                reporting(summary)
                 place = page.end
                 isAtEnd = page.count < limit
             }

@@ -18,6 +18,9 @@ struct ArgumentParser {
     private let commands: [Command]
     private var rest: ArraySlice<String>
     private var parsed = ParsedArguments()
+    /// The words of the command that were found so far.
+    private var path: [String] = []
+    private var isOptionFault = false
 
     init(commands: [Command], arguments: [String]) {
         self.commands = commands
@@ -35,7 +38,9 @@ struct ArgumentParser {
         do {
             command = try resolveCommand()
         } catch let error {
-            if helpIsAsked { return .help(path: []) }
+            // What is no command has no help, and the overview would not say so.
+            let isUnknown = path.isEmpty && rest.first.map { !$0.hasPrefix("-") } ?? false
+            if helpIsAsked, !isUnknown || isOptionFault { return .help(path: path) }
             throw Fault(error: error, command: nil)
         }
         if helpIsAsked { return .help(path: command.path) }
@@ -49,13 +54,14 @@ struct ArgumentParser {
 
     /// Takes the words that name the command. Global options may stand before and between them.
     private mutating func resolveCommand() throws(UsageError) -> Command {
-        var path: [String] = []
         while let argument = rest.first {
             let isOption = argument.hasPrefix("-") && argument.count > 1
             if isOption {
                 // Once a command is complete, the options after it are its own.
                 if commands.contains(where: { $0.path == path }) { break }
+                isOptionFault = true
                 try readOption(among: GlobalOptions.all)
+                isOptionFault = false
                 continue
             }
             let candidates = commands.filter { $0.path.starts(with: path + [argument]) }

@@ -17,15 +17,23 @@ extension Commands {
             let wanted = batch.map { "batch:\($0.batchID)" }
             let waiting = try await pool.withTransaction { try AuditQueries.settle(on: $0) }
             var last = Int64.min
+            // On a terminal the list is one text, which a pager shows as a whole.
+            let isGathered = invocation.screenRows != nil && !invocation.isJSON
+            var gathered = ""
             while true {
                 let after = last
                 let lines = try await pool.withTransaction { connection in
                     try AuditQueries.page(after: after, object: wanted, on: connection)
                 }
                 for line in lines {
-                    try invocation.print(json: json(line), text(line))
+                    if isGathered {
+                        gathered += text(line)
+                    } else {
+                        try invocation.print(json: json(line), text(line))
+                    }
                 }
                 guard let newest = lines.last, lines.count == AuditQueries.linesPerPage else {
+                    if isGathered { try invocation.page(gathered) }
                     if waiting > 0 {
                         invocation.note(
                             "\(waiting) more wait for a session that holds the end of the trail")

@@ -1,4 +1,5 @@
 import Batches
+import Reports
 
 extension Commands {
     private static let keptHead = ValueOption(
@@ -18,14 +19,21 @@ extension Commands {
         let kept = try invocation.arguments[keptHead].map { text throws(UsageError) in
             try head(text)
         }
+        let bar = invocation.progressBar
+        defer { bar.clear() }
         let chain = try await invocation.withPool(try invocation.configuration()) { pool in
             let waiting = try await pool.withTransaction { try AuditQueries.settle(on: $0) }
             var chain = try await pool.withTransaction(.repeatableRead) { connection in
-                try AuditQueries.verify(kept: kept, on: connection)
+                try AuditQueries.verify(kept: kept, on: connection) { done, total in
+                    bar.drawIfLate(
+                        done: done, total: total,
+                        note: "\(counted(done)) of \(counted(total, "line"))")
+                }
             }
             if waiting > 0 { chain.noteWaiting(waiting) }
             return chain
         }
+        bar.clear()
         try invocation.print(json: json(chain), text(chain))
         guard chain.findingCount > 0 else { return .done }
         throw CommandFailure(
@@ -53,7 +61,7 @@ extension Commands {
         let leftOut = chain.findingCount - chain.findings.count
         if leftOut > 0 { text += "and \(leftOut) more\n" }
         if chain.findingCount == 0 {
-            text += "\(chain.lineCount) lines, all as they were written\n"
+            text += "\(counted(chain.lineCount)) lines, all as they were written\n"
         }
         return text + "head \(chain.head.sequence ?? 0):\(harmless(chain.head.hash))\n"
     }

@@ -11,7 +11,7 @@ extension Commands {
         discussion: """
             Prints what `show` prints and asks; --yes does not ask, and is needed where there is no terminal. The database refuses the submitter's own approval (exit code 4). Where the batch exceeds your limits \
             (`policy show`), your approval is recorded as the first, and another approver has to give the second \
-            (exit code 4, too). A mass extension (`extend all`) is approved by its id in the same way.
+            (exit code 4, too). A mass extension (`extend all`) is approved by its id, or the beginning of it, in the same way.
             """
     ) { invocation in
         let name = try invocation.arguments.required(batch)
@@ -77,7 +77,7 @@ extension Commands {
             try invocation.print(text)
         }
         try invocation.confirm(
-            "approve \(batch.rowCount == 1 ? "this 1 change" : "these \(batch.rowCount) changes") of \(harmless(batch.name))?"
+            "approve \(batch.rowCount == 1 ? "this 1 change" : "these \(counted(batch.rowCount)) changes") of \(harmless(batch.name))?"
         )
     }
 
@@ -137,8 +137,7 @@ extension Commands {
     static func massExtension(
         _ text: String, pool: PostgresPool
     ) async throws -> ExtensionQueries.Mass? {
-        guard text.isUUID else { return nil }
-        let id = text.lowercased()
+        guard let id = try await massID(text, pool: pool) else { return nil }
         let (mass, isSingle) = try await pool.withTransaction { connection in
             (
                 try ExtensionQueries.mass(id, on: connection),
@@ -150,5 +149,20 @@ extension Commands {
             .conflict,
             "\(id) extends one subscription, which needs no approval and can't be taken back; "
                 + "see `repricer extend status \(id)`")
+    }
+
+    /// The whole id that `text` may stand for. Where it also names a batch, it stands for neither.
+    private static func massID(_ text: String, pool: PostgresPool) async throws -> String? {
+        if text.isUUID { return text.lowercased() }
+        guard let id = try await ExtensionFinder.begun(text, isMass: true, pool: pool) else {
+            return nil
+        }
+        guard try await !BatchFinder.isNamed(text, pool: pool) else {
+            throw CommandFailure(
+                .conflict,
+                "\(quoted(text)) names a batch, and begins the id of extension \(id); give the whole id"
+            )
+        }
+        return id
     }
 }

@@ -21,6 +21,17 @@ enum BatchFinder {
         try choose(text, among: try await pool.withTransaction { try BatchQueries.all(on: $0) })
     }
 
+    /// Whether the words stand for a batch, or for several.
+    static func isNamed(_ text: String, pool: PostgresPool) async throws -> Bool {
+        do {
+            _ = try await find(text, pool: pool) as BatchQueries.Batch
+            return true
+        } catch let failure as CommandFailure {
+            guard failure.code == .inputRejected else { throw failure }
+            return false
+        }
+    }
+
     private static func choose(
         _ text: String, among all: [BatchQueries.Batch]
     ) throws(CommandFailure) -> BatchQueries.Batch {
@@ -47,9 +58,15 @@ enum BatchFinder {
             let lists = "`repricer status` lists them"
             return CommandFailure(
                 .inputRejected,
-                text.isUUID
+                mayBeID(text)
                     ? "no batch \(quoted(text)): \(lists), and `repricer extend status` the extensions"
                     : "no batch \(quoted(text)); \(lists)")
         }
+    }
+
+    /// Whether it is an id, or so much of one that nobody would call a batch so.
+    private static func mayBeID(_ text: String) -> Bool {
+        text.isUUID
+            || text.count >= 8 && text.allSatisfy { $0.isASCII && ($0.isHexDigit || $0 == "-") }
     }
 }

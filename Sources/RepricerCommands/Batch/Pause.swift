@@ -1,4 +1,6 @@
 import Batches
+import Facts
+import Postgres
 
 extension Commands {
     private static let pausedBatch = Positional(
@@ -12,6 +14,7 @@ extension Commands {
         discussion: """
             Durable: it holds for every replica within a second, and over restarts. Calls in flight finish; \
             notifications are still taken in and statuses read. --all stops every call that changes anything.
+            A halted batch stays halted, asks the App Store no more, and waits for `resume`.
             """
     ) { invocation in
         try await setPause(invocation, isPaused: true)
@@ -34,27 +37,45 @@ extension Commands {
         }
         return try await invocation.withDatabase { pool, now in
             let found = try await BatchFinder.find(named, pool: pool)
-            let isNew = try await pool.withTransaction { connection in
-                guard
-                    try isPaused || ControlQueries.isHeldBack(found?.batchID, on: connection)
-                else { return false }
-                try ControlQueries.setPause(
-                    found?.batchID, isPaused: isPaused, reason: invocation.arguments[reason],
-                    at: now, on: connection)
-                return true
+            let id = found?.batchID
+            let (isNew, stands) = try await pool.withTransaction { connection in
+                guard try isPaused || ControlQueries.isHeldBack(id, on: connection) else {
+                    return (false, "")
+                }
+                let before = try standing(of: id, on: connection)
+                let isNew = try ControlQueries.setPause(
+                    id, isPaused: isPaused, reason: invocation.arguments[reason], at: now,
+                    on: connection)
+                let after = try standing(of: id, on: connection)
+                return (isNew, isPaused ? pausedWords(before, after) : "")
             }
             let subject = found.map { harmless($0.name) } ?? "everything"
             let said =
                 isPaused
-                ? "paused \(subject)"
+                ? stands.isEmpty ? "paused \(subject)" : "\(subject) \(stands)"
                 : isNew ? "resumed \(subject)" : "\(subject) is not paused: nothing to resume"
             try invocation.print(
-                json: ["batch_id": found?.batchID, "paused": isPaused, "changed": isNew],
-                said + "\n")
-            let id = found?.batchID
+                json: ["batch_id": id, "paused": isPaused, "changed": isNew], said + "\n")
             invocation.suggest(
                 isPaused ? "resume \(id ?? "--all")" : id.map { "status \($0)" } ?? "status")
             return .done
         }
+    }
+
+    private static func standing(
+        of batchID: String?, on connection: isolated PostgresConnection
+    ) throws -> (any Pausable)? {
+        guard let batchID else { return try ServiceControlQueries.everything(on: connection) }
+        return try BatchQueries.all(on: connection).first { $0.batchID == batchID }
+    }
+
+    /// What a pause found that stood still before; empty where nothing did.
+    private static func pausedWords(_ before: (any Pausable)?, _ after: (any Pausable)?) -> String {
+        guard let before, let after, before.isPaused else { return "" }
+        let stop = after.haltedBy == nil ? "paused" : "halted"
+        let isHeldByPerson = before.haltedBy == nil || before.alsoPausedBy != nil
+        return harmless(
+            isHeldByPerson
+                ? "is \(stop) already\(after.whoAndWhy)" : "is \(stop)\(after.whoAndWhy)")
     }
 }

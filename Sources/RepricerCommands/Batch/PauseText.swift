@@ -10,6 +10,10 @@ protocol Pausable {
     var pausedReason: String? { get }
     /// What paused it, where no person did.
     var haltedBy: String? { get }
+    /// The person who paused it while it was halted.
+    var alsoPausedBy: String? { get }
+    var alsoPausedAt: Int64? { get }
+    var alsoPausedReason: String? { get }
     /// When one call may probe whether it may go on, and with what the latest probe was refused.
     var probeAt: Int64? { get }
     var probeAnswer: String? { get }
@@ -23,6 +27,9 @@ extension BatchQueries.Batch: Pausable {
 }
 extension ServiceControlQueries.Everything: Pausable {
     var haltedBy: String? { nil }
+    var alsoPausedBy: String? { nil }
+    var alsoPausedAt: Int64? { nil }
+    var alsoPausedReason: String? { nil }
     var probeAt: Int64? { nil }
     var probeAnswer: String? { nil }
 }
@@ -34,7 +41,18 @@ extension Pausable {
             pausedAt.map { " since \($0.instantText)" }, pausedBy.map { " by \($0)" },
             pausedReason.map { ": \($0)" }, probeAnswer.map { "; \(alsoRefused($0))" },
             probeAt.map { "; the next call asks at \($0.instantText)" },
+            alsoPausedBy.map { "; also paused\(alsoPausedSince) by \($0)" },
+            alsoPausedReason.map { ": \($0)" },
         ].compactMap { $0 }.joined()
+    }
+
+    private var alsoPausedSince: String {
+        alsoPausedAt.map { " since \($0.instantText)" } ?? ""
+    }
+
+    private var alsoPausedJSON: JSONValue {
+        guard let alsoPausedBy else { return .null }
+        return ["by": alsoPausedBy, "at": alsoPausedAt?.instantText, "reason": alsoPausedReason]
     }
 
     /// The JSON; null unless it is paused.
@@ -43,6 +61,7 @@ extension Pausable {
         return [
             "by": pausedBy, "at": pausedAt?.instantText, "reason": pausedReason,
             "halted_by": haltedBy, "probe_at": probeAt?.instantText, "probe_answer": probeAnswer,
+            "also_paused": alsoPausedJSON,
         ]
     }
 }

@@ -1,5 +1,6 @@
 import Batches
 import Pricing
+import Reports
 
 /// Takes the rows of a plan as they are judged: names the refused ones, writes the requested files, and keeps the
 /// figures. Of all this only the list of calls grows with the batch.
@@ -110,7 +111,8 @@ actor PlanOutput: PlanSink {
         hash.add(prepared.hashed)
         for row in prepared.rows { forecast.add(row) }
         let done = Int64(forecast.rowCount)
-        progress.drawIfLate(done: done, total: rowCount, note: "\(done) of \(rowCount) rows")
+        progress.drawIfLate(
+            done: done, total: rowCount, note: "\(counted(done)) of \(counted(rowCount)) rows")
         for change in prepared.overtaken where overtaken.insert(change.changeID).inserted {
             forecast.warn(.makesOthersAsk, change.line)
         }

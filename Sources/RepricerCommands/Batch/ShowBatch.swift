@@ -20,7 +20,16 @@ extension Commands {
         return try await invocation.withPool(configuration) { pool in
             let batch = try await BatchFinder.find(name, pool: pool)
             if invocation.arguments[web] {
-                try invocation.print(try page(of: batch, configuration) + "\n")
+                let address = try page(of: batch, configuration)
+                let line = (invocation.isJSON ? (["url": address] as JSONValue).text : address)
+                try invocation.print(line + "\n")
+                if configuration.entries.contains(where: {
+                    $0.variable == .pagesListen && $0.source == "default"
+                }) {
+                    invocation.note(
+                        "this is the default address, on the machine that runs `repricer serve`: give its "
+                            + "REPRICER_PAGES_LISTEN where it is another")
+                }
                 return .done
             }
             let rate = try await configuration.completed(by: pool).changePriceRate

@@ -230,14 +230,14 @@ struct StatusText {
         let shares = [
             ("delivered", facts.deliveredCount), ("answered", facts.answeredCount),
             ("final", facts.finalCount),
-        ].map { ($1, "\($1) of \(facts.rowCount) \($0)") }
+        ].map { ($1, "\(counted($1)) of \(counted(facts.rowCount)) \($0)") }
         let longest = shares.map(\.1.count).max() ?? 0
         let bars = shares.flatMap { count, note in
             ProgressBar.lines(
                 done: count, total: facts.rowCount, note: note, noteColumns: longest,
                 columns: columns)
         }
-        let states = facts.statesInOrder.map { "\($1) \($0)" }.joined(separator: ", ")
+        let states = facts.statesInOrder.map { "\(counted($1)) \($0)" }.joined(separator: ", ")
         return head + bars + brokenText(states, width: columns)
             + alerts.flatMap { brokenText("\($0): \(harmless($1))", width: columns) }
     }
@@ -269,8 +269,8 @@ struct StatusText {
         }
         head += standstills
         head += [
-            ("rows", "\(facts.rowCount): \(facts.finalCount) final"),
-            ("refused rows", "\(facts.rejected.values.reduce(0, +))"),
+            ("rows", "\(counted(facts.rowCount)): \(counted(facts.finalCount)) final"),
+            ("refused rows", counted(facts.rejected.values.reduce(0, +))),
             (
                 "next send by",
                 facts.outlook.nextSendBy.map { $0.instantText + ($0 < now ? ", overdue" : "") }
@@ -280,7 +280,7 @@ struct StatusText {
             ("quota left", quotaText),
             ("newest notification", facts.staleness.newestNotificationAt?.instantText ?? "-"),
             ("history read to", facts.staleness.historyReadThrough?.instantText ?? "-"),
-            ("silent changes", "\(facts.staleness.silentChanges)"),
+            ("silent changes", counted(facts.staleness.silentChanges)),
         ]
         return head + (facts.notifications.map { [("notifications", $0.text)] } ?? [])
     }
@@ -429,9 +429,9 @@ struct StatusText {
 
 extension StatusQueries.Notifications {
     fileprivate var text: String {
-        var parts = ["\(waiting) waiting"]
-        if quarantined > 0 { parts.append("\(quarantined) quarantined") }
-        if notUnderstood > 0 { parts.append("\(notUnderstood) not understood") }
+        var parts = ["\(counted(waiting)) waiting"]
+        if quarantined > 0 { parts.append("\(counted(quarantined)) quarantined") }
+        if notUnderstood > 0 { parts.append("\(counted(notUnderstood)) not understood") }
         return parts.joined(separator: ", ")
     }
 }

@@ -27,7 +27,7 @@ extension StatusFacts {
 
     private var stopsOfBatches: [String] {
         (batch.map { [$0] } ?? batches).filter(\.isPaused).map {
-            "\($0.batchID) stopped by \($0.haltedBy ?? "") since \($0.pausedAt ?? 0)"
+            "\($0.batchID) stopped by \($0.haltedBy ?? "") since \($0.pausedAt ?? 0), \($0.alsoPausedAt ?? 0)"
         }
             + haltedStorefronts.map { "\($0.batchName) \($0.storefront) halted since \($0.at)" }
             + waitingWaves.map { "\($0.batchID) wave \($0.number) waits for \($0.waitsFor)" }

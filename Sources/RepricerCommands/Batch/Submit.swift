@@ -28,6 +28,7 @@ extension Commands {
         let configuration = try invocation.configuration()
         let file = try invocation.arguments.required(batchFile)
         let name = try BatchName.checked(invocation.arguments.required(batchName))
+        try checkForm(invocation.arguments)
         let terms = try BatchTermOptions.terms(invocation.arguments)
         let now = try await invocation.now(configuration)
         return try await invocation.withPool(configuration) { pool in
@@ -85,6 +86,17 @@ extension Commands {
             .conflict,
             "nothing stored: this file is batch \(batchID) already, with other "
                 + "\(said.joined(separator: ", ")); give the same ones, or abort that batch first")
+    }
+
+    /// What was cut while it was copied would be refused as the hash of another plan, and only after a judgement of all
+    /// rows.
+    private static func checkForm(_ arguments: ParsedArguments) throws(UsageError) {
+        guard let text = arguments[planHash] else { return }
+        guard text.utf8.count == 64, text.allSatisfy({ $0.isASCII && $0.isHexDigit }) else {
+            throw UsageError(
+                "--plan-hash cannot be \(quoted(text)); give the 64 digits that `repricer plan` printed"
+            )
+        }
     }
 
     /// Checks whether the batch may be stored. Throwing takes everything back.

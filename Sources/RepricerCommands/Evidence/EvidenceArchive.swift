@@ -3,6 +3,7 @@ import Facts
 import Glibc
 import Notifications
 import Pricing
+import Reports
 import ServiceKit
 
 extension Commands {
@@ -49,6 +50,8 @@ extension Commands {
                 exportedAt: Instant(milliseconds: clock.nowMilliseconds()).text))
         let range = start.milliseconds..<start.advanced(byMonths: 1).milliseconds
         let dependencies = invocation.dependencies
+        let bar = invocation.progressBar
+        defer { bar.clear() }
         let (count, head) = try await invocation.withPool(configuration) { pool in
             var writer = writer
             // It is written under another name until it is whole.
@@ -70,6 +73,8 @@ extension Commands {
                                 signedPayload: try stored.evidence.signedPayload())))
                 }
                 count += page.count
+                bar.drawIfLate(
+                    done: 0, total: 0, note: counted(Int64(count), "notification") + " written")
                 guard let end = page.last?.notificationUUID else { break }
                 after = end
             }
@@ -77,13 +82,14 @@ extension Commands {
             try file.flush()
             return (count, writer.head)
         }
+        bar.clear()
         guard rename(path + ".part", path) == 0 else {
             throw CommandFailure(
                 .failed, "\(path) cannot be written: \(String(cString: strerror(errno)))")
         }
         try invocation.print(
             json: ["month": text, "file": path, "notifications": count, "head": head],
-            "\(count) notifications of \(text), head \(head)\n")
+            "\(counted(count)) notifications of \(text), head \(head)\n")
         return .done
     }
 
@@ -110,12 +116,18 @@ extension Commands {
         let now = live.clock.nowMilliseconds()
         var reader = EvidenceFile.Reader()
         var faults = 0
+        let bar = invocation.progressBar
+        defer { bar.clear() }
         func tell(_ line: Int, _ what: String) {
             faults += 1
+            bar.clear()
             if faults <= 100 { invocation.dependencies.sayPlainly("\(path):\(line): \(what)\n") }
         }
         let chunks = try FileChunks(path: path)
-        var lines = LineReader(limit: 4 << 20) { try chunks.next() }
+        var lines = LineReader(limit: 4 << 20) {
+            bar.drawIfLate(read: chunks.bytesRead, of: chunks.size)
+            return try chunks.next()
+        }
         var notifications = 0
         var unsigned = 0
         while let line = try lines.next() {
@@ -142,12 +154,13 @@ extension Commands {
         if let head, head != reader.last {
             tell(lines.number, "the last hash is another than --head: the file was written anew")
         }
+        bar.clear()
         try invocation.print(
             json: [
                 "file": path, "month": reader.head?.month, "notifications": notifications,
                 "unsigned": unsigned, "faults": faults, "head": reader.last,
             ],
-            "\(notifications) notifications of \(reader.head?.month ?? "no month"), \(faults) faults\n"
+            "\(counted(notifications)) notifications of \(reader.head?.month ?? "no month"), \(counted(faults)) faults\n"
         )
         return faults == 0 ? .done : .failed
     }

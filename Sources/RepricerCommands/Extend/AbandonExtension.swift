@@ -14,10 +14,11 @@ extension Commands {
             Nothing is taken back: who was extended stays so, and a summary that comes after all completes it.
             """
     ) { invocation in
-        let id = try ExtensionArguments.uuid(try invocation.arguments.required(extensionID))
+        let typed = try invocation.arguments.required(extensionID)
         let reason = try ExtensionArguments.short(
             try invocation.arguments.required(why), "reason")
         return try await invocation.withDatabase { pool, now in
+            let id = try await ExtensionFinder.find(typed, pool: pool)
             try await pool.withTransaction {
                 try ExtensionQueries.abandon(id, reason: reason, at: now, on: $0)
             }

@@ -3,7 +3,7 @@ import Pricing
 
 extension Commands {
     private static let optionalID = Positional(
-        "EXTENSION", "the extension's id; all when left out", isRequired: false)
+        "EXTENSION", "\(ExtensionFinder.meaning); all when left out", isRequired: false)
 
     static let extendStatus = Command(
         "extend status", "show what became of extensions", positionals: [optionalID],
@@ -12,9 +12,16 @@ extension Commands {
             `report renewal_extension` has all of it.
             """
     ) { invocation in
-        let id = try invocation.arguments[optionalID].map { try ExtensionArguments.uuid($0) }
-        let found = try await invocation.withPool(try invocation.configuration()) { pool in
-            try await pool.withTransaction { try ExtensionQueries.lines(of: id, on: $0) }
+        let (id, found) = try await invocation.withPool(try invocation.configuration()) { pool in
+            var id: String?
+            if let typed = invocation.arguments[optionalID] {
+                id = try await ExtensionFinder.find(typed, pool: pool)
+            }
+            let wanted = id
+            return (
+                wanted,
+                try await pool.withTransaction { try ExtensionQueries.lines(of: wanted, on: $0) }
+            )
         }
         let lines = Array(found.prefix(ExtensionQueries.linesMax))
         let hasMore = found.count > lines.count

@@ -11,7 +11,7 @@ extension Commands {
     static let extensionNote = ValueOption("note", "TEXT", "why; kept with the request")
     static let requestID = ValueOption(
         "request-id", "UUID", "the request's identifier; the same again asks for nothing new")
-    static let extensionID = Positional("EXTENSION", "the extension's id")
+    static let extensionID = Positional("EXTENSION", ExtensionFinder.meaning)
 }
 
 /// The arguments that all requests for extensions share.
@@ -64,16 +64,6 @@ enum ExtensionArguments {
     static func newID() -> String {
         var random = SystemRandomNumberGenerator()
         return UUIDv7.make(nowMilliseconds: SystemClock().nowMilliseconds(), random: &random)
-    }
-
-    /// The UUID in lower case.
-    static func uuid(_ text: String) throws -> String {
-        guard text.isUUID else {
-            throw CommandFailure(
-                .inputRejected,
-                "\(quoted(text)) is no extension's id; `repricer extend status` lists them")
-        }
-        return text.lowercased()
     }
 
     static func storefronts(_ text: String?) throws -> [String]? {

@@ -11,8 +11,9 @@ extension Commands {
             extended since, are left out and counted. Run again, it asks for what failed again.
             """
     ) { invocation in
-        let mass = try ExtensionArguments.uuid(try invocation.arguments.required(extensionID))
+        let typed = try invocation.arguments.required(extensionID)
         return try await invocation.withDatabase { pool, now in
+            let mass = try await ExtensionFinder.find(typed, pool: pool)
             let (failed, obstacles, asked) = try await pool.withTransaction { connection in
                 let failed = try ExtensionQueries.failed(mass, on: connection)
                 let judged = try ExtensionForecast.obstacles(

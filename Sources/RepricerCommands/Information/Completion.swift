@@ -50,24 +50,37 @@ struct CompletionScript {
         """
         _repricer() {
             local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}" words="" noun="" own="" i line
-            local first="${COMP_WORDS[1]:-}" second="${COMP_WORDS[2]:-}" settings=()
+            local first="" second="" settings=() value
             COMPREPLY=()
+            # bash cuts --format=json in three words.
+            if [ "$current" = = ]; then current=""
+            elif [ "$previous" = = ]; then previous="${COMP_WORDS[COMP_CWORD-2]}"; fi
             for ((i = 1; i < COMP_CWORD; i++)); do
-                if [ "${COMP_WORDS[i]}" = --env-file ]; then settings=(--env-file "${COMP_WORDS[i+1]}"); fi
+                case "${COMP_WORDS[i]}" in
+                    \(globalNames))
+                        value=$((i + 1))
+                        [ "${COMP_WORDS[value]}" != = ] || value=$((i + 2))
+                        if [ "${COMP_WORDS[i]}" = --env-file ]; then
+                            settings=(--env-file "${COMP_WORDS[value]/#\\~/$HOME}")
+                        fi
+                        i=$value ;;
+                    --env-file=*) settings=("${COMP_WORDS[i]/#--env-file=\\~/--env-file=$HOME}") ;;
+                    -*) ;;
+                    *) if [ -z "$first" ]; then first="${COMP_WORDS[i]}"
+                        elif [ -z "$second" ]; then second="${COMP_WORDS[i]}"; fi ;;
+                esac
             done
-            if [ "$COMP_CWORD" -eq 1 ]; then
-                words="\(firstWords.joined(separator: " ")) --version --help"
+            if [ -z "$first" ]; then
+                words="\(firstWords.joined(separator: " ")) --version \(globalWords)"
             else
                 case "$first $second" in
         \(cases)
                 esac
-                if [ -z "$own" ]; then
-                    case "$previous" in
-                        --env-file | --clock) words="" noun="" ;;
-                        -o | --format) words="table json" noun="" ;;
-                        --color) words="auto always never" noun="" ;;
-                    esac
-                fi
+            fi
+            if [ -z "$own" ]; then
+                case "$previous" in
+        \(globalValues)
+                esac
             fi
             if [ "$noun" = batches ] && [ "${current#-}" = "$current" ]; then
                 local typed="${current//\\\\/}"
@@ -102,6 +115,27 @@ struct CompletionScript {
         """
     }
 
+    private var valued: [any OptionSpecification] {
+        GlobalOptions.all.filter { $0.valueName != nil }
+    }
+
+    /// The options of every command that a value follows.
+    private var globalNames: String { valued.map(pattern).joined(separator: " | ") }
+
+    private var globalWords: String {
+        GlobalOptions.all.map { "--\($0.name)" }.joined(separator: " ")
+    }
+
+    private var globalValues: String {
+        valued.map {
+            "                \(pattern($0))) words=\"\($0.suggestions.joined(separator: " "))\" noun=\"\" ;;"
+        }.joined(separator: "\n")
+    }
+
+    private func pattern(_ option: any OptionSpecification) -> String {
+        (option.short.map { "-\($0) | " } ?? "") + "--\(option.name)"
+    }
+
     private var firstWords: [String] { commands.compactMap(\.path.first).uniqued() }
 
     /// Two-word commands come first, because their pattern is the narrower one.
@@ -131,8 +165,7 @@ struct CompletionScript {
         let verbs = Dictionary(grouping: commands.filter { $0.path.count > 1 }) { $0.path[0] }
         return firstWords.filter { verbs[$0] != nil }.map { noun in
             let words = (verbs[noun] ?? []).map { $0.path[1] }.joined(separator: " ")
-            return
-                "            \"help \(noun)\") words=\"\(noun)\"; [ \"$COMP_CWORD\" -eq 2 ] || words=\"\(words)\" ;;"
+            return "            \"help \(noun)\") words=\"\(words)\" ;;"
         }
     }
 

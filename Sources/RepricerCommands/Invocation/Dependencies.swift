@@ -18,6 +18,8 @@ package struct Dependencies: Sendable {
     package var readAnswer: @Sendable () -> String? = { nil }
     package var isOutputTerminal = false
     package var isMessagesTerminal = false
+    /// What is done sooner than this shows no progress.
+    package var progressAfter: Duration = .seconds(2)
     /// It is asked again for each drawing, because a window can change.
     package var terminalSize: @Sendable () -> (columns: Int, rows: Int) = { (80, 24) }
     /// Shows a text in a pager. Returns false where the pager cannot be run.

@@ -10,20 +10,19 @@ final class ProgressBar: Sendable {
 
     private let dependencies: Dependencies
     private let isShown: Bool
-    private let state = Mutex(State())
+    private let state: Mutex<State>
 
     private struct State {
         /// How many lines are drawn at the moment.
         var drawn = 0
-        var nextAt = ContinuousClock.now + ProgressBar.silence
+        var nextAt: ContinuousClock.Instant
     }
 
-    /// What is done sooner than this needs no bar.
-    private static let silence: Duration = .seconds(2)
     private static let pace: Duration = .milliseconds(200)
 
     init(dependencies: Dependencies, isQuiet: Bool) {
         self.dependencies = dependencies
+        state = Mutex(State(nextAt: .now + dependencies.progressAfter))
         isShown =
             dependencies.isMessagesTerminal && !isQuiet
             && dependencies.environment["TERM"] != "dumb"
@@ -44,6 +43,14 @@ final class ProgressBar: Sendable {
             return true
         }
         if isDue { draw(done: done, total: total, note: note) }
+    }
+
+    /// The same for what is read from a file: `read` of `size` bytes, or of nobody knows how many.
+    func drawIfLate(read: Int64, of size: Int64?) {
+        let megabytes = { (bytes: Int64) in counted((bytes + 500_000) / 1_000_000) }
+        drawIfLate(
+            done: read, total: size ?? 0,
+            note: megabytes(read) + (size.map { " of \(megabytes($0))" } ?? "") + " MB read")
     }
 
     /// Lines of a screen so many columns wide, over those of the drawing before.

@@ -26,6 +26,7 @@ extension Commands {
         let configuration = try invocation.configuration()
         let name = try chosenReport(invocation.arguments)
         if invocation.arguments[describe] {
+            try refuseBesideDescribe(invocation.arguments)
             return try await printDictionary(of: name, configuration, invocation)
         }
         guard let name else { throw UsageError("name a report, or give --describe") }
@@ -37,6 +38,7 @@ extension Commands {
             query.judgedAt = try await invocation.now(configuration).milliseconds
         }
         let chosen = invocation.arguments[format].flatMap(ReportFormat.init(rawValue:))
+        let written = chosen ?? (invocation.isJSON ? .json : .table)
         // A reader of reports may read schema report alone, so the schema version is not asked for.
         return try await invocation.withUncheckedPool(
             configuration, name: "repricer report", size: 1
@@ -45,11 +47,25 @@ extension Commands {
             if let batch = invocation.arguments[reportBatch] {
                 query.batchID = try await reports.batchID(batch, of: name)
             }
-            try await writeReport(
-                query, format: chosen ?? (invocation.isJSON ? .json : .table), from: reports
-            ) { try invocation.page($0) }
+            try await writeReport(query, format: written, from: reports) { piece in
+                // A pager shows one text, and these come in pieces. A program reads them.
+                let isInPieces = written == .csv || written == .json
+                try isInPieces ? invocation.print(piece) : invocation.page(piece)
+            }
             return .done
         }
+    }
+
+    /// What --describe says is the same whatever the rows, so an option that chooses rows is meant for something else.
+    private static func refuseBesideDescribe(_ arguments: ParsedArguments) throws(UsageError) {
+        let others = [reportBatch, reportAsOf, reportingCurrency].filter { arguments[$0] != nil }
+            .map(\.name)
+        let written = arguments[format].flatMap {
+            ["csv", "html"].contains($0) ? format.name : nil
+        }
+        guard let other = others.first ?? written else { return }
+        throw UsageError(
+            "--describe tells what the columns say, and takes no --\(other); leave one of them out")
     }
 
     private static func chosenReport(

@@ -75,7 +75,9 @@ extension Commands {
             let bar = invocation.progressBar
             let forecasts = try await ScenarioRun(pool: pool, judge: judge, knownAt: known).run(
                 writing: out == nil ? nil : wish.chosen,
-                reporting: { bar.drawIfLate(done: 0, total: 0, note: "\($0) subscriptions judged") }
+                reporting: {
+                    bar.drawIfLate(done: 0, total: 0, note: "\(counted($0)) subscriptions judged")
+                }
             ) { try await out?.write($0) }
             bar.clear()
             try await out?.flush()
@@ -84,7 +86,9 @@ extension Commands {
         }
         for warning in table.warnings { invocation.note(warning) }
         if let path = invocation.arguments[page] {
-            let file = try OutputFile(path: path, dependencies: invocation.dependencies)
+            let file = try OutputFile(
+                path: path, besides: [invocation.arguments[scenarioOut]].compactMap { $0 },
+                dependencies: invocation.dependencies)
             try file.write(table.page)
             try file.flush()
         }

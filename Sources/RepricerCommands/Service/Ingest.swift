@@ -1,4 +1,5 @@
 import Notifications
+import Reports
 
 extension Commands {
     private static let file = Positional(
@@ -25,11 +26,18 @@ extension Commands {
             }
             let reader = IngestReader(intake: intake, threads: live.cores)
             let chunks = try FileChunks(path: path)
+            let bar = invocation.progressBar
+            defer { bar.clear() }
             do {
-                let summary = try await reader.ingest { try chunks.next() }
+                let summary = try await reader.ingest {
+                    bar.drawIfLate(read: chunks.bytesRead, of: chunks.size)
+                    return try chunks.next()
+                }
+                bar.clear()
                 try tell(summary, of: path, invocation)
                 return summary.isClean ? .done : .inputRejected
             } catch let error as IngestError {
+                bar.clear()
                 // What was settled before is told all the same: it stays.
                 if error.soFar.lines > 0 { try tell(error.soFar, of: path, invocation) }
                 throw CommandFailure(
@@ -50,11 +58,14 @@ extension Commands {
 
     private static func text(_ summary: IngestSummary) -> String {
         var parts = [
-            "\(summary.lines) lines", "\(summary.new) new", "\(summary.duplicate) duplicate",
+            "\(counted(summary.lines)) lines", "\(counted(summary.new)) new",
+            "\(counted(summary.duplicate)) duplicate",
         ]
-        if summary.notUnderstood > 0 { parts.append("\(summary.notUnderstood) not understood") }
-        if summary.malformed > 0 { parts.append("\(summary.malformed) malformed") }
-        if summary.refusedCount > 0 { parts.append("\(summary.refusedCount) refused") }
+        if summary.notUnderstood > 0 {
+            parts.append("\(counted(summary.notUnderstood)) not understood")
+        }
+        if summary.malformed > 0 { parts.append("\(counted(summary.malformed)) malformed") }
+        if summary.refusedCount > 0 { parts.append("\(counted(summary.refusedCount)) refused") }
         return parts.joined(separator: ", ") + "\n"
     }
 

@@ -1,5 +1,6 @@
 import Notifications
 import Postgres
+import Reports
 import ServiceKit
 
 extension Commands {
@@ -24,7 +25,14 @@ extension Commands {
         return try await invocation.withPool(try invocation.configuration()) { pool in
             try await pool.withConnection { try await ServiceRights.check(on: $0) }
             let log = invocation.log("reprocess", level: .info)
+            let bar = invocation.progressBar
+            defer { bar.clear() }
             let summary = try await Reprocessor(pool: pool, log: log).run(since: since, all: isAll)
+            {
+                bar.drawIfLate(
+                    done: 0, total: 0, note: counted(Int64($0.read), "notification") + " read")
+            }
+            bar.clear()
             try invocation.print(json: json(summary), text(summary))
             return summary.damaged == 0 ? .done : .failed
         }

@@ -45,7 +45,9 @@ extension Commands {
         _ invocation: Invocation
     ) async throws -> ExitCode {
         if loaded.doneBefore > 0 {
-            invocation.note("going on: \(loaded.doneBefore) of \(loaded.ids) were read before")
+            invocation.note(
+                "going on: \(counted(loaded.doneBefore)) of \(counted(loaded.ids)) were read before"
+            )
         }
         let bar = invocation.progressBar
         var drawnAt = ContinuousClock.now - drawEvery
@@ -58,7 +60,9 @@ extension Commands {
                 let done = loaded.doneBefore + Int64(checks.done)
                 bar.draw(
                     done: done, total: loaded.ids,
-                    note: "\(done) of \(loaded.ids), \(checks.drifted) drifted")
+                    note:
+                        "\(counted(done)) of \(counted(loaded.ids)), \(counted(checks.drifted)) drifted"
+                )
             }
         } catch {
             failure = error

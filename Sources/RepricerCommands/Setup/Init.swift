@@ -205,22 +205,38 @@ extension Commands {
                 "nothing written: \(there.joined(separator: ", ")) \(there.count == 1 ? "is" : "are") there already; "
                     + "give another folder, or move \(there.count == 1 ? "it" : "them") away")
         }
+        makeParents(of: folder)
         for path in [folder, roots] where mkdir(path, 0o700) != 0 && errno != EEXIST {
             throw cannotWrite(path)
         }
         // Root certificates are public, and the service may run as another user.
         guard chmod(roots, 0o755) == 0 else { throw cannotWrite(roots) }
+        var written: [String] = []
+        // Half of them would be in the way of the next try.
+        var isWhole = false
+        defer { if !isWhole { for path in written { unlink(path) } } }
         for file in files {
             let path = "\(folder)/\(file.name)"
             // It holds a password, and a file that others read is refused.
             let descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
             guard descriptor >= 0 else { throw cannotWrite(path) }
+            written.append(path)
             defer { Glibc.close(descriptor) }
             do throws(OutputError) {
                 try OutputSink.descriptor(descriptor).write(file.text)
             } catch {
                 throw CommandFailure(.failed, "\(path): \(error)")
             }
+        }
+        isWhole = true
+    }
+
+    /// What cannot be made is told of the folder itself.
+    private static func makeParents(of folder: String) {
+        var path = folder.hasPrefix("/") ? "" : "."
+        for part in folder.split(separator: "/").dropLast() {
+            path += "/" + part
+            _ = mkdir(path, 0o755)
         }
     }
 

@@ -1,10 +1,11 @@
 import Batches
 import Pricing
+import Reports
 import ServiceKit
 
 extension Commands {
     private static let change = Positional(
-        "CHANGE", "the change's id, as `report price_change` prints it")
+        "CHANGE", "the change's id, as `report price_change --format csv` prints it")
     private static let reason = ValueOption(
         "reason", "TEXT", "why; kept in the history and the audit trail", isRequired: true)
 
@@ -28,8 +29,11 @@ extension Commands {
                 try ControlQueries.close(id, reason: why, at: now, on: connection)
             }
             try invocation.print(
-                json: ["change_id": id, "state": "invalidated", "shown_price_milliunits": shown],
-                "closed \(id): Apple shows \(shown) milliunits\n")
+                json: [
+                    "change_id": id, "state": "invalidated",
+                    "shown_price_milliunits": shown.milliunits, "currency": shown.currency,
+                ],
+                "closed \(id): Apple shows \(price(shown.milliunits, currency: shown.currency))\n")
             return .done
         }
     }

@@ -34,8 +34,10 @@ import Testing
         return try await harness.submitter.withTransaction { connection in
             let id = try connection.query("SELECT change_id FROM repricer.price_changes").one()
                 .text("change_id")
-            return try ControlQueries.close(
+            let shown = try ControlQueries.close(
                 id, reason: "changed in another tool", at: at, on: connection)
+            #expect(shown.currency == "USD")
+            return shown.milliunits
         }
     }
 

@@ -217,7 +217,7 @@ struct DeliveryHarness {
     /// nil pauses or resumes everything.
     func setPause(_ batchID: String?, _ isPaused: Bool) async throws {
         let at = now.milliseconds
-        try await approver.withTransaction {
+        _ = try await approver.withTransaction {
             try ControlQueries.setPause(
                 batchID, isPaused: isPaused, reason: nil, at: at, on: $0)
         }

@@ -143,6 +143,32 @@ import Testing
         await harness.close()
     }
 
+    /// A probe is a call that changes something. What halted it stays told.
+    @Test func haltedBatch_thatAPersonPauses_asksNoMore_andKeepsWhatHaltedIt() async throws {
+        let harness = try await Harness.make()
+        let batchID = try await harness.submitRows(1...40)
+        harness.store.setAnswers([], nil, all: .refused(.suspect, code: 4_000_999))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        let reason = "SELECT paused_reason AS text FROM repricer.batches"
+        let halted = try await harness.texts(reason)
+
+        try await harness.setPause(batchID, true)
+        let calls = harness.store.calls.count
+        harness.store.setAnswers([], nil, all: .applied)
+        try await Self.pass(5, harness, scheduler)
+
+        #expect(harness.store.calls.count == calls)
+        #expect(try await harness.texts(Self.halts) == ["4000999", "-"])
+        #expect(try await harness.texts(reason) == halted)
+        #expect(halted.first?.isEmpty == false)
+
+        try await harness.setPause(batchID, false)
+        try await Self.pass(90, harness, scheduler)
+        #expect(try await harness.stateCounts() == ["scheduled": 40])
+        await harness.close()
+    }
+
     @Test func haltedService_whoseProbeIsRefusedOtherwise_saysSoAndStaysHalted() async throws {
         let harness = try await Harness.make()
         _ = try await harness.submitRows(1...20)
