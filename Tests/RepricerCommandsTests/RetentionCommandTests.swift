@@ -233,7 +233,8 @@ import Testing
             "SELECT kind, count(*)::int AS n FROM repricer.store_calls GROUP BY kind ORDER BY kind"
         ).map { "\(try $0.text("kind")) \(try $0.int("n"))" }
         #expect(left == ["cancel 1500", "price_change 3"])
-        try await owner.script("SET enable_seqscan = off")
+        try await owner.script(
+            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off")
         let plan = try await owner.query(
             """
             EXPLAIN SELECT settled_at FROM repricer.store_calls r
