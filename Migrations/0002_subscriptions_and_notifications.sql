@@ -205,6 +205,8 @@ CREATE TABLE repricer.overdue_statements (
     CONSTRAINT overdue_statements_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket),
     CONSTRAINT overdue_statements_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
+-- Retention deletes the oldest first, a few at a time.
+CREATE INDEX overdue_statements_recorded ON repricer.overdue_statements (recorded_at);
 COMMENT ON TABLE repricer.overdue_statements IS
     'Statements that came after the checkpoint of their subscription had taken the place of all that were signed before it. '
     'They were not folded.';
@@ -544,3 +546,6 @@ CREATE INDEX webhook_deliveries_pending ON repricer.webhook_deliveries (aggregat
     WHERE state = 'pending';
 CREATE INDEX webhook_deliveries_due ON repricer.webhook_deliveries (next_attempt_at)
     WHERE state = 'pending';
+-- A gauge counts them every few seconds. Where no webhook is configured nothing is tried, and nothing is to be repaired.
+CREATE INDEX webhook_deliveries_given_up ON repricer.webhook_deliveries (settled_at)
+    WHERE state = 'given_up' AND last_error <> 'no webhook was configured';

@@ -53,6 +53,9 @@ CREATE UNIQUE INDEX store_calls_one_in_flight ON repricer.store_calls (subject, 
 -- closed calls alive, does not slow this down. The index above can't serve both questions: the planner would read it
 -- from end to end for each subscription.
 CREATE INDEX store_calls_open ON repricer.store_calls (kind, lease_until) WHERE settled_at IS NULL;
+-- Retention deletes the oldest first, a few at a time.
+CREATE INDEX store_calls_settled ON repricer.store_calls (settled_at)
+    WHERE kind IN ('price_change', 'extension') AND NOT is_doubtful AND settled_at IS NOT NULL;
 COMMENT ON TABLE repricer.store_calls IS
     'Every call to the App Store that changes something: written before it is made, fenced by its lease, settled once.';
 COMMENT ON COLUMN repricer.store_calls.subject IS

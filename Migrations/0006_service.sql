@@ -12,6 +12,7 @@ CREATE TABLE repricer.rate_limits (
     endpoint text NOT NULL,
     next_permit_micros bigint NOT NULL DEFAULT 0,
     taken_micros bigint[] NOT NULL DEFAULT '{}',
+    counted_since_micros bigint NOT NULL DEFAULT 0,
     blocked_until timestamptz,
     CONSTRAINT rate_limits_pkey PRIMARY KEY (endpoint)
 );
@@ -20,6 +21,8 @@ COMMENT ON COLUMN repricer.rate_limits.next_permit_micros IS
 COMMENT ON COLUMN repricer.rate_limits.taken_micros IS
     'The permits of the last window and those to come, ascending; empty where none is ever missed. Microseconds since '
     '1970.';
+COMMENT ON COLUMN repricer.rate_limits.counted_since_micros IS
+    'Permits before it stand for a window in which nobody called. Who counts calls counts none of them.';
 COMMENT ON COLUMN repricer.rate_limits.blocked_until IS
     'The App Store asked every process for silence until then.';
 
@@ -45,6 +48,7 @@ DECLARE
     v_floor bigint;
     v_next bigint;
     v_taken bigint[];
+    v_counted_since bigint;
     v_blocked timestamptz;
     v_permits bigint[] := '{}';
 BEGIN
@@ -64,6 +68,7 @@ BEGIN
     END IF;
     IF p_most > 0 AND v_taken = '{}' THEN
         -- The last window counts as used. Otherwise the calls of each window would leave in its first half.
+        v_counted_since := v_floor;
         v_taken := ARRAY(SELECT v_floor - p_window + i * p_window / p_most FROM generate_series(0, p_most - 1) AS i);
     END IF;
     LOOP
@@ -74,7 +79,8 @@ BEGIN
         IF p_most > 0 THEN v_taken := v_taken || v_next; END IF;
         v_floor := v_next + p_gap;
     END LOOP;
-    UPDATE repricer.rate_limits r SET next_permit_micros = v_floor, taken_micros = v_taken
+    UPDATE repricer.rate_limits r SET next_permit_micros = v_floor, taken_micros = v_taken,
+        counted_since_micros = coalesce(v_counted_since, r.counted_since_micros)
     WHERE r.endpoint = p_endpoint
         AND (cardinality(v_permits) > 0 OR cardinality(p_missed) > 0 OR r.next_permit_micros > v_floor);
     RETURN QUERY SELECT v_now, v_permits, v_next, v_blocked;
@@ -310,6 +316,8 @@ CREATE TABLE repricer.status_checks (
 -- The condition is always true, and only who asks for what is due repeats it (see inbox_waiting).
 CREATE INDEX status_checks_due ON repricer.status_checks (reason, list_id, bucket, next_check_at NULLS FIRST)
     WHERE done_at IS NULL AND requested_at > '-infinity';
+-- Retention deletes the oldest first, a few at a time.
+CREATE INDEX status_checks_done_at ON repricer.status_checks (done_at) WHERE done_at IS NOT NULL;
 
 CREATE VIEW repricer.month_partitions AS
 SELECT p.relname::text AS parent, c.relname::text AS partition,

@@ -6314,6 +6314,7 @@ DECLARE
     v_floor bigint;
     v_next bigint;
     v_taken bigint[];
+    v_counted_since bigint;
     v_blocked timestamptz;
     v_permits bigint[] := '{}';
 BEGIN
@@ -6333,6 +6334,7 @@ BEGIN
     END IF;
     IF p_most > 0 AND v_taken = '{}' THEN
         -- The last window counts as used. Otherwise the calls of each window would leave in its first half.
+        v_counted_since := v_floor;
         v_taken := ARRAY(SELECT v_floor - p_window + i * p_window / p_most FROM generate_series(0, p_most - 1) AS i);
     END IF;
     LOOP
@@ -6343,7 +6345,8 @@ BEGIN
         IF p_most > 0 THEN v_taken := v_taken || v_next; END IF;
         v_floor := v_next + p_gap;
     END LOOP;
-    UPDATE repricer.rate_limits r SET next_permit_micros = v_floor, taken_micros = v_taken
+    UPDATE repricer.rate_limits r SET next_permit_micros = v_floor, taken_micros = v_taken,
+        counted_since_micros = coalesce(v_counted_since, r.counted_since_micros)
     WHERE r.endpoint = p_endpoint
         AND (cardinality(v_permits) > 0 OR cardinality(p_missed) > 0 OR r.next_permit_micros > v_floor);
     RETURN QUERY SELECT v_now, v_permits, v_next, v_blocked;
@@ -11004,12 +11007,15 @@ CREATE TABLE repricer.rate_limits (
     endpoint text NOT NULL,
     next_permit_micros bigint DEFAULT 0 NOT NULL,
     taken_micros bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    counted_since_micros bigint DEFAULT 0 NOT NULL,
     blocked_until timestamp with time zone
 );
 
 COMMENT ON COLUMN repricer.rate_limits.next_permit_micros IS 'No permit before it is free, for nobody has one behind it; microseconds since 1970.';
 
 COMMENT ON COLUMN repricer.rate_limits.taken_micros IS 'The permits of the last window and those to come, ascending; empty where none is ever missed. Microseconds since 1970.';
+
+COMMENT ON COLUMN repricer.rate_limits.counted_since_micros IS 'Permits before it stand for a window in which nobody called. Who counts calls counts none of them.';
 
 COMMENT ON COLUMN repricer.rate_limits.blocked_until IS 'The App Store asked every process for silence until then.';
 
@@ -11883,6 +11889,8 @@ CREATE INDEX notifications_default_type_subtype_idx1 ON repricer.notifications_d
 
 CREATE INDEX outbox_by_time ON repricer.outbox USING btree ("timestamp");
 
+CREATE INDEX overdue_statements_recorded ON repricer.overdue_statements USING btree (recorded_at);
+
 CREATE INDEX price_changes_announced ON repricer.price_changes USING btree (forecast_notice_at) WHERE ((stage = 'scheduled'::text) AND (forecast_notice_at IS NOT NULL));
 
 CREATE INDEX price_changes_batch ON repricer.price_changes USING btree (batch_id, stage);
@@ -11911,11 +11919,15 @@ CREATE INDEX running_moves_until ON repricer.running_moves USING btree (batch_id
 
 CREATE INDEX stale_figures_subscription ON repricer.stale_figures USING btree (original_transaction_id);
 
+CREATE INDEX status_checks_done_at ON repricer.status_checks USING btree (done_at) WHERE (done_at IS NOT NULL);
+
 CREATE INDEX status_checks_due ON repricer.status_checks USING btree (reason, list_id, bucket, next_check_at NULLS FIRST) WHERE ((done_at IS NULL) AND (requested_at > '-infinity'::timestamp with time zone));
 
 CREATE UNIQUE INDEX store_calls_one_in_flight ON repricer.store_calls USING btree (subject, bucket) WHERE (state = ANY (ARRAY['sending'::text, 'unknown'::text]));
 
 CREATE INDEX store_calls_open ON repricer.store_calls USING btree (kind, lease_until) WHERE (settled_at IS NULL);
+
+CREATE INDEX store_calls_settled ON repricer.store_calls USING btree (settled_at) WHERE ((kind = ANY (ARRAY['price_change'::text, 'extension'::text])) AND (NOT is_doubtful) AND (settled_at IS NOT NULL));
 
 CREATE INDEX subscription_events_left_out ON ONLY repricer.subscription_events USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
 
@@ -11972,6 +11984,8 @@ CREATE INDEX subscription_events_default_recorded_at_idx ON repricer.subscriptio
 CREATE INDEX subscriptions_customer ON repricer.subscriptions USING btree (app_account_token) WHERE (app_account_token IS NOT NULL);
 
 CREATE INDEX webhook_deliveries_due ON repricer.webhook_deliveries USING btree (next_attempt_at) WHERE (state = 'pending'::text);
+
+CREATE INDEX webhook_deliveries_given_up ON repricer.webhook_deliveries USING btree (settled_at) WHERE ((state = 'given_up'::text) AND (last_error <> 'no webhook was configured'::text));
 
 CREATE INDEX webhook_deliveries_pending ON repricer.webhook_deliveries USING btree (aggregateid, "position") WHERE (state = 'pending'::text);
 

@@ -21,12 +21,15 @@ package enum DatabaseLayout: Sendable, Equatable {
             """
         ).one().bool("has_citus")
         guard hasCitus else { return .whole }
+        // By its name and not as a regclass, which a user of finance may not resolve.
         let isSpread = try connection.query(
             """
             -- name: isSpread
             SELECT EXISTS (
-                SELECT FROM pg_catalog.pg_dist_partition
-                WHERE logicalrelid = 'repricer.price_changes'::regclass) AS is_spread
+                SELECT FROM pg_catalog.pg_dist_partition p
+                JOIN pg_catalog.pg_class c ON c.oid = p.logicalrelid
+                JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+                WHERE n.nspname = 'repricer' AND c.relname = 'price_changes') AS is_spread
             """
         ).one().bool("is_spread")
         return isSpread ? .spread : .whole

@@ -21,7 +21,7 @@ package enum EventQueries {
             """
             -- name: inboxBuckets
             SELECT b.bucket FROM repricer.bucket_turns b
-            WHERE EXISTS (
+            WHERE NOT \(fragment: ServiceControlQueries.isForNewerPrograms) AND EXISTS (
                 SELECT 1 FROM repricer.inbox i
                 WHERE i.bucket = b.bucket AND i.error IS NULL
                     AND i.received_at > '-infinity')
@@ -48,6 +48,9 @@ package enum EventQueries {
 
     /// The notifications that wait for these subscriptions, in the order of signing. A subscription with more than
     /// `limit` is folded in pieces that follow one another.
+    ///
+    /// There are none once the database belongs to newer programs. Every transaction that folds asks here, so that
+    /// none that begins after the announcement of a breaking migration folds by the rules of before.
     package static func waiting(
         _ ids: [String], limit: Int = 1000, on connection: isolated PostgresConnection
     ) throws -> [Waiting] {
@@ -81,7 +84,7 @@ package enum EventQueries {
             FROM repricer.inbox i
             JOIN repricer.notifications n
                 ON n.notification_uuid = i.notification_uuid AND n.received_at = i.received_at
-            WHERE \(fragment: condition)
+            WHERE NOT \(fragment: ServiceControlQueries.isForNewerPrograms) AND \(fragment: condition)
             """)
         let evidence = try EvidenceQueries.evidence(of: rows, on: connection)
         return try zip(rows, evidence).map { row, evidence in

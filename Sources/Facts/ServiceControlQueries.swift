@@ -75,6 +75,11 @@ package enum ServiceControlQueries {
         FROM repricer.service_controls)
         """
 
+    /// Whether a breaking migration is announced that this program does not know.
+    static let isForNewerPrograms: SQL = """
+        (SELECT lowest_program > \(expectedSchemaVersion) FROM repricer.service_controls)
+        """
+
     /// Calls of the service in a thousand seconds, at most; nil where no replica has begun yet.
     package static func changePriceRate(
         on connection: isolated PostgresConnection

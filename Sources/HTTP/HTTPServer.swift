@@ -20,18 +20,61 @@ package final class HTTPServer: Service {
     private let connections = ConnectionTable()
     private let dates: HTTPDateCache
     private let throttle = Throttle(perSecond: 10)
+    private let system: System
+    private let outages: Outages
+
+    /// What the system gives a server, and may refuse for a time. Tests refuse it.
+    struct System: Sendable {
+        /// The next connection, or a negative number with `errno` set.
+        var accept: @Sendable (Int32) -> Int32 = { Glibc.accept($0, nil, nil) }
+        var thread: @Sendable (String) -> ThreadExecutor? = { ThreadExecutor.started(name: $0) }
+    }
+
+    /// What strangers can cause as fast as they connect. Each gets a line when it begins and one when it has ended.
+    private struct Outages {
+        let accepting: Outage
+        let threads: Outage
+        let places: Outage
+
+        /// Connections come and go while files, threads or places are short, so a success soon after a failure is no
+        /// end.
+        init(_ log: Log, quietFor: Duration) {
+            accepting = Outage(
+                log: log, failure: "cannot accept; trying again",
+                recovery: "connections are accepted again", quietFor: quietFor)
+            threads = Outage(
+                log: log, failure: "no thread for a connection",
+                recovery: "connections have threads again", quietFor: quietFor)
+            places = Outage(
+                log: log, level: .warning, failure: "too many connections",
+                recovery: "connections have places again", againAfter: .seconds(60),
+                quietFor: quietFor)
+        }
+    }
 
     /// - Parameter port: 0 takes any free one. It throws when the identity cannot be used.
-    package init(
+    package convenience init(
         name: String = "http", host: String, port: Int, tls: ServerIdentity? = nil,
         limits: HTTPServerLimits = HTTPServerLimits(), clock: any WallClock = SystemClock(),
         log: Log, handler: @escaping Handler
+    ) throws(HTTPServerError) {
+        try self.init(
+            name: name, host: host, port: port, tls: tls, limits: limits, clock: clock,
+            system: System(), log: log, handler: handler)
+    }
+
+    init(
+        name: String = "http", host: String, port: Int, tls: ServerIdentity? = nil,
+        limits: HTTPServerLimits = HTTPServerLimits(), clock: any WallClock = SystemClock(),
+        system: System, log: Log, handler: @escaping Handler
     ) throws(HTTPServerError) {
         self.name = name
         self.host = host
         self.port = port
         self.limits = limits
         self.log = log
+        self.system = system
+        outages = Outages(log, quietFor: limits.quietFor)
         dates = HTTPDateCache(clock: clock)
         self.handler = handler
         do throws(TLSContextError) {
@@ -94,10 +137,13 @@ package final class HTTPServer: Service {
                 let peer = PeerAddress(peerOf: descriptor)
                 let slot: ConnectionSlot
                 switch await admit(socket, peer) {
-                case .admitted(let admitted): slot = admitted
+                case .admitted(let admitted):
+                    slot = admitted
+                    outages.places.end()
                 case .full:
                     reject(
-                        socket, "any", limits.connectionsMax, listener, on: rejects, in: &group)
+                        socket, "any address", limits.connectionsMax, listener, on: rejects,
+                        in: &group)
                     continue
                 case .overShare:
                     reject(
@@ -105,11 +151,12 @@ package final class HTTPServer: Service {
                         in: &group)
                     continue
                 }
-                guard let executor = ThreadExecutor.started(name: "\(name)-conn") else {
-                    log.error("no thread for a connection", ["serving": "\(connectionCount)"])
+                guard let executor = system.thread("\(name)-conn") else {
+                    outages.threads.note("the system gives none")
                     connections.leave(slot)
                     continue
                 }
+                outages.threads.end()
                 let connection = connection(socket, slot, listener)
                 group.addTask(executorPreference: executor) {
                     await connection.run()
@@ -173,11 +220,7 @@ package final class HTTPServer: Service {
         on executor: ThreadExecutor, in group: inout DiscardingTaskGroup
     ) {
         guard connections.enterReject() else { return }
-        if let dropped = throttle.pass() {
-            log.warning(
-                "too many connections",
-                ["address": address, "max": "\(max)", "unlogged": "\(dropped)"])
-        }
+        outages.places.note("\(address): all \(max) places are taken")
         let connection = connection(socket, ConnectionSlot(id: 0, socket: socket), listener)
         group.addTask(executorPreference: executor) {
             connection.turnAway()
@@ -196,18 +239,21 @@ package final class HTTPServer: Service {
                 // The system has accepted these already, and their requests may have come.
                 afterStop += 1
                 guard afterStop <= Listener.backlog else { return nil }
-                let descriptor = Glibc.accept(listener.descriptor, nil, nil)
+                let descriptor = system.accept(listener.descriptor)
                 return descriptor >= 0 ? descriptor : nil
             case .timedOut: continue
             case .ready: break
             }
-            let descriptor = Glibc.accept(listener.descriptor, nil, nil)
-            if descriptor >= 0 { return descriptor }
+            let descriptor = system.accept(listener.descriptor)
+            if descriptor >= 0 {
+                outages.accepting.end()
+                return descriptor
+            }
             switch errno {
             case EAGAIN, EINTR, ECONNABORTED: continue
             default:
                 // It is mostly EMFILE. A pause is needed, because the waiting connection would wake us at once again.
-                log.error("cannot accept", ["reason": String(cString: strerror(errno))])
+                outages.accepting.note(String(cString: strerror(errno)))
                 let pause = Deadline.now + .milliseconds(100)
                 let outcome = SocketStream.wait(
                     for: -1, events: 0, until: pause, stop: listener.stopDescriptor)

@@ -25,6 +25,8 @@ package struct HTTPServerLimits: Sendable {
     package var drainBytesMax = 16 << 20
     /// How long that draining may last.
     package var drainTimeout = Duration.seconds(2)
+    /// How long connections must find files, threads and places again before the log says so.
+    package var quietFor = Duration.seconds(10)
 
     package init() {}
 

@@ -53,7 +53,8 @@ package final class HealthRoutes: Sendable {
         return .text(503, "\(why)\n")
     }
 
-    private func obstacleInTime() async -> String? {
+    /// Why the process is not ready; nil where it is, though it may be about to end.
+    package func obstacleInTime() async -> String? {
         let (answers, answer) = AsyncStream.makeStream(of: String?.self)
         let late = "the database has not answered within \(limit)"
         guard asked.load(ordering: .relaxed) < Self.askedMax else { return late }

@@ -34,6 +34,10 @@ package struct WebhookSender: Service {
     private let log: Log
     private let metrics: Metrics
     private let limits: Limits
+    /// The receiver is away: no event of a round arrives.
+    private let outage: Outage
+    /// Events are given up. One line says so, for after three days of a receiver that is away there are thousands.
+    private let loss: Outage
 
     package struct Target: Sendable {
         package var posting: any WebhookPosting
@@ -56,7 +60,12 @@ package struct WebhookSender: Service {
         /// How long delivered and abandoned events are kept.
         package var keptFor: Duration = .seconds(30 * 86_400)
         package var pruneEvery: Duration = .seconds(600)
-        package var prunedPerRound = 1000
+        /// Pruning ends after this time, so that delivery does not wait for long, and goes on sooner.
+        package var pruneFor: Duration = .seconds(5)
+        package var pruneAgainAfter: Duration = .seconds(60)
+        package var prunedPerTransaction = 1000
+        /// A delivery sooner than this after a failure ends no outage: the receiver may take some events and not others.
+        package var quietFor: Duration = .seconds(60)
         package var idleWait: Duration = .seconds(1)
         package var errorCharactersMax = 300
 
@@ -78,17 +87,25 @@ package struct WebhookSender: Service {
             "repricer_webhooks_total", "Deliveries of events, by what became of them.",
             labels: ["result": ["delivered", "failed", "given_up"]])
         self.limits = limits
+        outage = Outage(
+            log: log, level: .warning,
+            failure: "the receiver of webhooks takes no event; each is tried again for three days",
+            recovery: "the receiver of webhooks takes events again", quietFor: limits.quietFor)
+        loss = Outage(
+            log: log,
+            failure: "a webhook is given up; `repricer outbox replay --given-up` sends it again",
+            recovery: "webhooks are delivered again", quietFor: limits.quietFor)
     }
 
     package func run() async throws {
-        var prunedAt: ContinuousClock.Instant?
+        var pruneAt = ContinuousClock.now
         await Rounds(
             log: log, failure: "delivering webhooks failed; trying again",
             failureWait: limits.idleWait
         ).run {
-            if prunedAt.map({ ContinuousClock.now - $0 > limits.pruneEvery }) ?? true {
-                try await prune()
-                prunedAt = ContinuousClock.now
+            if ContinuousClock.now >= pruneAt {
+                let isDone = try await prune()
+                pruneAt = .now + (isDone ? limits.pruneEvery : limits.pruneAgainAfter)
             }
             return try await round() == 0 ? limits.idleWait : .zero
         }
@@ -110,14 +127,19 @@ package struct WebhookSender: Service {
         }
         // This is not cancelled with the service, because an answer is stored before the process ends.
         try await Task {
-            try await withThrowingTaskGroup(of: Void.self) { group in
+            try await withThrowingTaskGroup(of: WebhookQueries.Fate.self) { group in
                 for event in held {
                     group.addTask { try await deliver(event, to: target, started: started) }
                 }
+                var fates: [WebhookQueries.Fate] = []
                 var failure: (any Error)?
                 while let result = await group.nextResult() {
-                    if case .failure(let error) = result { failure = failure ?? error }
+                    switch result {
+                    case .success(let fate): fates.append(fate)
+                    case .failure(let error): failure = failure ?? error
+                    }
                 }
+                tell(fates)
                 if let failure { throw failure }
             }
         }.value
@@ -126,7 +148,7 @@ package struct WebhookSender: Service {
 
     private func deliver(
         _ event: WebhookQueries.ClaimedDelivery, to target: Target, started: ContinuousClock.Instant
-    ) async throws {
+    ) async throws -> WebhookQueries.Fate {
         let fate: WebhookQueries.Fate
         if ContinuousClock.now - started < limits.leavesWithin {
             let body = Array(event.body.utf8)
@@ -137,14 +159,17 @@ package struct WebhookSender: Service {
                         of: body, at: realClock.nowMilliseconds(), secret: target.secret)))
             fate = self.fate(of: event, answer)
         } else {
-            fate = .retried(at: realClock.nowMilliseconds(), error: "its turn did not come")
+            fate = .retried(at: realClock.nowMilliseconds(), error: Self.noTurn)
         }
         let now = realClock.nowMilliseconds()
         _ = try await pool.withConnection { connection in
             try await connection.pipeline([WebhookQueries.settle(event, fate, at: now)])
         }
-        tell(event, fate)
+        log.debug("webhook", ["event": event.eventID, "fate": "\(fate)"])
+        return fate
     }
+
+    private static let noTurn = "its turn did not come"
 
     private func fate(
         of event: WebhookQueries.ClaimedDelivery, _ answer: WebhookAnswer
@@ -166,35 +191,54 @@ package struct WebhookSender: Service {
         return .retried(at: now + delay.milliseconds, error: error)
     }
 
-    private func tell(_ event: WebhookQueries.ClaimedDelivery, _ fate: WebhookQueries.Fate) {
-        let label: String
-        switch fate {
-        case .delivered: label = "delivered"
-        case .retried: label = "failed"
-        case .abandoned(let error):
-            label = "given_up"
-            log.error(
-                "a webhook is given up; `repricer outbox replay --given-up` sends it again",
-                ["event": event.eventID, "error": error])
+    private func tell(_ fates: [WebhookQueries.Fate]) {
+        var (arrived, failed) = (false, nil as String?)
+        for fate in fates {
+            let label: String
+            switch fate {
+            case .delivered:
+                label = "delivered"
+                arrived = true
+            case .retried(_, let error):
+                label = "failed"
+                if error != Self.noTurn { failed = failed ?? error }
+            case .abandoned(let error):
+                label = "given_up"
+                failed = failed ?? error
+                loss.note(error)
+            }
+            metrics.increment("repricer_webhooks_total", labels: ["result": label])
         }
-        metrics.increment("repricer_webhooks_total", labels: ["result": label])
+        if arrived {
+            outage.end()
+            loss.end()
+        } else if let failed {
+            outage.note(failed)
+        }
     }
 
-    /// Deletes old events, and abandons those for which no webhook is configured.
-    package func prune() async throws {
+    /// Deletes old events, and abandons those for which no webhook is configured. Returns whether none is left.
+    @discardableResult
+    package func prune() async throws -> Bool {
         let now = realClock.nowMilliseconds()
         let limits = limits
-        let isIdle = target == nil
-        _ = try await pool.withTransaction { connection in
-            if isIdle {
-                _ = try connection.pipeline([
+        let end = ContinuousClock.now + limits.pruneFor
+        if target == nil {
+            _ = try await pool.withConnection { connection in
+                try await connection.pipeline([
                     WebhookQueries.abandonUndelivered(
                         dueBefore: now - limits.triedFor.milliseconds, at: now)
                 ])
             }
-            return try WebhookQueries.prune(
-                before: now - limits.keptFor.milliseconds, limit: limits.prunedPerRound,
-                on: connection)
+        }
+        while true {
+            let gone = try await pool.withTransaction { connection in
+                try WebhookQueries.prune(
+                    before: now - limits.keptFor.milliseconds, limit: limits.prunedPerTransaction,
+                    on: connection)
+            }
+            if gone < limits.prunedPerTransaction { return true }
+            if ContinuousClock.now >= end || Task.isCancelled { return false }
         }
     }
 }

@@ -6,14 +6,19 @@ extension DatabaseGauges {
             "repricer_database_up",
             "1 while the database answers within 20 seconds; gauges of the database are old while it is 0."
         )
-        metrics.declareCounter(
-            "repricer_figures_failures_total",
-            "Readings of the gauges of the database that failed and are tried again.")
-        metrics.declareGauge(
-            "repricer_figures_read_timestamp_seconds",
-            "When the gauges of the database were read, in seconds since 1970.")
         declareQueues(metrics)
         declareRates(metrics)
+    }
+
+    /// What `CountGauges` tells.
+    static func declareCounts(_ metrics: Metrics) {
+        metrics.declareGauge("repricer_changes", "Changes that have not ended, by state.")
+        metrics.declareGauge(
+            "repricer_changes_oldest_age_seconds",
+            "How long the oldest change of a state is in it, by the service's clock; 0: none is.")
+        metrics.declareGauge(
+            "repricer_changes_late_at_rate",
+            "Unsent changes that will miss their planned renewal at the allowed rate.")
         metrics.declareGauge("repricer_database_size_bytes", "What the database takes on disk.")
         metrics.declareGauge(
             "repricer_kept_bytes", "What a table that is kept by month takes on disk.")
@@ -26,13 +31,6 @@ extension DatabaseGauges {
     }
 
     private static func declareQueues(_ metrics: Metrics) {
-        metrics.declareGauge("repricer_changes", "Changes that have not ended, by state.")
-        metrics.declareGauge(
-            "repricer_changes_oldest_age_seconds",
-            "How long the oldest change of a state is in it, by the service's clock; 0: none is.")
-        metrics.declareGauge(
-            "repricer_changes_late_at_rate",
-            "Unsent changes that will miss their planned renewal at the allowed rate.")
         metrics.declareGauge(
             "repricer_changes_due_undelivered",
             "1: changes are due, calls are allowed, and no process asks for any.")
@@ -47,6 +45,10 @@ extension DatabaseGauges {
             "repricer_inbox_quarantined", "Notifications that can't be folded; at most 100,000.")
         metrics.declareGauge(
             "repricer_webhooks_pending", "Events that are not delivered yet; at most 100,000.")
+        metrics.declareGauge(
+            "repricer_webhooks_given_up",
+            "Events that were given up after their last attempt, until they are replayed; at most 100,000."
+        )
         metrics.declareGauge(
             "repricer_webhooks_oldest_age_seconds",
             "How long the oldest event waits for its delivery; 0: none does.")

@@ -57,6 +57,7 @@ package enum GaugeQueries {
         package var inboxQuarantined: Int64
         package var webhooksPending: Int64
         package var webhooksSince: Int64?
+        package var webhooksGivenUp: Int64
         package var staleFigures: Int64
         package var isCatchingUp: Bool
     }
@@ -74,6 +75,8 @@ package enum GaugeQueries {
                     LIMIT \(countedMax)) w) AS webhooks,
                 (SELECT min(due_since) FROM (SELECT due_since FROM repricer.webhook_deliveries
                     WHERE state = 'pending' LIMIT \(countedMax)) w) AS since,
+                (SELECT count(*) FROM (SELECT 1 FROM repricer.webhook_deliveries
+                    WHERE state = 'given_up' AND last_error <> 'no webhook was configured' LIMIT \(countedMax)) w) AS given_up,
                 (SELECT count(*) FROM (SELECT 1 FROM repricer.stale_figures LIMIT \(countedMax)) s) AS unsummed,
                 (SELECT catch_up_since IS NOT NULL FROM repricer.service_controls) AS catching_up
             """
@@ -82,6 +85,7 @@ package enum GaugeQueries {
             inboxWaiting: try row.int64("waiting"), inboxQuarantined: try row.int64("quarantined"),
             webhooksPending: try row.int64("webhooks"),
             webhooksSince: try row.millisecondsOrNil("since"),
+            webhooksGivenUp: try row.int64("given_up"),
             staleFigures: try row.int64("unsummed"), isCatchingUp: try row.bool("catching_up"))
     }
 
@@ -89,25 +93,32 @@ package enum GaugeQueries {
         package var endpoint: String
         /// The calls of the last second; nil where permits are not remembered.
         package var lastSecond: Int64?
-        /// Until when the App Store asked for silence, in UTC milliseconds.
-        package var blockedUntil: Int64?
+        /// How long the App Store still asks for silence.
+        package var silenceMilliseconds: Int64
     }
 
+    /// The rates of these endpoints and of those that were ever called, by the clock that permits go by. `now` is a
+    /// rehearsal's clock; nil asks the database's.
+    ///
+    /// Instants before `counted_since_micros` only stand for the window that was free, so they are no calls.
     package static func rates(
-        now: Int64, on connection: isolated PostgresConnection
+        of endpoints: [String], now: Int64?, on connection: isolated PostgresConnection
     ) throws -> [Rate] {
         try connection.query(
             """
             -- name: gaugeRates
-            SELECT endpoint, blocked_until, CASE WHEN taken_micros <> '{}' THEN (
-                SELECT count(*) FROM unnest(taken_micros) t
-                WHERE t <= \(now)::bigint * 1000 AND t > (\(now)::bigint - 1000) * 1000) END AS last_second
-            FROM repricer.rate_limits
+            SELECT endpoint, CASE WHEN r.endpoint IS NULL THEN 0 WHEN taken_micros <> '{}' THEN (
+                    SELECT count(*) FROM unnest(taken_micros) t
+                    WHERE t <= c.now AND t > c.now - 1000000 AND t >= counted_since_micros) END AS last_second,
+                greatest(0, coalesce((extract(epoch FROM blocked_until) * 1000000 - c.now) / 1000, 0))::bigint AS silence
+            FROM unnest(\(endpoints)::text[]) e (endpoint)
+            FULL JOIN repricer.rate_limits r USING (endpoint)
+            CROSS JOIN (SELECT coalesce(\(now)::bigint * 1000, repricer.rate_clock()) AS now) c
             """
         ).map { row in
             Rate(
                 endpoint: try row.text("endpoint"), lastSecond: try row.int64OrNil("last_second"),
-                blockedUntil: try row.millisecondsOrNil("blocked_until"))
+                silenceMilliseconds: try row.int64("silence"))
         }
     }
 

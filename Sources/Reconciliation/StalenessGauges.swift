@@ -10,11 +10,14 @@ package struct StalenessGauges: Service {
     private let metrics: Metrics
     private let silentAfter: Duration
     private let every: Duration
+    private let read: ReadFigures
 
-    /// - Parameter every: The real time between two readings.
+    /// - Parameters:
+    ///   - pool: A pool that only gauges use, with a timeout for its statements.
+    ///   - every: The real time between two readings.
     package init(
-        pool: DatabasePool, clock: any WallClock, log: Log, metrics: Metrics, silentAfter: Duration,
-        every: Duration = .seconds(15)
+        pool: DatabasePool, clock: any WallClock, realClock: any WallClock, log: Log,
+        metrics: Metrics, silentAfter: Duration, every: Duration = .seconds(15)
     ) {
         self.pool = pool
         self.clock = clock
@@ -22,6 +25,7 @@ package struct StalenessGauges: Service {
         self.metrics = metrics
         self.silentAfter = silentAfter
         self.every = every
+        read = ReadFigures([.ages], metrics: metrics, realClock: realClock)
         metrics.declareGauge(
             "repricer_notification_newest_age_seconds",
             "Since the newest notification was received, on the service's clock; absent: none was.")
@@ -67,5 +71,6 @@ package struct StalenessGauges: Service {
             metrics.set("repricer_history_lag_seconds", to: age(through))
         }
         metrics.set("repricer_status_checks_open", to: Double(staleness.openChecks))
+        read.note(.ages)
     }
 }

@@ -1,3 +1,4 @@
+import Facts
 package import Postgres
 import ServiceKit
 
@@ -78,6 +79,7 @@ package struct ReportStore: Sendable {
         do {
             if let asOf = query.asOf {
                 guard query.name.hasPast else { throw ReportError.hasNoPast(query.name) }
+                try await requireWhole()
                 try await requirePast(asOf)
                 try await waitForRecorders()
             }
@@ -91,6 +93,19 @@ package struct ReportStore: Sendable {
 
     /// How long it waits for what is being recorded, in real time.
     private static let recordersWait: Duration = .seconds(120)
+
+    /// Refuses where the tables are spread over a cluster. Functions with parameters can't be asked there, and one was
+    /// seen to answer without rows.
+    private func requireWhole() async throws {
+        let layout = try await pool.withTransaction { connection in
+            try DatabaseLayout.read(on: connection)
+        }
+        guard layout == .whole else {
+            throw ReportError.failed(
+                "a Citus cluster can't tell what was known at an instant; ask a plain copy of it (Deploy/citus/copy), "
+                    + "or leave --as-of out")
+        }
+    }
 
     /// Refuses an instant that is still to come before it waits for anybody: who begins to record later may bear that
     /// instant.

@@ -4,7 +4,9 @@ import Glibc
 /// scrape.
 package enum ProcessFigures {
     /// Begins to report the figures.
-    package static func report(to metrics: Metrics) {
+    ///
+    /// - Parameter proc: Where proc(5) is mounted. A sandbox may show nothing there but processes.
+    package static func report(to metrics: Metrics, proc: String = "/proc") {
         metrics.declareCounter(
             "process_cpu_seconds_total", "CPU time of the process, user and system.")
         metrics.declareGauge("process_resident_memory_bytes", "Memory that is in use.")
@@ -14,44 +16,67 @@ package enum ProcessFigures {
         metrics.declareGauge("process_threads", "Threads of the process.")
         metrics.declareGauge(
             "process_start_time_seconds", "When the process started, in seconds since 1970.")
-        metrics.onRender { set(on: $0) }
+        // It is read once: taken from two clocks at every scrape it would move, and a move means another start.
+        metrics.set("process_start_time_seconds", to: startedAt(proc))
+        metrics.onRender { set(on: $0, proc) }
     }
 
-    private static func set(on metrics: Metrics) {
-        guard let stat = text("/proc/self/stat"), let end = stat.lastIndex(of: ")") else { return }
-        // The fields follow the name, which may hold anything: the third field of proc(5) is the first here.
-        let fields = stat[stat.index(after: end)...].split(separator: " ")
-        func field(_ number: Int) -> Double? {
+    /// When the process started. Where the system does not tell, it is now, for this is asked at the start.
+    private static func startedAt(_ proc: String) -> Double {
+        let now = seconds(CLOCK_REALTIME)
+        guard let started = Fields(proc)?[22] else { return now }
+        return now - seconds(CLOCK_BOOTTIME) + started / ticks
+    }
+
+    private static func seconds(_ clock: clockid_t) -> Double {
+        var time = timespec()
+        clock_gettime(clock, &time)
+        return Double(time.tv_sec) + Double(time.tv_nsec) / 1_000_000_000
+    }
+
+    private static var ticks: Double { Double(max(1, sysconf(Int32(_SC_CLK_TCK)))) }
+
+    /// The numbers that the system keeps of this process.
+    private struct Fields {
+        private let fields: [Substring]
+
+        init?(_ proc: String) {
+            guard let stat = ProcessFigures.text("\(proc)/self/stat"),
+                let end = stat.lastIndex(of: ")")
+            else {
+                return nil
+            }
+            // The fields follow the name, which may hold anything.
+            fields = stat[stat.index(after: end)...].split(separator: " ")
+        }
+
+        /// By their number in proc(5), whose third is the first here.
+        subscript(_ number: Int) -> Double? {
             let place = number - 3
             return fields.indices.contains(place) ? Double(fields[place]) : nil
         }
-        let ticks = Double(max(1, sysconf(Int32(_SC_CLK_TCK))))
-        if let user = field(14), let system = field(15) {
+    }
+
+    private static func set(on metrics: Metrics, _ proc: String) {
+        guard let field = Fields(proc) else { return }
+        if let user = field[14], let system = field[15] {
             metrics.set("process_cpu_seconds_total", toTotal: (user + system) / ticks)
         }
-        if let threads = field(20) { metrics.set("process_threads", to: threads) }
-        if let started = field(22), let boot = bootSeconds() {
-            metrics.set("process_start_time_seconds", to: boot + started / ticks)
-        }
-        if let virtual = field(23) { metrics.set("process_virtual_memory_bytes", to: virtual) }
-        if let pages = field(24) {
+        if let threads = field[20] { metrics.set("process_threads", to: threads) }
+        if let virtual = field[23] { metrics.set("process_virtual_memory_bytes", to: virtual) }
+        if let pages = field[24] {
             let page = Double(max(1, sysconf(Int32(_SC_PAGESIZE))))
             metrics.set("process_resident_memory_bytes", to: pages * page)
         }
-        if let open = openFiles() { metrics.set("process_open_fds", to: Double(open)) }
+        if let open = openFiles(proc) { metrics.set("process_open_fds", to: Double(open)) }
         var limit = rlimit()
         if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 {
             metrics.set("process_max_fds", to: Double(limit.rlim_cur))
         }
     }
 
-    private static func bootSeconds() -> Double? {
-        text("/proc/stat")?.split(separator: "\n").first { $0.hasPrefix("btime ") }
-            .flatMap { Double($0.dropFirst("btime ".count)) }
-    }
-
-    private static func openFiles() -> Int? {
-        guard let folder = opendir("/proc/self/fd") else { return nil }
+    private static func openFiles(_ proc: String) -> Int? {
+        guard let folder = opendir("\(proc)/self/fd") else { return nil }
         defer { closedir(folder) }
         // It counts neither the two dots nor the folder that is being read.
         var count = -3

@@ -58,6 +58,12 @@ package struct Supervised: Service {
             .flatMap { $0 > 1 ? .microseconds($0 / 2) : nil }
     }
 
+    /// Asks systemd for so much time to stop. Where it is more than the unit's, that does not count: otherwise systemd
+    /// would end the process before it has drained.
+    package func extend(by time: Duration) {
+        socket.tell("EXTEND_TIMEOUT_USEC=\(Int64(time / .microseconds(1)))")
+    }
+
     package func run() async throws {
         defer { socket.tell("STOPPING=1") }
         socket.tell("READY=1")

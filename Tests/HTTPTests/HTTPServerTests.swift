@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import ServiceKit
 import Synchronization
 import TestSupport
@@ -149,6 +150,66 @@ import Testing
             #expect(try second.readToEnd().hasSuffix("GET /last 0"))
             #expect(try first.readToEnd() == "")
         }
+    }
+
+    /// Strangers connect as fast as they like; the log has a line for the beginning and one for the end.
+    @Test(arguments: ["files", "threads"])
+    func server_thatIsShortOfSomethingForATime_saysSoOnceAndServesAgain(
+        _ shortage: String
+    ) async throws {
+        let lines = Mutex<[String]>([])
+        let log = Log(component: "http", level: .notice) { line in
+            lines.withLock { $0.append(line) }
+        }
+        let left = Mutex(5)
+        @Sendable func isShort() -> Bool {
+            left.withLock { left in
+                left -= 1
+                return left >= 0
+            }
+        }
+        var system = HTTPServer.System()
+        if shortage == "files" {
+            system.accept = { descriptor in
+                guard isShort() else { return Glibc.accept(descriptor, nil, nil) }
+                errno = EMFILE
+                return -1
+            }
+        } else {
+            system.thread = { isShort() ? nil : ThreadExecutor.started(name: $0) }
+        }
+        var limits = HTTPServerLimits.quick
+        limits.quietFor = .zero
+        let server = try HTTPServer(
+            host: "127.0.0.1", port: 0, limits: limits, system: system, log: log
+        ) { _ in .text(200, "ok") }
+        let port = try server.bind()
+        let running = Task { try await server.run() }
+
+        let answer = try await onOwnThread {
+            // Without a thread a connection is closed at once.
+            for _ in 0..<20 {
+                let client = try RawClient(port: port)
+                // One that is closed already can't be written to.
+                try? client.send(Self.last)
+                let text = (try? client.readToEnd()) ?? ""
+                if !text.isEmpty { return text }
+            }
+            return ""
+        }
+        running.cancel()
+        try await running.value
+
+        #expect(statuses(answer) == ["200"])
+        let (failure, recovery) =
+            shortage == "files"
+            ? ("cannot accept; trying again", "connections are accepted again")
+            : ("no thread for a connection", "connections have threads again")
+        let said = lines.withLock { $0 }
+        #expect(said.count == 2, "\(said)")
+        #expect(
+            said.first?.contains(failure) == true && said.first?.contains("level=error") == true)
+        #expect(said.last?.contains(recovery) == true && said.last?.contains("failures=5") == true)
     }
 
     @Test func server_withBlockingHandlers_servesThemAllAtOnce() async throws {

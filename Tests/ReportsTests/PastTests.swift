@@ -1,3 +1,4 @@
+import Facts
 import Postgres
 import ServiceKit
 import TestSupport
@@ -146,6 +147,17 @@ import Testing
         #expect(
             try row?.bool("is_unsent")
                 == told.map { $0.hasSuffix("approval 0") || $0 == "queued 0" })
+    }
+
+    /// Functions with parameters can't be asked there, and one answered without rows.
+    @Test func report_asOfOnACluster_isRefused() async throws {
+        let error = await #expect(throws: ReportError.self) {
+            try await DatabaseLayout.$assumed.withValue(.spread) {
+                try await Self.lines(ReportQuery(.revenueBridge, asOf: Self.june))
+            }
+        }
+
+        #expect(error?.description.contains("a Citus cluster can't tell what was known") == true)
     }
 
     @Test func report_asOfAnInstantToCome_isRefused() async throws {

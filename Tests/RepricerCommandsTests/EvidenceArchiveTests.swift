@@ -6,6 +6,11 @@ import Testing
 
 /// A month of evidence in a file, read again without a database: each way of falsifying it is planted and found.
 @Suite(.database) struct EvidenceArchiveTests {
+    /// An hour after it, and the last moment of that hour.
+    private static let january = (
+        end: 1_769_904_000_000 + 3_600_000 as Int64, before: 1_769_904_000_000 + 3_599_999 as Int64
+    )
+
     private static func exported(
         _ bench: EvidenceCommandTests.Bench
     ) async throws -> (path: String, lines: [String], head: String) {
@@ -14,7 +19,8 @@ import Testing
                 try bench.notification("00000000-0000-4000-8000-00000000000\(number)"))
         }
         let path = bench.folder.path + "/january.ndjson"
-        let outcome = await bench.run("evidence", "export", "--month", "2026-01", path, "--json")
+        let outcome = await bench.run(
+            "evidence", "export", "--month", "2026-01", path, "--json", at: Self.january.end)
         #expect(outcome.code == .done, "\(outcome.messages)")
         #expect(outcome.output.contains(#""notifications":4"#))
         let text = try String(contentsOfFile: path, encoding: .utf8)
@@ -42,7 +48,8 @@ import Testing
         #expect(outcome.code == .done, "\(outcome.messages)")
         #expect(outcome.output == "4 notifications of 2026-01, 0 faults\n")
         #expect(lines.count == 6)
-        let again = await bench.run("evidence", "export", "--month", "2026-01", path)
+        let again = await bench.run(
+            "evidence", "export", "--month", "2026-01", path, at: Self.january.end)
         #expect(again.code == .inputRejected)
         #expect(again.messages.contains("is there already"))
     }
@@ -131,6 +138,21 @@ import Testing
         #expect(outcome.code == .failed)
         #expect(outcome.messages.contains("\(EvidenceCommandTests.uuid) is not verified"))
         #expect(outcome.messages.contains("the last hash is another than --head"))
+    }
+
+    /// What comes later on would be in no file, and the file would still verify as whole.
+    @Test(arguments: [EvidenceCommandTests.now, january.before])
+    func export_ofAMonthThatMayStillGrow_isRefused(_ now: Int64) async throws {
+        let bench = try EvidenceCommandTests.Bench()
+        try await bench.store(try bench.notification())
+        let path = bench.folder.path + "/january.ndjson"
+
+        let outcome = await bench.run("evidence", "export", "--month", "2026-01", path, at: now)
+
+        #expect(outcome.code == .inputRejected, "\(outcome.messages)")
+        #expect(outcome.messages.contains("export it from 2026-02-01T01:00:00Z on"))
+        #expect(!FileManager.default.fileExists(atPath: path))
+        #expect(!FileManager.default.fileExists(atPath: path + ".part"))
     }
 
     @Test(arguments: ["2026-13", "2026-1", "march", "2026-03-01", ""])

@@ -56,8 +56,11 @@ import Testing
             #expect(outcome.code == .done, "\(outcome.messages)")
         }
 
-        func run(_ arguments: String...) async -> Outcome {
-            await RepricerCommandsTests.run(arguments, environment: environment)
+        func run(_ arguments: String..., at now: Int64 = EvidenceCommandTests.now) async -> Outcome
+        {
+            await RepricerCommandsTests.run(arguments, environment: environment) {
+                $0.realClock = ManualClock(now)
+            }
         }
     }
 

@@ -37,13 +37,15 @@ import Testing
     }
 
     /// The first scrape with the gauges of the database.
-    private static func scrapeAll(_ client: HTTPClient) async throws -> String {
+    private static func scrapeAll(_ client: HTTPClient, calls: Bool = true) async throws -> String {
+        let last =
+            ["repricer_inbox_oldest_age_seconds", "repricer_database_size_bytes"]
+            + ["repricer_inbox_waiting", "repricer_ready"]
+            + (calls ? ["repricer_changes_late_at_rate"] : [])
         var text = ""
         try await eventually("a scrape with counts") {
             text = try await scrape(client)
-            // The last that is counted; the others are read one after another, too.
-            return text.contains("\nrepricer_changes_late_at_rate ")
-                && text.contains("\nrepricer_inbox_oldest_age_seconds ")
+            return last.allSatisfy { text.contains("\n\($0) ") }
         }
         return text
     }
@@ -95,10 +97,16 @@ import Testing
             "repricer_database_up 1", #"repricer_changes{state="unknown"} 0"#,
             #"repricer_calls_open{kind="price_change",state="unknown"} 0"#,
             #"repricer_rate_limit_calls_per_second{endpoint="change_price"} 5"#,
-            "repricer_changes_late_at_rate 0", "repricer_webhooks_pending 0",
+            "repricer_changes_late_at_rate 0", "repricer_webhooks_pending 0", "repricer_ready 1",
+            #"repricer_rate_used_calls_per_second{endpoint="cancel"} 0"#,
+            #"repricer_rate_silence_seconds{endpoint="change_price"} 0"#,
             #"repricer_pool_connections_max{pool="service"} 16"#,
         ] {
             #expect(text.contains("\n\(sample)\n"), "\(sample)")
+        }
+        #expect(text.contains(/repricer_build_info{commit="[0-9a-f]*",environment="/))
+        for group in ["queues", "changes", "deadlines", "storage", "ages"] {
+            #expect(first.contains(#"repricer_figures_read_timestamp_seconds{group="\#(group)"} "#))
         }
         #expect(
             text.contains("repricer_certificate_expiry_timestamp_seconds{certificate=\"root\"} "))
@@ -129,9 +137,14 @@ import Testing
             try Self.settings(scratch), "--only", part)
         defer { withExtendedLifetime(scratch) { program.kill() } }
 
-        let text = try await Self.scrapeAll(pages)
+        let calls = part == "scheduler"
+        let text = try await Self.scrapeAll(pages, calls: calls)
 
         #expect(text.contains("\nrepricer_database_up 1\n"))
+        #expect(text.contains("\nrepricer_ready 1\n"))
+        // A receiver makes no calls, so its settings of rates are not those that count.
+        #expect(text.contains("\nrepricer_changes_late_at_rate ") == calls)
+        #expect(text.contains("\nrepricer_rate_limit_calls_per_second{") == calls)
         #expect(text.contains("repricer_delivery_failures_total") == (part == "scheduler"))
         // What a scheduler reads of Apple's history it verifies, too.
         #expect(text.contains("repricer_notification_verify_seconds"))

@@ -125,7 +125,10 @@ struct WebhookHarness {
         await pool.close()
     }
 
-    func sender(url: String? = nil, deadline: Duration = .seconds(60)) throws -> WebhookSender {
+    func sender(
+        url: String? = nil, deadline: Duration = .seconds(60), log: Log = .silent,
+        change: (inout WebhookSender.Limits) -> Void = { _ in }
+    ) throws -> WebhookSender {
         let scheme = caFile == nil ? "http" : "https"
         let address = url ?? "\(scheme)://127.0.0.1:\(port)/hooks?from=repricer"
         guard let parsed = WebhookURL(address) else { throw POSIXError(.EINVAL) }
@@ -133,12 +136,13 @@ struct WebhookHarness {
         limits.retry = Backoff(first: .seconds(1), max: .seconds(3600), jitter: 0)
         // A crowded machine is no reason to put a message back.
         limits.leavesWithin = .seconds(60)
+        change(&limits)
         return WebhookSender(
             pool: pool,
             target: WebhookSender.Target(
                 posting: try LiveWebhook(url: parsed, caFile: caFile, deadline: deadline),
                 secret: Self.secret),
-            realClock: clock, log: .silent, metrics: Metrics(), limits: limits)
+            realClock: clock, log: log, metrics: Metrics(), limits: limits)
     }
 
     /// Events of these subscriptions, numbered in their order.

@@ -244,6 +244,53 @@ import Testing
         await harness.close()
     }
 
+    /// All that is old goes, however many they are.
+    @Test func outbox_withMoreOldEventsThanATransactionDeletes_isPrunedToItsEnd() async throws {
+        let harness = try await WebhookHarness.make()
+        try await harness.write(["1", "2", "3", "4", "5"])
+        let sender = try harness.sender { $0.prunedPerTransaction = 2 }
+        while try await sender.round() > 0 {}
+        harness.clock.advance(by: .seconds(31 * 86_400))
+
+        let isDone = try await sender.prune()
+
+        #expect(isDone)
+        #expect(try await harness.states() == [])
+        await harness.close()
+    }
+
+    /// One line when the receiver goes, one when it is back; and one for all that was given up.
+    @Test func webhook_receiverAwayForDays_isToldOnceAndItsReturnOnce() async throws {
+        let harness = try await WebhookHarness.make(Array(repeating: .status(500), count: 2000))
+        try await harness.write((1...8).map(String.init))
+        let lines = Mutex<[String]>([])
+        let log = Log(component: "webhooks") { line in lines.withLock { $0.append(line) } }
+        let sender = try harness.sender(log: log) { $0.quietFor = .zero }
+        func told(_ message: String) -> [String] {
+            lines.withLock { $0.filter { $0.contains(message) } }
+        }
+
+        for _ in 0..<80 {
+            _ = try await sender.round()
+            harness.clock.advance(by: .seconds(3601))
+        }
+        #expect(try await harness.states().allSatisfy { $0.hasSuffix("given_up") })
+        #expect(told("the receiver of webhooks takes no event").count == 1)
+        #expect(
+            told("the receiver of webhooks takes no event").first?.contains("level=warning") == true
+        )
+        #expect(told("a webhook is given up").count == 1)
+        #expect(told("a webhook is given up").first?.contains("answered 500") == true)
+        harness.receiver.heal()
+        try await harness.write(["9"])
+        while try await sender.round() > 0 {}
+
+        #expect(told("the receiver of webhooks takes events again").count == 1)
+        #expect(told("webhooks are delivered again").count == 1)
+        #expect(lines.withLock { $0.count } == 4)
+        await harness.close()
+    }
+
     @Test(arguments: [
         ("https://hooks.example.com/a?b=c", "https://hooks.example.com", "/a?b=c"),
         ("https://hooks.example.com:8443", "https://hooks.example.com:8443", "/"),

@@ -1,3 +1,4 @@
+import Glibc
 import Synchronization
 import TestSupport
 import Testing
@@ -98,6 +99,28 @@ final class Recorder: Sendable {
             let value = line.flatMap { Double($0.dropFirst(name.count + 1)) }
             #expect((value ?? 0) > 0, "\(name)")
         }
+    }
+
+    /// A unit of systemd with `ProcSubset=pid` shows nothing of /proc but processes.
+    @Test(arguments: [true, false])
+    func process_inASandboxThatHidesTheMachine_stillTellsWhenItStarted(_ showsItself: Bool) throws {
+        let scratch = try ScratchFolder()
+        if showsItself {
+            #expect(symlink("/proc/self", scratch.path + "/self") == 0)
+        }
+        let metrics = Metrics()
+        ProcessFigures.report(to: metrics, proc: scratch.path)
+
+        func started() -> Double? {
+            metrics.render().firstMatch(of: /\nprocess_start_time_seconds ([0-9.e+]+)\n/)
+                .flatMap { Double($0.1) }
+        }
+        let first = try #require(started())
+
+        let now = Double(SystemClock().nowMilliseconds()) / 1000
+        #expect(first <= now + 1 && first > now - 86_400)
+        // Another value would count as another start.
+        #expect(started() == first)
     }
 
     @Test func log_asJSON_writesOneObjectALine() {

@@ -65,6 +65,15 @@ struct SupervisorTests {
         #expect(last == "STOPPING=1")
     }
 
+    @Test func service_thatStopsSlowly_asksForTheTime() async throws {
+        let listener = try Listener(isAbstract: true)
+        let supervised = try #require(Supervised(environment: ["NOTIFY_SOCKET": listener.name]))
+
+        supervised.extend(by: .seconds(620))
+
+        #expect(try await listener.next() == "EXTEND_TIMEOUT_USEC=620000000")
+    }
+
     @Test(arguments: ["", "relative", "/" + String(repeating: "a", count: 200)])
     func socket_thatCannotBe_isNone(path: String) {
         #expect(SupervisorSocket(path: path) == nil)

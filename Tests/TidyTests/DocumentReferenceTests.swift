@@ -104,7 +104,7 @@ import Testing
     @Test func alerts_ofRulesAndRunbook_areNamedWithTheirEntries() {
         let rules = """
               - alert: RepricerA
-                annotations: {runbook: Deploy/docs/RUNBOOK.md#a-b}
+                annotations: {runbook_url: Deploy/docs/RUNBOOK.md#a-b}
               - alert: RepricerB
                 expr: up == 0
             """

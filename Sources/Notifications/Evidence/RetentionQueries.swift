@@ -93,24 +93,50 @@ package enum EvidenceRetention {
         return true
     }
 
-    /// Deletes the ids of notifications that were received before `horizon` (UTC milliseconds) and whose evidence is
-    /// gone. Returns how many.
+    /// The spans before `horizon` (UTC milliseconds) of which no month stands any more, the oldest first.
+    package static func goneRanges(
+        before horizon: Int64, on connection: isolated PostgresConnection
+    ) throws -> [Range<Int64>] {
+        let standing = try MonthPartitions.all(of: .notifications, on: connection)
+            .compactMap(\.months).sorted { $0.lowerBound < $1.lowerBound }
+        var gone: [Range<Int64>] = []
+        var from: Int64 = 0
+        for month in standing + [horizon..<horizon] where from < horizon {
+            let until = min(month.lowerBound, horizon)
+            if from < until { gone.append(from..<until) }
+            from = max(from, month.upperBound)
+        }
+        return gone
+    }
+
+    /// Deletes the first ids, about `limit`, of the notifications that were received in the span and whose evidence is
+    /// gone. What its index names is left behind once and not visited again.
     ///
     /// A notification that comes again later is stored again, and folds to nothing new: its statement is in
     /// `subscription_events` under the same id and instant.
     package static func forgetIDs(
-        before horizon: Int64, on connection: isolated PostgresConnection
-    ) throws -> Int {
-        try connection.execute(
+        of span: Range<Int64>, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> DeletedSpan {
+        let last = try connection.query(
+            """
+            -- name: lastNotificationID
+            SELECT received_at FROM repricer.notification_ids
+            WHERE received_at >= \(timestamp: span.lowerBound) AND received_at < \(timestamp: span.upperBound)
+            ORDER BY received_at OFFSET \(limit - 1) LIMIT 1
+            """
+        ).oneOrNil()?.milliseconds("received_at")
+        let (step, left) = DeletedSpan.split(span, afterMillisecond: last)
+        let count = try connection.execute(
             """
             -- name: forgetNotificationIDs
             DELETE FROM repricer.notification_ids i
-            WHERE i.received_at < \(timestamp: horizon)
+            WHERE i.received_at >= \(timestamp: step.lowerBound) AND i.received_at < \(timestamp: step.upperBound)
                 AND NOT EXISTS (
                     SELECT FROM repricer.notifications n
                     WHERE n.notification_uuid = i.notification_uuid
                         AND n.received_at = i.received_at)
             """)
+        return DeletedSpan(count: count, left: left)
     }
 
     private static func waiting(
@@ -124,5 +150,22 @@ package enum EvidenceRetention {
                 AND received_at < \(timestamp: months.upperBound)
             """
         ).one().int("waiting")
+    }
+}
+
+/// One of many steps that delete old rows in the order of their instants.
+package struct DeletedSpan: Sendable {
+    package var count: Int
+    /// What is still to be done (UTC milliseconds); nil where nothing is.
+    package var left: Range<Int64>?
+
+    /// Cuts a step off the span, which ends with the given millisecond. A row may lie within it, so the cut is behind
+    /// it: the next step begins with another row in any case.
+    static func split(
+        _ span: Range<Int64>, afterMillisecond last: Int64?
+    ) -> (step: Range<Int64>, left: Range<Int64>?) {
+        guard let last else { return (span, nil) }
+        let cut = min(max(last, span.lowerBound) + 1, span.upperBound)
+        return (span.lowerBound..<cut, cut < span.upperBound ? cut..<span.upperBound : nil)
     }
 }

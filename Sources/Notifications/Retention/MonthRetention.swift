@@ -66,11 +66,14 @@ package enum MonthRetention {
         on connection: isolated PostgresConnection
     ) throws -> Int {
         guard rule == .versions else { return 0 }
-        return try rule.tables.reduce(0) { sum, table in
+        let gone = try rule.tables.reduce(0) { sum, table in
             try sum
                 + MonthRetentionQueries.dropStrayVersions(
                     of: table, before: before, limit: limit, on: connection)
         }
+        // Months may stand that somebody holds, and yet a report of their time would lack these.
+        if gone > 0 { try MonthRetentionQueries.note(rule, before: before, on: connection) }
+        return gone
     }
 }
 
@@ -85,11 +88,19 @@ package enum OldRows: String, CaseIterable, Sendable {
     /// Statements that came too late.
     case overdue
 
-    /// Deletes at most `limit` rows, and returns how many.
+    /// All instants of rows that are old enough (UTC milliseconds).
+    package static func all(before: Int64) -> Range<Int64> { 0..<max(0, before) }
+
+    /// Deletes the first rows of the span, about `limit`. Those that may not go yet are passed over once, so that a whole
+    /// run reads each old row a single time.
     package func delete(
-        before: Int64, limit: Int, on connection: isolated PostgresConnection
-    ) throws -> Int {
-        try MonthRetentionQueries.delete(self, before: before, limit: limit, on: connection)
+        of span: Range<Int64>, before: Int64, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> DeletedSpan {
+        let last = try MonthRetentionQueries.last(self, of: span, limit: limit, on: connection)
+        let (step, left) = DeletedSpan.split(span, afterMillisecond: last)
+        let count = try MonthRetentionQueries.delete(
+            self, of: step, before: before, on: connection)
+        return DeletedSpan(count: count, left: left)
     }
 
     /// How many rows would be deleted.

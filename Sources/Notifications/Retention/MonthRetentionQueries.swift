@@ -42,20 +42,34 @@ enum MonthRetentionQueries {
             """)
     }
 
+    /// The instant of the row with which a step ends; nil where fewer than `limit` are left.
+    static func last(
+        _ rows: OldRows, of span: Range<Int64>, limit: Int,
+        on connection: isolated PostgresConnection
+    ) throws -> Int64? {
+        let instant: SQL = "r.\(unsafe: instant(of: rows))"
+        return try connection.query(
+            """
+            -- name: lastOldRow
+            SELECT \(fragment: instant) AS instant FROM \(fragment: table(of: rows)) r
+            WHERE \(fragment: isOld(rows)) AND \(fragment: instant) >= \(timestamp: span.lowerBound)
+                AND \(fragment: instant) < \(timestamp: span.upperBound)
+            ORDER BY 1 OFFSET \(limit - 1) LIMIT 1
+            """
+        ).oneOrNil()?.milliseconds("instant")
+    }
+
     static func delete(
-        _ rows: OldRows, before: Int64, limit: Int, on connection: isolated PostgresConnection
+        _ rows: OldRows, of span: Range<Int64>, before: Int64,
+        on connection: isolated PostgresConnection
     ) throws -> Int {
-        let table = Self.table(of: rows)
-        let keys = Self.key(of: rows)
+        let instant: SQL = "r.\(unsafe: instant(of: rows))"
         return try connection.execute(
             """
             -- name: deleteOldRows
-            DELETE FROM \(fragment: table) o USING (
-                SELECT bucket, \(unsafe: keys) FROM \(fragment: table) r
-                WHERE \(fragment: condition(of: rows, before: before)) LIMIT \(limit)
-            ) old
-            WHERE o.bucket = old.bucket AND (\(unsafe: prefixed(keys, by: "o"))) = (\(unsafe: prefixed(keys, by: "old")))
-                AND \(fragment: condition(of: rows, before: before, alias: "o"))
+            DELETE FROM \(fragment: table(of: rows)) r
+            WHERE \(fragment: instant) >= \(timestamp: span.lowerBound) AND \(fragment: instant) < \(timestamp: span.upperBound)
+                AND \(fragment: isOld(rows)) AND \(fragment: mayGo(rows, before: before))
             """)
     }
 
@@ -66,7 +80,8 @@ enum MonthRetentionQueries {
             """
             -- name: countOldRows
             SELECT count(*) AS count FROM \(fragment: table(of: rows)) r
-            WHERE \(fragment: condition(of: rows, before: before))
+            WHERE r.\(unsafe: instant(of: rows)) < \(timestamp: before) AND \(fragment: isOld(rows))
+                AND \(fragment: mayGo(rows, before: before))
             """
         ).one().int("count")
     }
@@ -79,36 +94,35 @@ enum MonthRetentionQueries {
         }
     }
 
-    private static func key(of rows: OldRows) -> String {
+    /// The column that says how old a row is. An index leads with it.
+    private static func instant(of rows: OldRows) -> String {
         switch rows {
-        case .calls: "subject, call_id"
-        case .statusChecks: "original_transaction_id, reason, list_id"
-        case .overdue: "original_transaction_id, signed_at, evidence_id"
+        case .calls: "settled_at"
+        case .statusChecks: "done_at"
+        case .overdue: "recorded_at"
         }
     }
 
-    private static func prefixed(_ columns: String, by alias: String) -> String {
-        columns.split(separator: ", ").map { "\(alias).\($0)" }.joined(separator: ", ")
+    /// The condition of that index.
+    private static func isOld(_ rows: OldRows) -> SQL {
+        switch rows {
+        case .calls: "r.kind IN ('price_change', 'extension') AND NOT r.is_doubtful"
+        case .statusChecks: "r.done_at IS NOT NULL"
+        case .overdue: "true"
+        }
     }
 
-    private static func condition(
-        of rows: OldRows, before: Int64, alias: String = "r"
-    ) -> SQL {
+    private static func mayGo(_ rows: OldRows, before: Int64) -> SQL {
+        guard rows == .calls else { return "true" }
         let old: SQL = "\(timestamp: before)::timestamptz"
-        return switch rows {
-        case .calls:
-            // A change that is still open may be folded by what its call said of dependents.
+        // A change that is still open may be folded by what its call said of dependents.
+        return """
+            NOT EXISTS (
+                SELECT FROM repricer.price_changes c
+                WHERE c.original_transaction_id = r.subject AND c.bucket = r.bucket
+                    AND c.change_id = ANY (r.carries)
+                    AND (c.ended_at IS NULL AND c.effective_at IS NULL
+                        OR coalesce(c.ended_at, c.effective_at) >= \(fragment: old)))
             """
-            \(unsafe: alias).kind IN ('price_change', 'extension') AND \(unsafe: alias).settled_at < \(fragment: old)
-                AND NOT \(unsafe: alias).is_doubtful AND NOT EXISTS (
-                    SELECT FROM repricer.price_changes c
-                    WHERE c.original_transaction_id = \(unsafe: alias).subject AND c.bucket = \(unsafe: alias).bucket
-                        AND c.change_id = ANY (\(unsafe: alias).carries)
-                        AND (c.ended_at IS NULL AND c.effective_at IS NULL
-                            OR coalesce(c.ended_at, c.effective_at) >= \(fragment: old)))
-            """
-        case .statusChecks: "\(unsafe: alias).done_at < \(fragment: old)"
-        case .overdue: "\(unsafe: alias).recorded_at < \(fragment: old)"
-        }
     }
 }

@@ -2,6 +2,7 @@ import AppStore
 import Facts
 import Glibc
 import Notifications
+import Postgres
 import Pricing
 import Reports
 import ServiceKit
@@ -22,7 +23,7 @@ extension Commands {
         discussion: """
             NDJSON: one notification a line, as it was signed, and a chain of hashes over all of them. It is read without a \
             database: `repricer evidence verify FILE`. Export a month before `retention` drops it, and keep the hash that is \
-            printed elsewhere than the file.
+            printed elsewhere than the file. A month that has not ended yet is refused, and for an hour after it.
             """
     ) { invocation in
         let text = try invocation.arguments.required(month)
@@ -53,17 +54,57 @@ extension Commands {
         let bar = invocation.progressBar
         defer { bar.clear() }
         let (count, head) = try await invocation.withPool(configuration) { pool in
-            var writer = writer
+            try await checkThatItEnded(text, range.upperBound, by: clock, pool)
             // It is written under another name until it is whole.
-            let file = try OutputFile(path: path + ".part", dependencies: dependencies)
+            return try await export(range, writer, to: path + ".part", bar, dependencies, pool)
+        }
+        bar.clear()
+        guard rename(path + ".part", path) == 0 else {
+            throw CommandFailure(
+                .failed, "\(path) cannot be written: \(String(cString: strerror(errno)))")
+        }
+        try invocation.print(
+            json: ["month": text, "file": path, "notifications": count, "head": head],
+            "\(counted(count)) notifications of \(text), head \(head)\n")
+        return .done
+    }
+
+    /// How long after its month a notification may still be on its way into the database.
+    private static let settledAfter: Duration = .seconds(3600)
+
+    /// Refuses a month of which more may come: the file would be whole in itself, and yet lack what came later. Where
+    /// the machine's clock counts, the database's must agree.
+    private static func checkThatItEnded(
+        _ month: String, _ end: Int64, by clock: any WallClock, _ pool: PostgresPool
+    ) async throws {
+        var now = clock.nowMilliseconds()
+        if clock is SystemClock {
+            now = min(now, try await pool.read { try RateQueries.clockMicros(on: $0) } / 1000)
+        }
+        let from = end + settledAfter.milliseconds
+        guard now >= from else {
+            throw CommandFailure(
+                .inputRejected,
+                "\(month) has not ended, or notifications of it may still be on their way; export it from "
+                    + "\(from.instantText) on")
+        }
+    }
+
+    /// Writes the month as one snapshot shows it, whose locks keep its partition from being dropped meanwhile. Returns
+    /// how many notifications there are, and the last hash.
+    private static func export(
+        _ month: Range<Int64>, _ writer: EvidenceFile.Writer, to path: String, _ bar: ProgressBar,
+        _ dependencies: Dependencies, _ pool: PostgresPool
+    ) async throws -> (count: Int, head: String) {
+        try await pool.withTransaction(.repeatableRead) { connection in
+            var writer = writer
+            let file = try OutputFile(path: path, dependencies: dependencies)
             try file.write(writer.firstLine)
             var after = ""
             var count = 0
             while true {
-                let last = after
-                let page = try await pool.withTransaction {
-                    try EvidenceExportQueries.page(of: range, after: last, limit: 500, on: $0)
-                }
+                let page = try EvidenceExportQueries.page(
+                    of: month, after: after, limit: 500, on: connection)
                 for stored in page {
                     try file.write(
                         writer.line(
@@ -82,15 +123,6 @@ extension Commands {
             try file.flush()
             return (count, writer.head)
         }
-        bar.clear()
-        guard rename(path + ".part", path) == 0 else {
-            throw CommandFailure(
-                .failed, "\(path) cannot be written: \(String(cString: strerror(errno)))")
-        }
-        try invocation.print(
-            json: ["month": text, "file": path, "notifications": count, "head": head],
-            "\(counted(count)) notifications of \(text), head \(head)\n")
-        return .done
     }
 
     static let evidenceVerify = Command(

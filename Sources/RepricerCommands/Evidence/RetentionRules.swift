@@ -6,36 +6,38 @@ import ServiceKit
 /// What retention does besides the evidence: it drops statements, history and versions by the month, and deletes rows
 /// of the few tables that have no months.
 struct RuleRun {
-    private enum What: String {
-        case dropped
-        case wouldDrop = "would_drop"
-        case kept
-    }
-
     private struct Outcome {
         let month: OldMonth
-        let what: What
+        var fate: MonthFate
     }
 
     /// How many rows one transaction deletes.
     private static let rowsMax = 1000
-    /// How often it waits for a table's lock, half a second each time.
-    private static let attemptsMax = 4
+    /// Of four quarters of the time checkpoints get three, so that rows leave, too, where checkpoints need many nights.
+    private static let coverQuarters = 3
 
     /// The first instant of the month that is still kept whole, in UTC milliseconds.
     private let before: Int64
     private let isDry: Bool
+    private let coverEnd: ContinuousClock.Instant
     private let end: ContinuousClock.Instant
     private var outcomes: [Outcome] = []
     private var statements = StatementRetention.Counts()
     private var rows: [(rows: OldRows, count: Int)] = []
     private(set) var isComplete = true
 
-    init(horizon: Int64, isDry: Bool, end: ContinuousClock.Instant) {
+    init(
+        horizon: Int64, isDry: Bool, start: ContinuousClock.Instant, end: ContinuousClock.Instant
+    ) {
         before = Instant(milliseconds: horizon).startOfMonth.milliseconds
         self.isDry = isDry
         self.end = end
+        coverEnd = start + (end - start) * Self.coverQuarters / 4
     }
+
+    /// Whether a later attempt may do more.
+    var isHeldUp: Bool { outcomes.contains { $0.fate == .heldUp } }
+    var hasKept: Bool { isHeldUp || outcomes.contains { $0.fate == .kept } }
 
     private var isTimeUp: Bool { ContinuousClock.now >= end }
 
@@ -47,7 +49,10 @@ struct RuleRun {
                 try MonthRetention.candidates(of: rule, before: before, on: $0)
             }
             for month in months {
-                outcomes.append(Outcome(month: month, what: try await drop(month, pool)))
+                // All months of a table need one lock: where one waited in vain, the others need not try.
+                let attempts = isHeldUp(month.table) ? 0 : MonthLock.attemptsMax
+                let fate = try await fate(of: month, attempts, pool)
+                outcomes.append(Outcome(month: month, fate: fate))
             }
             while !isDry, !isTimeUp {
                 let gone = try await pool.withTransaction {
@@ -60,10 +65,25 @@ struct RuleRun {
         for old in OldRows.allCases { rows.append((old, try await leave(old, pool))) }
     }
 
+    private func isHeldUp(_ table: MonthPartitions.Table) -> Bool {
+        outcomes.contains { $0.month.table == table && $0.fate == .heldUp }
+    }
+
+    /// Tries once more what somebody held, one attempt a table.
+    mutating func tryAgain(_ pool: PostgresPool) async throws {
+        var busy: Set<MonthPartitions.Table> = []
+        for index in outcomes.indices where outcomes[index].fate == .heldUp {
+            let month = outcomes[index].month
+            guard !busy.contains(month.table) else { continue }
+            outcomes[index].fate = try await fate(of: month, 1, pool)
+            if outcomes[index].fate == .heldUp { busy.insert(month.table) }
+        }
+    }
+
     /// Replaces statements by checkpoints. Their months are dropped only once a checkpoint replaces all of them.
     private mutating func coverStatements(_ pool: PostgresPool) async throws {
         let retention = StatementRetention(before: before, pool: pool)
-        let end = end
+        let end = coverEnd
         statements = try await retention.run { ContinuousClock.now >= end }
         isComplete = statements.isComplete
         guard isComplete else { return }
@@ -72,22 +92,17 @@ struct RuleRun {
         statements.carried += late.carried
     }
 
-    private func drop(_ month: OldMonth, _ pool: PostgresPool) async throws -> What {
+    private func fate(
+        of month: OldMonth, _ attempts: Int, _ pool: PostgresPool
+    ) async throws -> MonthFate {
         if isDry { return .wouldDrop }
-        for attempt in 1...Self.attemptsMax {
-            do {
-                let isDropped = try await pool.withTransaction { [before] in
-                    try MonthRetention.drop(month, before: before, on: $0)
-                }
-                return isDropped ? .dropped : .kept
-            } catch let error as PostgresError
-                where error.sqlState == .lockNotAvailable && attempt < Self.attemptsMax
-            {
-                // Writers that queued behind us go first.
-                await Task.yield()
+        let before = before
+        let isDropped = try await MonthLock.patiently(attempts: attempts) {
+            try await pool.withTransaction {
+                try MonthRetention.drop(month, before: before, on: $0)
             }
         }
-        return .kept
+        return isDropped.map { $0 ? .dropped : .kept } ?? .heldUp
     }
 
     /// How many rows were deleted, or would be.
@@ -97,14 +112,30 @@ struct RuleRun {
             return try await pool.withTransaction { try old.count(before: before, on: $0) }
         }
         var count = 0
-        while !isTimeUp {
-            let gone = try await pool.withTransaction {
-                try old.delete(before: before, limit: Self.rowsMax, on: $0)
+        var left: Range<Int64>? = OldRows.all(before: before)
+        while let next = left, !isTimeUp {
+            let step = try await pool.withTransaction {
+                try old.delete(of: next, before: before, limit: Self.rowsMax, on: $0)
             }
-            if gone == 0 { break }
-            count += gone
+            count += step.count
+            left = step.left
         }
         return count
+    }
+
+    // MARK: What is told
+
+    func keptLines() -> [String] {
+        outcomes.compactMap { outcome in
+            let name = outcome.month.partition.name
+            switch outcome.fate {
+            case .dropped, .wouldDrop: return nil
+            case .heldUp: return MonthFate.heldUpLine(name)
+            case .kept:
+                return
+                    "\(name) stays: a statement of it came meanwhile; the next run goes on with it"
+            }
+        }
     }
 
     func json() -> JSONValue {
@@ -134,7 +165,7 @@ struct RuleRun {
         .text("RULE", "rule") { $0.month.rule.rawValue },
         .text("PARTITION", "partition") { $0.month.partition.name },
         .number("BYTES", "bytes") { $0.month.partition.bytes },
-        .key("outcome") { $0.what.rawValue },
-        .shown(.left("OUTCOME")) { $0.what.rawValue.replacing("_", with: " ") },
+        .key("outcome") { $0.fate.name },
+        .shown(.left("OUTCOME")) { $0.fate.name.replacing("_", with: " ") },
     ]
 }

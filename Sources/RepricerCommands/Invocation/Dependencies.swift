@@ -26,6 +26,8 @@ package struct Dependencies: Sendable {
     package var page: @Sendable (_ command: String, _ text: String) -> Bool = { _, _ in false }
     /// SIGTERM and SIGINT. From the first call on they no longer end the process by themselves.
     package var terminations: @Sendable () -> AsyncStream<Int32> = { AsyncStream { _ in } }
+    /// How a command waits, in real time, until it tries again what somebody else holds.
+    package var wait: Rounds.Wait = { try await Task.sleep(for: $0) }
 
     /// Writes one line `repricer: …` for a person, broken between words on a terminal. A failure is ignored, because
     /// nobody is left to be told.

@@ -7,27 +7,45 @@ import ServiceKit
 extension Live {
     /// Gauges ask short questions; one that takes longer ends, and is asked again later.
     private static let gaugeTimeout: Duration = .seconds(10)
+    /// Of counts, which may go through tens of millions of open changes.
+    private static let countTimeout: Duration = .seconds(60)
 
-    /// The connection of the gauges: neither calls nor pages wait for them, nor they for those.
-    var gaugesPool: DatabasePool {
+    /// The connections of the gauges: neither calls nor pages wait for them, nor they for those. One reads queues, one
+    /// ages.
+    var gaugesPool: DatabasePool { quietPool("gauges", size: 2, Self.gaugeTimeout) }
+
+    /// The connection of counts, for which no other gauge waits.
+    var countsPool: DatabasePool { quietPool("counts", size: 1, Self.countTimeout) }
+
+    private func quietPool(_ name: String, size: Int, _ timeout: Duration) -> DatabasePool {
         DatabasePool(
-            conninfo: configuration.databaseConninfo, applicationName: "repricer gauges", size: 1,
-            options: .init(statementTimeout: Self.gaugeTimeout, isReadOnly: true),
-            waitMax: .seconds(10), watch: watch("gauges"))
+            conninfo: configuration.databaseConninfo, applicationName: "repricer \(name)",
+            size: size, options: .init(statementTimeout: timeout, isReadOnly: true),
+            waitMax: .seconds(10), watch: watch(name))
     }
 
-    func databaseGauges(_ pool: DatabasePool) -> DatabaseGauges {
+    /// - Parameter calls: Whether this process calls the App Store, so that its settings of rates hold.
+    func databaseGauges(_ pool: DatabasePool, calls: Bool) -> DatabaseGauges {
         var limits = DatabaseGauges.Limits()
         let rates: [(endpoint: String, rate: Configuration.CallRate?)] = [
             ("change_price", configuration.changePriceRate), ("cancel", configuration.cancelRate),
             ("extend", configuration.extendRate), ("status", configuration.statusRate),
         ]
-        for (endpoint, rate) in rates {
+        for (endpoint, rate) in rates where calls {
             limits.callsPerThousandSeconds[endpoint] = rate?.perThousandSeconds
         }
         return DatabaseGauges(
             pool: pool, clock: clock, realClock: realClock, metrics: metrics,
             log: log.with(component: "gauges"), limits: limits)
+    }
+
+    func countGauges(_ pool: DatabasePool, calls: Bool) -> CountGauges {
+        var limits = CountGauges.Limits()
+        limits.changesPerThousandSeconds =
+            calls ? configuration.changePriceRate?.perThousandSeconds : nil
+        return CountGauges(
+            pool: pool, clock: clock, realClock: realClock, metrics: metrics,
+            log: log.with(component: "counts"), limits: limits)
     }
 
     /// What is known from the start on.
@@ -38,7 +56,8 @@ extension Live {
         metrics.set(
             "repricer_build_info",
             labels: [
-                "version": Commands.productVersion, "schema": "\(expectedSchemaVersion)",
+                "version": Commands.productVersion, "commit": Commands.productCommit ?? "",
+                "schema": "\(expectedSchemaVersion)",
                 "environment": configuration.environment?.rawValue ?? "",
             ], to: 1)
     }

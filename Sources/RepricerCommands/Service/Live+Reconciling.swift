@@ -67,7 +67,8 @@ extension Live {
 
     func gauges(_ pool: DatabasePool) throws -> StalenessGauges {
         StalenessGauges(
-            pool: pool, clock: clock, log: log.with(component: "staleness"), metrics: metrics,
+            pool: pool, clock: clock, realClock: realClock,
+            log: log.with(component: "staleness"), metrics: metrics,
             silentAfter: try configuration.required(configuration.silentAfter, .silentAfter))
     }
 

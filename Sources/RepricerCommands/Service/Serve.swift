@@ -70,10 +70,15 @@ extension Commands {
         Signals.ignoreHangUps()
         let health = live.health(pool)
         // First in the row and so last to stop: a slow page delays nothing, and the end can be watched.
-        let (pagesPool, gaugesPool) = (live.pagesPool, live.gaugesPool)
+        let (pagesPool, gaugesPool, countsPool) = (
+            live.pagesPool, live.gaugesPool, live.countsPool
+        )
         services = try live.pages(pagesPool, health) + services
         services += [
-            live.databaseGauges(gaugesPool), GatedService(gate: gate, inner: try live.gauges(pool)),
+            live.databaseGauges(gaugesPool, calls: part != "receiver"),
+            live.countGauges(countsPool, calls: part != "receiver"),
+            GatedService(gate: gate, inner: try live.gauges(gaugesPool)),
+            ReadinessGauge(health: health, metrics: live.metrics),
         ]
         if part != "scheduler" {
             let (server, watches) = try live.receiver(pool, health)
@@ -82,19 +87,23 @@ extension Commands {
             services.append(server)
             live.log.notice("listening", ["port": String(port)])
         }
+        let supervised = Supervised(environment: invocation.dependencies.environment)
         let leaving = Leaving(
             health: health,
-            wait: try configuration.required(configuration.drainWait, .drainWait))
+            wait: try configuration.required(configuration.drainWait, .drainWait),
+            supervised: supervised)
         services.append(
             GatedService(
-                gate: gate, inner: SchemaWatch(pool: pool, log: live.log, leaving: leaving)))
+                gate: gate,
+                inner: SchemaWatch(
+                    pool: pool, log: live.log, leaving: leaving.beforeMigration)))
         services.append(Drain(health: health))
-        services += [Supervised(environment: invocation.dependencies.environment)].compactMap(
-            \.self)
+        if let supervised { services.append(supervised) }
         live.log.notice("serving", ["part": part ?? "all"])
         let signal = try await run(services, live, leaving, until: signals)
         await pagesPool.close()
         await gaugesPool.close()
+        await countsPool.close()
         await pool.close()
         live.log.notice("stopped")
         // Ctrl-C at a terminal is an interruption; a supervisor's SIGTERM is a success.
@@ -135,11 +144,26 @@ extension Commands {
 
 /// The time before a stop in which proxies find another replica: this one says that it is not ready, and still serves.
 struct Leaving: Sendable {
+    /// A breaking migration waits a minute for older programs. Within it they must have turned proxies away and
+    /// drained, however long they take elsewhere.
+    static let waitMaxBeforeMigration: Duration = .seconds(30)
+
+    /// How long the end takes after the wait, with some to spare.
+    private static let endsWithin: Duration = .seconds(20)
+
     let health: HealthRoutes
     let wait: Duration
+    let supervised: Supervised?
+
+    /// For who leaves because a breaking migration is announced.
+    var beforeMigration: Leaving {
+        Leaving(
+            health: health, wait: min(wait, Self.waitMaxBeforeMigration), supervised: supervised)
+    }
 
     func letProxiesTurnAway() async {
         health.leave()
+        supervised?.extend(by: wait + Self.endsWithin)
         // Nobody cancels it: a second signal ends the process.
         try? await Task.sleep(for: wait)
     }

@@ -11,16 +11,31 @@ import Testing
 @Suite(.database) struct DatabaseGaugeTests {
     private typealias Harness = DeliveryHarness
 
+    /// All that `serve` reads.
+    private struct Gauges {
+        let queues: DatabaseGauges
+        let counts: CountGauges
+
+        func refresh() async throws {
+            try await queues.refresh()
+            try await counts.refresh()
+        }
+    }
+
     private static func gauges(
-        _ harness: Harness, _ metrics: Metrics, callsPerThousandSeconds rate: Int = 5000
-    ) -> DatabaseGauges {
+        _ harness: Harness, _ metrics: Metrics, callsPerThousandSeconds rate: Int? = 5000
+    ) -> Gauges {
         var limits = DatabaseGauges.Limits()
-        limits.countsEvery = .zero
-        limits.countsShare = 0
-        limits.callsPerThousandSeconds = ["change_price": rate]
-        return DatabaseGauges(
-            pool: harness.service, clock: harness.clock, realClock: harness.realClock,
-            metrics: metrics, log: .silent, limits: limits)
+        limits.callsPerThousandSeconds = rate.map { ["change_price": $0] } ?? [:]
+        var counted = CountGauges.Limits()
+        counted.changesPerThousandSeconds = rate
+        return Gauges(
+            queues: DatabaseGauges(
+                pool: harness.service, clock: harness.clock, realClock: harness.realClock,
+                metrics: metrics, log: .silent, limits: limits),
+            counts: CountGauges(
+                pool: harness.service, clock: harness.clock, realClock: harness.realClock,
+                metrics: metrics, log: .silent, limits: counted))
     }
 
     private static func has(_ metrics: Metrics, _ sample: String) -> Bool {
@@ -93,6 +108,119 @@ import Testing
         #expect(Self.has(slow, "repricer_changes_late_at_rate 0"))
         #expect(Self.has(quick, "repricer_changes_late_at_rate 0"))
         #expect(!Self.has(late, "repricer_changes_late_at_rate 0"))
+        await harness.close()
+    }
+
+    /// The settings of a process that calls nobody are not those that count.
+    @Test func gauges_ofAProcessThatMakesNoCalls_sayNothingOfRates() async throws {
+        let harness = try await Harness.make()
+        let metrics = Metrics()
+
+        try await Self.gauges(harness, metrics, callsPerThousandSeconds: nil).refresh()
+
+        #expect(Self.has(metrics, #"repricer_changes{state="queued"} 0"#))
+        for absent in ["changes_late_at_rate", "rate_limit_calls_per_second"] {
+            #expect(!metrics.render().contains("\nrepricer_\(absent)"))
+        }
+        #expect(!metrics.render().contains(#"read_timestamp_seconds{group="deadlines"}"#))
+        await harness.close()
+    }
+
+    /// Each group tells when it was read itself: others may go on being read.
+    @Test func gauges_whereOneCountFails_readTheOthersAndSayWhichIsOld() async throws {
+        let harness = try await Harness.make()
+        let metrics = Metrics()
+        let gauges = Self.gauges(harness, metrics)
+        func readAt(_ group: String) -> Double? {
+            let name = #"repricer_figures_read_timestamp_seconds{group="\#(group)"} "#
+            return metrics.render().split(separator: "\n").first { $0.hasPrefix(name) }
+                .flatMap { Double($0.dropFirst(name.count)) }
+        }
+        let start = Double(harness.realClock.nowMilliseconds()) / 1000
+        let never = ["queues", "changes", "storage", "deadlines"].map(readAt)
+        let owner = try await TestDatabase.connect()
+        try await owner.script("ALTER VIEW repricer.month_partitions RENAME TO elsewhere")
+        harness.realClock.advance(by: .seconds(60))
+
+        await #expect(throws: PostgresError.self) { try await gauges.refresh() }
+
+        #expect(never == [start, start, start, start], "the start counts, so that it is noticed")
+        #expect(readAt("queues") == start + 60)
+        #expect(readAt("changes") == start + 60)
+        #expect(readAt("deadlines") == start + 60)
+        #expect(readAt("storage") == start)
+        #expect(Self.has(metrics, #"repricer_changes{state="queued"} 0"#))
+        #expect(Self.has(metrics, "repricer_changes_late_at_rate 0"))
+        #expect(!metrics.render().contains("\nrepricer_kept_bytes{"))
+        await owner.close()
+        await harness.close()
+    }
+
+    /// A lease after a silence fills the window behind it, so that the window's calls don't all leave in its first half.
+    @Test(arguments: [1_772_323_200_000, nil] as [Int64?])
+    func rateUsed_byOneCallAfterASilence_isOne(_ now: Int64?) async throws {
+        let connection = try await TestDatabase.connect()
+        let rate = CallRate(endpoint: "change_price", perSecond: 50)
+
+        let rates = try await connection.transaction { connection in
+            _ = try RateQueries.lease(
+                rate, wanted: 1, nowMicros: now.map { $0 * 1000 }, on: connection)
+            _ = try connection.execute(
+                RateQueries.block(endpoint: "change_price", milliseconds: 60_000, now: now))
+            return try GaugeQueries.rates(
+                of: ["change_price", "cancel"], now: now, on: connection)
+        }
+
+        let used = Dictionary(uniqueKeysWithValues: rates.map { ($0.endpoint, $0) })
+        #expect(used["change_price"]?.lastSecond == 1)
+        // The database's clock may have gone on.
+        #expect((50_000...60_000).contains(used["change_price"]?.silenceMilliseconds ?? 0))
+        // Nobody has called it yet, and that is known.
+        #expect(used["cancel"]?.lastSecond == 0)
+        #expect(used["cancel"]?.silenceMilliseconds == 0)
+        await connection.close()
+    }
+
+    @Test func rateUsed_byCallsOfTheLastSecond_countsThemAll() async throws {
+        let connection = try await TestDatabase.connect()
+        let rate = CallRate(endpoint: "change_price", perSecond: 50)
+        let start: Int64 = 1_772_323_200_000
+
+        let used = try await connection.transaction { connection in
+            for step in 0..<12 as Range<Int64> {
+                _ = try RateQueries.lease(
+                    rate, wanted: 25, nowMicros: (start + step * 250) * 1000, on: connection)
+            }
+            return try GaugeQueries.rates(of: [], now: start + 3000, on: connection)
+        }
+
+        #expect((45...50).contains(used.first?.lastSecond ?? 0), "\(used)")
+        await connection.close()
+    }
+
+    /// Events that nobody tries, because no webhook is configured, are no trouble.
+    @Test func gauges_ofEventsThatWereGivenUp_standUntilTheyAreReplayed() async throws {
+        let harness = try await Harness.make()
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            INSERT INTO repricer.outbox (aggregateid, bucket, position, aggregatetype, type, payload)
+            SELECT '1', repricer.bucket_of('1'), n, 'subscription', 'x', '{}' FROM generate_series(1, 3) n;
+            INSERT INTO repricer.webhook_deliveries (aggregateid, bucket, position, state, last_error, settled_at)
+            VALUES ('1', repricer.bucket_of('1'), 1, 'given_up', 'answered 500', '2026-01-01Z'),
+                ('1', repricer.bucket_of('1'), 2, 'given_up', 'no webhook was configured', '2026-01-01Z'),
+                ('1', repricer.bucket_of('1'), 3, 'pending', 'answered 500', NULL);
+            """)
+        let metrics = Metrics()
+        let gauges = Self.gauges(harness, metrics)
+
+        try await gauges.refresh()
+        #expect(Self.has(metrics, "repricer_webhooks_given_up 1"))
+        try await owner.script("UPDATE repricer.webhook_deliveries SET state = 'delivered'")
+        try await gauges.refresh()
+
+        #expect(Self.has(metrics, "repricer_webhooks_given_up 0"))
+        await owner.close()
         await harness.close()
     }
 

@@ -1,0 +1,42 @@
+import ServiceKit
+import Synchronization
+
+/// When each group of gauges was read. A group that is not read any more keeps its last figures, and only this tells.
+struct ReadFigures: Sendable {
+    /// What is read together, and fails together.
+    enum Group: String, CaseIterable, Sendable {
+        /// Queues, open calls and rates, every few seconds.
+        case queues
+        /// Open changes, which may be millions.
+        case changes
+        /// What will be late at the allowed rate.
+        case deadlines
+        /// How much is stored, and which months.
+        case storage
+        /// How old our knowledge is.
+        case ages
+    }
+
+    private let metrics: Metrics
+    private let realClock: any WallClock
+
+    /// The groups begin with the instant of the start, so that one that is never read is noticed, too.
+    init(_ groups: [Group], metrics: Metrics, realClock: any WallClock) {
+        self.metrics = metrics
+        self.realClock = realClock
+        metrics.declareGauge(
+            "repricer_figures_read_timestamp_seconds",
+            "When a group of gauges of the database was read, in seconds since 1970; at first the start."
+        )
+        metrics.declareCounter(
+            "repricer_figures_failures_total",
+            "Readings of the gauges of the database that failed and are tried again.")
+        for group in groups { note(group) }
+    }
+
+    func note(_ group: Group) {
+        metrics.set(
+            "repricer_figures_read_timestamp_seconds", labels: ["group": group.rawValue],
+            to: Double(realClock.nowMilliseconds()) / 1000)
+    }
+}
