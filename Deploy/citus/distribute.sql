@@ -56,3 +56,5 @@ SELECT 1 / min(success::integer) FROM run_command_on_workers($cmd$
 $cmd$);
 \o
 SELECT kind, count(*) FROM to_spread GROUP BY kind ORDER BY kind;
+-- Reports.
+\ir gather.sql
