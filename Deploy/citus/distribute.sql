@@ -1,5 +1,6 @@
 -- Spreads a migrated, still empty database over the workers of a Citus cluster, by `bucket`. Run it as the owner of the
--- cluster, once, after `repricer migrate`; Deploy/citus/cluster does.
+-- cluster, once, after `repricer migrate`; Deploy/citus/cluster does. The psql variable `shards` says over how many (32): each
+-- month of history is a table in each shard, and a search over all buckets asks each shard.
 --
 -- Three kinds of tables:
 -- * with a bucket: spread, in one group of colocation, so that a statement that names one bucket runs whole on one shard;
@@ -7,7 +8,8 @@
 -- * the rest (people's decisions, the audit trail, evidence, leases, rate): local to the coordinator.
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
-SET citus.shard_count = 32;
+\if :{?shards} \else \set shards 32 \endif
+SET citus.shard_count = :shards;
 -- A decision moves the rows of a batch in every bucket and then the batch, which is a reference table with keys that point
 -- to it. In one transaction Citus takes that over one connection to each node only.
 SELECT format('ALTER DATABASE %I SET citus.multi_shard_modify_mode = ''sequential''', current_database()) \gexec
