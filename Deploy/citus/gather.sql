@@ -186,7 +186,7 @@ BEGIN
         SELECT p.oid::regprocedure::text, pg_temp.moved(pg_get_functiondef(p.oid))
         FROM pg_proc p
         WHERE p.prokind = 'f' AND (p.pronamespace = 'report'::regnamespace
-            OR p.pronamespace = 'repricer'::regnamespace AND p.proname IN ('undo_candidates', 'failed_extensions'));
+            OR p.pronamespace = 'repricer'::regnamespace AND p.proname = 'failed_extensions');
     LOOP
         v_before := v_left;
         FOR v IN SELECT * FROM pg_temp.pending LOOP
@@ -205,6 +205,24 @@ BEGIN
     END LOOP;
 END
 $made$;
+
+-- An undo joins these with the changes themselves, and Citus would look into a function in SQL.
+DO $undo$
+DECLARE
+    v_function CONSTANT regprocedure := 'repricer.undo_candidates(uuid, text, text, timestamptz)'::regprocedure;
+BEGIN
+    EXECUTE (SELECT format('CREATE OR REPLACE FUNCTION repricer.undo_candidates(%s) RETURNS %s LANGUAGE plpgsql STABLE '
+            'SET plan_cache_mode = force_custom_plan AS $body$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY%s;
+END
+$body$', pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), pg_temp.moved(rtrim(p.prosrc, E' \n')))
+        FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang AND l.lanname = 'sql' WHERE p.oid = v_function);
+EXCEPTION WHEN null_value_not_allowed THEN
+    NULL;  -- It is the one from here.
+END
+$undo$;
 
 -- The rights are those of the originals.
 DO $rights$
