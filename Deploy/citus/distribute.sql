@@ -13,6 +13,9 @@ SET citus.shard_count = :shards;
 -- A decision moves the rows of a batch in every bucket and then the batch, which is a reference table with keys that point
 -- to it. In one transaction Citus takes that over one connection to each node only.
 SELECT format('ALTER DATABASE %I SET citus.multi_shard_modify_mode = ''sequential''', current_database()) \gexec
+-- One connection to each worker in a session. With two, a transaction could hold the lock of a subscription over one and write its
+-- money over the other; these end one after the other, and who waited for the lock would not see the money.
+SELECT format('ALTER DATABASE %I SET citus.max_adaptive_executor_pool_size = 1', current_database()) \gexec
 
 -- Citus runs no deferred trigger on a reference table. Only functions write batches, so nobody can get past
 -- begin_submission and finish_submission; but a transaction of the owner could leave a batch unfinished.
