@@ -126,8 +126,8 @@ BEGIN
         INTO v_rows, v_pages
         FROM pg_dist_partition p, run_command_on_shards(t.logicalrelid, $shard$
             SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint || ' ' || coalesce(sum(c.relpages), 0)
-            FROM pg_class c WHERE c.oid = '%s'::regclass
-                OR c.oid IN (SELECT relid FROM pg_partition_tree('%s') WHERE isleaf)$shard$) s
+            FROM pg_class c WHERE c.oid = '%1$s'::regclass
+                OR c.oid IN (SELECT relid FROM pg_partition_tree('%1$s') WHERE isleaf)$shard$) s
         WHERE p.logicalrelid = t.logicalrelid AND s.success
         GROUP BY p.partmethod;
         UPDATE pg_class SET reltuples = greatest(v_rows, 1), relpages = greatest(v_pages, 1) WHERE oid = t.far;
