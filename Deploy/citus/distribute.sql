@@ -1,5 +1,6 @@
 -- Spreads a migrated, still empty database over the workers of a Citus cluster, by `bucket`. Run it as the owner of the
--- cluster, once, after `repricer migrate`; Deploy/citus/cluster does.
+-- cluster, once, after `repricer migrate`; Deploy/citus/cluster does. The psql variable `shards` says over how many (32): each
+-- month of history is a table in each shard, and a search over all buckets asks each shard.
 --
 -- Three kinds of tables:
 -- * with a bucket: spread, in one group of colocation, so that a statement that names one bucket runs whole on one shard;
@@ -7,14 +8,22 @@
 -- * the rest (people's decisions, the audit trail, evidence, leases, rate): local to the coordinator.
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
-SET citus.shard_count = 32;
+\if :{?shards} \else \set shards 32 \endif
+SET citus.shard_count = :shards;
 -- A decision moves the rows of a batch in every bucket and then the batch, which is a reference table with keys that point
 -- to it. In one transaction Citus takes that over one connection to each node only.
 SELECT format('ALTER DATABASE %I SET citus.multi_shard_modify_mode = ''sequential''', current_database()) \gexec
+-- One connection to each worker in a session. With two, a transaction could hold the lock of a subscription over one and write its
+-- money over the other; these end one after the other, and who waited for the lock would not see the money.
+SELECT format('ALTER DATABASE %I SET citus.max_adaptive_executor_pool_size = 1', current_database()) \gexec
 
 -- Citus runs no deferred trigger on a reference table. Only functions write batches, so nobody can get past
 -- begin_submission and finish_submission; but a transaction of the owner could leave a batch unfinished.
 DROP TRIGGER IF EXISTS batches_are_finished ON repricer.batches;
+-- Nor does Citus spread a table with triggers: who writes into charges by hand there must mark the subscription too (`stale_figures`).
+DROP TRIGGER IF EXISTS charges_inserted ON repricer.charges;
+DROP TRIGGER IF EXISTS charges_updated ON repricer.charges;
+DROP TRIGGER IF EXISTS charges_deleted ON repricer.charges;
 -- A key from a spread table to a local one.
 ALTER TABLE repricer.imported_increases DROP CONSTRAINT IF EXISTS imported_increases_import;
 
@@ -56,3 +65,5 @@ SELECT 1 / min(success::integer) FROM run_command_on_workers($cmd$
 $cmd$);
 \o
 SELECT kind, count(*) FROM to_spread GROUP BY kind ORDER BY kind;
+-- Reports.
+\ir gather.sql

@@ -154,10 +154,9 @@ package enum UndoQueries {
         """
         WITH left_out AS (
             SELECT u.* FROM \(fragment: candidates(scope, at: at)) u
-            WHERE u.obstacle IS NOT NULL AND NOT EXISTS (
-                SELECT FROM repricer.price_changes n
-                WHERE n.original_transaction_id = u.original_transaction_id
-                    AND n.undoes_change_id = u.change_id AND n.batch_id = \(uuid: undoID))
+            WHERE u.obstacle IS NOT NULL AND (u.original_transaction_id, u.change_id) NOT IN (
+                SELECT n.original_transaction_id, n.undoes_change_id FROM repricer.price_changes n
+                WHERE n.batch_id = \(uuid: undoID) AND n.undoes_change_id IS NOT NULL)
         )
         """
     }
