@@ -79,7 +79,7 @@ package struct ReportStore: Sendable {
         do {
             if let asOf = query.asOf {
                 guard query.name.hasPast else { throw ReportError.hasNoPast(query.name) }
-                try await requireWhole()
+                try await requireGathered()
                 try await requirePast(asOf)
                 try await waitForRecorders()
             }
@@ -94,16 +94,23 @@ package struct ReportStore: Sendable {
     /// How long it waits for what is being recorded, in real time.
     private static let recordersWait: Duration = .seconds(120)
 
-    /// Refuses where the tables are spread over a cluster. Functions with parameters can't be asked there, and one was
-    /// seen to answer without rows.
-    private func requireWhole() async throws {
-        let layout = try await pool.withTransaction { connection in
-            try DatabaseLayout.read(on: connection)
+    /// Refuses where the tables are spread over a cluster, and reports don't read them through the coordinator
+    /// (`Deploy/citus/gather.sql`). Functions with parameters can't be asked of the spread tables themselves: one was seen
+    /// to answer without rows.
+    private func requireGathered() async throws {
+        let isAskable = try await pool.withTransaction { connection in
+            guard try DatabaseLayout.read(on: connection) == .spread else { return true }
+            let rows = try connection.query(
+                """
+                -- name: hasGathered
+                SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'gathered') AS is_there
+                """)
+            return try rows.first?.bool("is_there") ?? false
         }
-        guard layout == .whole else {
+        guard isAskable else {
             throw ReportError.failed(
-                "a Citus cluster can't tell what was known at an instant; ask a plain copy of it (Deploy/citus/copy), "
-                    + "or leave --as-of out")
+                "this Citus cluster can't tell what was known at an instant; have its owner run Deploy/citus/gather.sql, "
+                    + "ask a plain copy of it (Deploy/citus/copy), or leave --as-of out")
         }
     }
 

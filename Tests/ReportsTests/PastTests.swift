@@ -157,7 +157,7 @@ import Testing
             }
         }
 
-        #expect(error?.description.contains("a Citus cluster can't tell what was known") == true)
+        #expect(error?.description.contains("this Citus cluster can't tell what was known") == true)
     }
 
     @Test func report_asOfAnInstantToCome_isRefused() async throws {
