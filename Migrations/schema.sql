@@ -585,6 +585,7 @@ CREATE TABLE repricer.charges (
     is_purchase boolean DEFAULT false NOT NULL,
     is_added_seat boolean DEFAULT false NOT NULL,
     is_relisted boolean DEFAULT false NOT NULL,
+    period text,
     refunded_milliunits bigint DEFAULT 0 NOT NULL,
     recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
     CONSTRAINT charges_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
@@ -604,6 +605,8 @@ COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as
 COMMENT ON COLUMN repricer.charges.is_added_seat IS 'Of a purchase: it is of seats that came beside those of the period. Any other charge takes the place of the one before it.';
 
 COMMENT ON COLUMN repricer.charges.is_relisted IS 'A later statement of its transaction lists another item in place of this one, at another price. It is one charge, of what the newest statement says, under the name that it had first.';
+
+COMMENT ON COLUMN repricer.charges.period IS 'The length of the plan''s period that it pays, as signed: P1W, P1M, P2M, P3M, P6M or P1Y; null: no statement says it.';
 
 COMMENT ON COLUMN repricer.charges.refunded_milliunits IS 'What money_entries say was given back and not taken back again.';
 
@@ -838,12 +841,33 @@ CREATE VIEW repricer.explained_charges AS
             k.is_purchase,
             k.is_added_seat,
             k.is_relisted,
+            k.period,
             k.refunded_milliunits,
             k.recorded_at,
-            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + '00:01:00'::interval)), false)) AS is_double,
+            k.bought,
+            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + '00:01:00'::interval)), false)) AS is_double,
             max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until
-           FROM repricer.charges k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
+           FROM ( SELECT k_1.original_transaction_id,
+                    k_1.bucket,
+                    k_1.transaction_id,
+                    k_1.sku,
+                    k_1.purchased_at,
+                    k_1.expires_at,
+                    k_1.revoked_at,
+                    k_1.price_milliunits,
+                    k_1.quantity,
+                    k_1.currency,
+                    k_1.storefront,
+                    k_1.is_offer,
+                    k_1.is_purchase,
+                    k_1.is_added_seat,
+                    k_1.is_relisted,
+                    k_1.period,
+                    k_1.refunded_milliunits,
+                    k_1.recorded_at,
+                    count(*) FILTER (WHERE (k_1.is_purchase AND (NOT k_1.is_added_seat) AND (k_1.revoked_at IS NULL))) OVER (PARTITION BY k_1.sku ORDER BY k_1.purchased_at, k_1.transaction_id) AS bought
+                   FROM repricer.charges k_1
+                  WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND ((k_1.sku = c.sku) OR (k_1.sku = c.current_sku) OR (k_1.sku = ANY (c.former_skus))))) k
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
             ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place) t)
@@ -1078,14 +1102,35 @@ CREATE VIEW repricer.missing_renewals AS
             k.is_purchase,
             k.is_added_seat,
             k.is_relisted,
+            k.period,
             k.refunded_milliunits,
             k.recorded_at,
+            k.bought,
             min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
             row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
-            max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (ORDER BY k.purchased_at) AS kept_until,
+            max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.bought ORDER BY k.purchased_at) AS kept_until,
             count(*) OVER (PARTITION BY k.expires_at) AS paid_by
-           FROM repricer.charges k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
+           FROM ( SELECT k_1.original_transaction_id,
+                    k_1.bucket,
+                    k_1.transaction_id,
+                    k_1.sku,
+                    k_1.purchased_at,
+                    k_1.expires_at,
+                    k_1.revoked_at,
+                    k_1.price_milliunits,
+                    k_1.quantity,
+                    k_1.currency,
+                    k_1.storefront,
+                    k_1.is_offer,
+                    k_1.is_purchase,
+                    k_1.is_added_seat,
+                    k_1.is_relisted,
+                    k_1.period,
+                    k_1.refunded_milliunits,
+                    k_1.recorded_at,
+                    count(*) FILTER (WHERE (k_1.is_purchase AND (NOT k_1.is_added_seat) AND (k_1.revoked_at IS NULL))) OVER (ORDER BY k_1.purchased_at) AS bought
+                   FROM repricer.charges k_1
+                  WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND ((k_1.sku = c.sku) OR (k_1.sku = c.current_sku) OR (k_1.sku = ANY (c.former_skus))))) k
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect,
             LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)) AS tolerance,
@@ -1167,6 +1212,7 @@ CREATE VIEW repricer.paid_changes AS
             k.is_purchase,
             k.is_added_seat,
             k.is_relisted,
+            k.period,
             k.refunded_milliunits,
             k.recorded_at,
             count(*) OVER (PARTITION BY k.expires_at) AS paid_by
@@ -5509,7 +5555,7 @@ CREATE FUNCTION repricer.charges_at(p_at timestamp with time zone) RETURNS SETOF
 SELECT * FROM repricer.charges WHERE recorded_at <= p_at
 UNION ALL
 SELECT original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at, revoked_at, price_milliunits, quantity,
-    currency, storefront, is_offer, is_purchase, is_added_seat, is_relisted, refunded_milliunits, recorded_at
+    currency, storefront, is_offer, is_purchase, is_added_seat, is_relisted, period, refunded_milliunits, recorded_at
 FROM repricer.charge_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 
@@ -5754,12 +5800,33 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             k.is_purchase,
             k.is_added_seat,
             k.is_relisted,
+            k.period,
             k.refunded_milliunits,
             k.recorded_at,
-            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + 'PT1M'::interval)), false)) AS is_double,
+            k.bought,
+            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + 'PT1M'::interval)), false)) AS is_double,
             max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until
-           FROM repricer.charges_at(p_at) k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
+           FROM ( SELECT k_1.original_transaction_id,
+                    k_1.bucket,
+                    k_1.transaction_id,
+                    k_1.sku,
+                    k_1.purchased_at,
+                    k_1.expires_at,
+                    k_1.revoked_at,
+                    k_1.price_milliunits,
+                    k_1.quantity,
+                    k_1.currency,
+                    k_1.storefront,
+                    k_1.is_offer,
+                    k_1.is_purchase,
+                    k_1.is_added_seat,
+                    k_1.is_relisted,
+                    k_1.period,
+                    k_1.refunded_milliunits,
+                    k_1.recorded_at,
+                    count(*) FILTER (WHERE (k_1.is_purchase AND (NOT k_1.is_added_seat) AND (k_1.revoked_at IS NULL))) OVER (PARTITION BY k_1.sku ORDER BY k_1.purchased_at, k_1.transaction_id) AS bought
+                   FROM repricer.charges_at(p_at) k_1
+                  WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND ((k_1.sku = c.sku) OR (k_1.sku = c.current_sku) OR (k_1.sku = ANY (c.former_skus))))) k
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
             ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place) t)
@@ -6710,6 +6777,21 @@ CREATE FUNCTION repricer.lost_dependents_at(p_at timestamp with time zone) RETUR
   GROUP BY d.batch_id, d.original_transaction_id, d.change_id, c.currency, c.storefront, c.period
 $$;
 
+CREATE FUNCTION repricer.mark_charges() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    IF TG_OP <> 'DELETE' THEN
+        INSERT INTO stale_figures SELECT DISTINCT original_transaction_id, bucket FROM written;
+    END IF;
+    IF TG_OP <> 'INSERT' THEN
+        INSERT INTO stale_figures SELECT DISTINCT original_transaction_id, bucket FROM former;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETURNS SETOF repricer.missing_renewals
     LANGUAGE sql STABLE
     AS $$
@@ -6748,14 +6830,35 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
             k.is_purchase,
             k.is_added_seat,
             k.is_relisted,
+            k.period,
             k.refunded_milliunits,
             k.recorded_at,
+            k.bought,
             min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
             row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
-            max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (ORDER BY k.purchased_at) AS kept_until,
+            max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.bought ORDER BY k.purchased_at) AS kept_until,
             count(*) OVER (PARTITION BY k.expires_at) AS paid_by
-           FROM repricer.charges_at(p_at) k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))))
+           FROM ( SELECT k_1.original_transaction_id,
+                    k_1.bucket,
+                    k_1.transaction_id,
+                    k_1.sku,
+                    k_1.purchased_at,
+                    k_1.expires_at,
+                    k_1.revoked_at,
+                    k_1.price_milliunits,
+                    k_1.quantity,
+                    k_1.currency,
+                    k_1.storefront,
+                    k_1.is_offer,
+                    k_1.is_purchase,
+                    k_1.is_added_seat,
+                    k_1.is_relisted,
+                    k_1.period,
+                    k_1.refunded_milliunits,
+                    k_1.recorded_at,
+                    count(*) FILTER (WHERE (k_1.is_purchase AND (NOT k_1.is_added_seat) AND (k_1.revoked_at IS NULL))) OVER (ORDER BY k_1.purchased_at) AS bought
+                   FROM repricer.charges_at(p_at) k_1
+                  WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND ((k_1.sku = c.sku) OR (k_1.sku = c.current_sku) OR (k_1.sku = ANY (c.former_skus))))) k
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect,
             LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)) AS tolerance,
@@ -6879,7 +6982,7 @@ WITH subjects AS (
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
-        extract(epoch FROM h.expires_at - h.purchased_at) / 86400 AS days,
+        extract(epoch FROM h.expires_at - h.purchased_at) / 86400 AS days, h.period,
         least(h.expires_at, h.revoked_at,
             -- The customer chose another item in mid period. Only who bought something later is searched for that.
             CASE WHEN h.bought_at > h.purchased_at THEN (
@@ -6925,15 +7028,16 @@ WITH subjects AS (
     FROM items i
     JOIN (
         -- Of an item, whatever it was called.
-        SELECT n.item, r.milliunits, r.offer_days, r.days, r.currency, r.begins,
+        SELECT n.item, r.milliunits, r.offer_days, r.days, r.period, r.currency, r.begins,
             least(r.ends, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
                 PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS ends
         FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r
         ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
-    -- A dependent elsewhere may have changed the length of its period since the call: each charge is by its own. What has
-    -- been put off has none of these lengths, and is by that of the call.
-    CROSS JOIN LATERAL (SELECT CASE WHEN NOT i.is_elsewhere THEN i.twelfths
+    -- The customer may have changed the length of the period since the call: each charge is by that which was signed with it.
+    -- Where none was, a dependent elsewhere is by its days. What has been put off has none of these lengths, and is by that
+    -- of the call.
+    CROSS JOIN LATERAL (SELECT CASE WHEN r.period IS NOT NULL THEN twelfths(r.period) WHEN NOT i.is_elsewhere THEN i.twelfths
         WHEN r.days BETWEEN 6.9 AND 7.1 THEN 52 WHEN r.days BETWEEN 27.9 AND 31.1 THEN 12 WHEN r.days BETWEEN 58.9 AND 62.1 THEN 6
         WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
@@ -7092,7 +7196,7 @@ WITH subjects AS (
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
-        extract(epoch FROM h.expires_at - h.purchased_at) / 86400 AS days,
+        extract(epoch FROM h.expires_at - h.purchased_at) / 86400 AS days, h.period,
         least(h.expires_at, h.revoked_at,
             -- The customer chose another item in mid period. Only who bought something later is searched for that.
             CASE WHEN h.bought_at > h.purchased_at THEN (
@@ -7138,15 +7242,16 @@ WITH subjects AS (
     FROM items i
     JOIN (
         -- Of an item, whatever it was called.
-        SELECT n.item, r.milliunits, r.offer_days, r.days, r.currency, r.begins,
+        SELECT n.item, r.milliunits, r.offer_days, r.days, r.period, r.currency, r.begins,
             least(r.ends, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
                 PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS ends
         FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r
         ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
-    -- A dependent elsewhere may have changed the length of its period since the call: each charge is by its own. What has
-    -- been put off has none of these lengths, and is by that of the call.
-    CROSS JOIN LATERAL (SELECT CASE WHEN NOT i.is_elsewhere THEN i.twelfths
+    -- The customer may have changed the length of the period since the call: each charge is by that which was signed with it.
+    -- Where none was, a dependent elsewhere is by its days. What has been put off has none of these lengths, and is by that
+    -- of the call.
+    CROSS JOIN LATERAL (SELECT CASE WHEN r.period IS NOT NULL THEN twelfths(r.period) WHEN NOT i.is_elsewhere THEN i.twelfths
         WHEN r.days BETWEEN 6.9 AND 7.1 THEN 52 WHEN r.days BETWEEN 27.9 AND 31.1 THEN 12 WHEN r.days BETWEEN 58.9 AND 62.1 THEN 6
         WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
@@ -7513,6 +7618,7 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
             k.is_purchase,
             k.is_added_seat,
             k.is_relisted,
+            k.period,
             k.refunded_milliunits,
             k.recorded_at,
             count(*) OVER (PARTITION BY k.expires_at) AS paid_by
@@ -10178,6 +10284,7 @@ CREATE TABLE repricer.charge_versions (
     is_purchase boolean NOT NULL,
     is_added_seat boolean NOT NULL,
     is_relisted boolean NOT NULL,
+    period text,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -10203,6 +10310,7 @@ CREATE TABLE repricer.charge_versions_2026_11 (
     is_purchase boolean NOT NULL,
     is_added_seat boolean NOT NULL,
     is_relisted boolean NOT NULL,
+    period text,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -10225,6 +10333,7 @@ CREATE TABLE repricer.charge_versions_2026_12 (
     is_purchase boolean NOT NULL,
     is_added_seat boolean NOT NULL,
     is_relisted boolean NOT NULL,
+    period text,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -10247,6 +10356,7 @@ CREATE TABLE repricer.charge_versions_2027_01 (
     is_purchase boolean NOT NULL,
     is_added_seat boolean NOT NULL,
     is_relisted boolean NOT NULL,
+    period text,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -10269,6 +10379,7 @@ CREATE TABLE repricer.charge_versions_2027_02 (
     is_purchase boolean NOT NULL,
     is_added_seat boolean NOT NULL,
     is_relisted boolean NOT NULL,
+    period text,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -10291,6 +10402,7 @@ CREATE TABLE repricer.charge_versions_default (
     is_purchase boolean NOT NULL,
     is_added_seat boolean NOT NULL,
     is_relisted boolean NOT NULL,
+    period text,
     refunded_milliunits bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
@@ -12115,6 +12227,12 @@ CREATE TRIGGER audit_trail_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON re
 
 CREATE CONSTRAINT TRIGGER batches_are_finished AFTER INSERT OR UPDATE ON repricer.batches DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN ((new.state = 'submitting'::text)) EXECUTE FUNCTION repricer.refuse_unfinished_submission();
 
+CREATE TRIGGER charges_deleted AFTER DELETE ON repricer.charges REFERENCING OLD TABLE AS former FOR EACH STATEMENT WHEN (((current_setting('is_superuser'::text) = 'on'::text) OR (NOT pg_has_role(SESSION_USER, 'repricer_service'::name, 'MEMBER'::text)))) EXECUTE FUNCTION repricer.mark_charges();
+
+CREATE TRIGGER charges_inserted AFTER INSERT ON repricer.charges REFERENCING NEW TABLE AS written FOR EACH STATEMENT WHEN (((current_setting('is_superuser'::text) = 'on'::text) OR (NOT pg_has_role(SESSION_USER, 'repricer_service'::name, 'MEMBER'::text)))) EXECUTE FUNCTION repricer.mark_charges();
+
+CREATE TRIGGER charges_updated AFTER UPDATE ON repricer.charges REFERENCING OLD TABLE AS former NEW TABLE AS written FOR EACH STATEMENT WHEN (((current_setting('is_superuser'::text) = 'on'::text) OR (NOT pg_has_role(SESSION_USER, 'repricer_service'::name, 'MEMBER'::text)))) EXECUTE FUNCTION repricer.mark_charges();
+
 ALTER TABLE ONLY repricer.always_consent_storefronts
     ADD CONSTRAINT always_consent_storefronts_import FOREIGN KEY (revision, imported_by, recorded_at) REFERENCES repricer.rule_imports(revision, imported_by, imported_at);
 
@@ -12682,6 +12800,8 @@ GRANT ALL ON FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamp with 
 REVOKE ALL ON FUNCTION repricer.lock_subscriptions(p_ids text[]) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.lost_dependents_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.mark_charges() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) FROM PUBLIC;
 
