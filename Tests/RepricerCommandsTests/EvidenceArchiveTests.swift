@@ -61,6 +61,7 @@ import Testing
         let onTerminal: (inout Dependencies) -> Void = {
             $0.isMessagesTerminal = true
             $0.progressAfter = .zero
+            $0.realClock = ManualClock(Self.january.end)
         }
 
         let exported = await RepricerCommandsTests.run(

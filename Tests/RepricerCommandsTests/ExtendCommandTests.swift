@@ -143,7 +143,7 @@ import Testing
         let approved = await run("approve", begun, "--yes", environment: office.ben)
         let status = await run("extend", "status", begun, "--json", environment: office.ana)
         let other = String(Self.request.dropLast()) + "2"
-        _ = await one("11", office, request: other)
+        let rival = await one("11", office, request: other)
         let several = await run("extend", "status", begun, environment: office.ana)
         let rejected = await run("reject", begun, "--reason", "no", environment: office.ben)
 
@@ -151,6 +151,7 @@ import Testing
         #expect(unknown.messages.contains("`repricer extend status` the extensions"))
         #expect(approved.output == "approved \(Self.request): all of generic by 7 days\n")
         #expect(status.output.contains(#""extension_id":"\#(Self.request)""#))
+        #expect(rival.code == .done, "\(rival.messages)")
         #expect(several.code == .conflict)
         #expect(several.messages.contains(other), "\(several.messages)")
         // That of one subscription is nobody's to decide, so it is no rival.

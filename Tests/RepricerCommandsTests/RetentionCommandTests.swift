@@ -254,8 +254,8 @@ import Testing
             SELECT repricer.prepare_months('charge_versions', '2024-01-01Z'::timestamptz, 0);
             INSERT INTO repricer.charge_versions_default (original_transaction_id, bucket, transaction_id, sku,
                 purchased_at, price_milliunits, quantity, currency, is_offer, is_purchase, is_added_seat,
-                refunded_milliunits, recorded_at, recorded_until)
-            VALUES ('1', repricer.bucket_of('1'), 't', 'PLAN', '2024-02-01Z', 1, 1, 'USD', false, false, false, 0,
+                is_relisted, refunded_milliunits, recorded_at, recorded_until)
+            VALUES ('1', repricer.bucket_of('1'), 't', 'PLAN', '2024-02-01Z', 1, 1, 'USD', false, false, false, false, 0,
                 '2024-02-01Z', '2024-02-10Z');
             """)
         let reader = try await TestDatabase.connect()
