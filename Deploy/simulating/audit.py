@@ -2,7 +2,8 @@
 """Judges one simulated world: what the store did, what passed the wire, what people asked for, and what the product's
 database says at the end. It shares no code with the product: it reads JSON, and counts.
 
-    audit.py WORLD.json        prints each fault, named; exits 1 where there is one
+    audit.py WORLD.json…       prints each fault, named; exits 1 where there is one. Of several worlds it also asks whether all
+                               that the checks are about happened in one of them at least.
 """
 import collections
 import json
@@ -10,12 +11,15 @@ import sys
 import time
 
 import forecasts
+import refusals
 
 OPEN = {"scheduled", "pending_consent", "accepted"}
 IN_FLIGHT = {"sending", "unknown"}
 STATES = ("awaiting_approval queued sending unknown scheduled pending_consent accepted effective declined cancelled "
           "lapsed invalidated rejected ineligible missed aborted").split()
 DAY = 86_400_000
+# Of so many months that follow another one, some can be compared.
+PAIRS_LEAST = 20
 
 
 class Auditor:
@@ -24,6 +28,9 @@ class Auditor:
         self.lives = {life["id"]: life for life in self.store["subscriptions"]}
         self.changes = {change["change_id"]: change for change in self.db["changes"]}
         self.calls = {call["call_id"]: call for call in self.db["calls"]}
+        self.events = collections.defaultdict(list)
+        for event in self.store["events"]:
+            self.events[event.get("subscription")].append(event)
         self.faults = []
 
     def fault(self, name, text):
@@ -32,7 +39,7 @@ class Auditor:
     def run(self):
         for failure in self.world["failures"]:
             self.fault("failed-in-quiet-times", failure)
-        for check in (self.rows, self.states_add_up, self.effects, self.one_in_flight, self.ids_of_unknowns,
+        for check in (self.rows, self.refusals, self.states_add_up, self.effects, self.one_in_flight, self.ids_of_unknowns,
                       self.decisions, self.truth_of_changes, self.dates, self.effective_when_charged,
                       self.charged_when_not_effective, self.dependents, self.extensions,
                       self.at_rest, self.subscriptions, self.ledger, self.explanations, self.bridge, self.forecasts):
@@ -78,6 +85,10 @@ class Auditor:
                     self.fault("undo-of-another", f"{change['change_id']} does not take back {undone['change_id']}")
             elif key not in asked:
                 self.fault("row-invented", f"batch {key[0]} line {key[1]}")
+
+    # Refusals: nobody was refused, and no row, but for a reason that was so.
+    def refusals(self):
+        self.faults += refusals.check(self.world, self.store, self.db)
 
     # States: each is one that exists, an end has its instant, and the report says what the rows say.
     def states_add_up(self):
@@ -344,19 +355,57 @@ class Auditor:
                 sku.split("/")[-1] for sku in rows[change["change_id"]]}
             if missing:
                 self.fault("dependent-forgotten", f"{change['id']} {change['sku']}: {sorted(missing)}")
-        cancelled = {call["transactionId"] for call in self.applied("cancel")}
+        cancelled = collections.defaultdict(list)
+        for call in self.applied("cancel"):
+            cancelled[call["transactionId"]].append(call["at"])
         for row in self.db["dependents"]:
-            if not row["is_cross"] or row["state"] != "confirmed":
+            if row["state"] == "not_needed" and self.changes[row["change_id"]]["state"] == "declined":
+                self.fault("dependent-let-go", f"{row['id']} {row['dependent_sku']}: its parent was declined")
+            if row["state"] == "discrepancy" and not self.is_discrepancy(row):
+                self.fault("discrepancy-without-cause", f"{row['id']} {row['dependent_sku']}: {row['detail']}")
+            if row["state"] != "confirmed":
+                continue
+            if not row["is_cross"]:
+                if self.still_renews(row["id"], row["dependent_sku"]) and not self.was_gone(row):
+                    self.fault("dependent-not-cancelled", f"{row['id']} {row['dependent_sku']} goes on")
                 continue
             life = self.lives[row["target"]]
-            has_left = any(item["sku"] == row["dependent_sku"].split("/")[-1] and item["sku"] in life["renewing"]
-                           for item in life["items"])
             # It had ended by itself, and the customer bought it anew later.
             begins = [charge["from"] for charge in life["charges"]]
             is_new = max(begins, default=0) > row["requested_at"] and not any(
                 charge["from"] <= row["requested_at"] < charge["until"] for charge in life["charges"])
-            if row["target"] not in cancelled and life["autoRenews"] and has_left and not is_new:
+            # A cancellation for an earlier parent is none for this one: the customer had taken it back by then.
+            is_cancelled = any(at >= row["requested_at"] for at in cancelled[row["target"]])
+            if not is_cancelled and self.still_renews(row["target"], row["dependent_sku"]) and not is_new:
                 self.fault("dependent-not-cancelled", f"{row['id']}: {row['target']} goes on")
+
+    def still_renews(self, id, name):
+        life, sku = self.lives[id], name.split("/")[-1]
+        return life["autoRenews"] and sku in life["renewing"] and any(item["sku"] == sku for item in life["items"])
+
+    # Whether the store had told, about when the dependent was asked for or since, that it does not renew.
+    def was_gone(self, row):
+        return any(not renews(event, row["dependent_sku"]) for event in self.events[row["id"]]
+                   if event["at"] >= row["requested_at"] - forecasts.POST)
+
+    # A person has to look only where the dependent went on after its parent, or where no program may cancel it: another
+    # customer's, beside something else, of no known place, or refused by the store.
+    def is_discrepancy(self, row):
+        target = row["target"] if row["is_cross"] else row["id"]
+        if target is None or target not in self.lives:
+            return row["is_cross"]
+        life, own = self.lives[target], self.lives[row["id"]]
+        sku, since = row["dependent_sku"].split("/")[-1], row["requested_at"]
+        told = [event for event in self.events[target] if event["at"] >= since - forecasts.POST]
+        if not row["is_cross"]:
+            return any(charge["sku"] == sku and charge["from"] > since for charge in life["charges"]) or any(
+                renews(event, sku) for event in told) or self.still_renews(target, sku)
+        falling = {other["dependent_sku"].split("/")[-1] for other in self.db["dependents"] if other["target"] == target}
+        lived = {item["sku"] for event in told for item in event.get("items") or ()} | set(life["renewing"]) | {
+            charge["sku"] for charge in life["charges"] if charge["until"] > since - forecasts.POST}
+        return life["customer"] != own["customer"] or bool(lived - falling) or any(
+            call["endpoint"] == "cancel" and call["transactionId"] == target and call["status"] >= 400
+            for call in self.store["calls"])
 
     # Extensions: what the store did was asked for, once, and is known.
     def extensions(self):
@@ -394,6 +443,18 @@ class Auditor:
         for change in self.db["changes"]:
             if change["state"] in IN_FLIGHT:
                 self.fault("change-left-open", f"{change['change_id']} of {change['id']}: {change['state']}")
+        held = {batch["batch_id"] for batch in self.db["batches"]
+                if batch["state"] != "approved" or batch["is_paused"] or batch["halted_by"]}
+        for change in self.db["changes"]:
+            # Its own instant may be to come, and everything else that it may wait for is over in two days.
+            is_due = change["send_after"] is None or change["send_after"] < self.store["now"] - 2 * DAY
+            if change["state"] == "queued" and change["batch_id"] not in held and is_due:
+                self.fault("change-never-sent", f"{change['change_id']} of {change['id']}: {change['parked_reason']}, "
+                           f"ready {change['is_ready']}, held {change['is_held']}, from {change['send_after']}")
+        # Nobody asks for one in the last weeks.
+        for row in self.db["extensions"] + self.db["masses"]:
+            if row["state"] in IN_FLIGHT | {"queued"}:
+                self.fault("extension-left-open", f"{row['extension_id']}: {row['state']}")
 
     # What is known of a subscription is what the store has.
     def subscriptions(self):
@@ -462,14 +523,21 @@ class Auditor:
             if entry["explained_as"] is not None and exceptions:
                 self.fault("charge-explained-twice", f"{entry['transaction']} {entry['sku']}: {exceptions}")
 
-    # Batches that share an item with others: what a later batch calls goes on in that one's bridge.
-    def batches_sharing(self):
-        by_item = collections.defaultdict(set)
+    # Since when each batch shares an item with a later call of another: that goes on in the other one's bridge.
+    def shared_since(self):
+        by_item = collections.defaultdict(list)
         for change in self.db["changes"]:
-            if change["sent_at"] is not None or change["doubtful_since"] is not None:
+            at = change["sent_at"] or change["doubtful_since"]
+            if at is not None:
                 for sku in {change["sku"], change["current_sku"] or change["sku"]}:
-                    by_item[(change["id"], sku)].add(change["batch_id"])
-        return {batch for batches in by_item.values() if len(batches) > 1 for batch in batches}
+                    by_item[(change["id"], sku)].append((at, change["batch_id"]))
+        since = {}
+        for calls in by_item.values():
+            for at, batch in calls:
+                for later, other in calls:
+                    if other != batch and later >= at:
+                        since[batch] = min(later, since.get(batch, later))
+        return since
 
     # The bridge: opening and effects are the closing, and a month opens as the one before closed, once all is called.
     def bridge(self):
@@ -480,7 +548,7 @@ class Auditor:
             if total != row["closing_milliunits"]:
                 self.fault("bridge-open", f"{row['month']} {row['currency']}: {total}, not {row['closing_milliunits']}")
             months[(row["batch_id"], row["storefront"], row["currency"])][row["month"]] = row
-        sharing, called = self.batches_sharing(), collections.defaultdict(int)
+        shared, called, looks, pairs = self.shared_since(), collections.defaultdict(int), 0, 0
         for change in self.db["changes"]:
             called[change["batch_id"]] = max(called[change["batch_id"]], change["sent_at"] or 0)
         for (batch, storefront, currency), rows in months.items():
@@ -488,13 +556,44 @@ class Auditor:
             told = sorted(month for month in rows if month >= last)
             for month, later in zip(told, told[1:]):
                 closing, opening = rows[month]["closing_milliunits"], rows[later]["opening_milliunits"]
-                if batch not in sharing and closing != opening:
+                pairs += 1
+                if batch in shared and later >= first_of_month(shared[batch]):
+                    continue
+                looks += 1
+                if closing != opening:
                     self.fault("bridge-broken", f"batch {batch} {storefront} {currency}: {month} closes at {closing}, "
                                f"{later} opens at {opening}")
+        if pairs >= PAIRS_LEAST and not looks:
+            self.fault("bridge-unseen", f"none of {pairs} pairs of months was compared")
 
     # Forecasts: the report of what became of them says what the store did.
     def forecasts(self):
         self.faults += forecasts.check(self.store, self.db)
+
+
+def renews(event, name):
+    """Whether the store's event says that this item renews."""
+    sku = name.split("/")[-1]
+    return event.get("autoRenews") is not False and event.get("status") in (1, 3, 4) and any(
+        item["sku"] == sku and not item["isLeaving"] for item in event.get("items") or ())
+
+
+def first_of_month(instant):
+    return time.strftime("%Y-%m-01", time.gmtime(instant / 1000))
+
+
+# What the checks are about; in a small world one of these may be missing.
+HAPPENINGS = {
+    "effective change": lambda auditor: any(change["state"] == "effective" for change in auditor.db["changes"]),
+    "price that the store took": lambda auditor: auditor.applied("changePrice"),
+    "extension": lambda auditor: auditor.applied("extend") or auditor.applied("extendAll"),
+    "death": lambda auditor: auditor.world["deaths"]}
+
+
+def missing(auditors):
+    """Each thing that happened in none of the worlds."""
+    return [f"no {name} in {len(auditors)} worlds" for name, happened in HAPPENINGS.items()
+            if not any(happened(auditor) for auditor in auditors)]
 
 
 def report(faults, limit=12):
@@ -509,16 +608,10 @@ def report(faults, limit=12):
             print(f"  {name}: {count - limit} more")
 
 
-def main():
-    if len(sys.argv) != 2:
-        print(__doc__.strip(), file=sys.stderr)
-        return 2
-    try:
-        with open(sys.argv[1], encoding="utf-8") as file:
-            world = json.load(file)
-    except (OSError, ValueError) as error:
-        print(f"audit: {sys.argv[1]} can't be read: {error}", file=sys.stderr)
-        return 2
+def judge(path):
+    """The auditor of a world, and whether the world is sound."""
+    with open(path, encoding="utf-8") as file:
+        world = json.load(file)
     auditor = Auditor(world)
     faults = auditor.run()
     told = world["world"]
@@ -528,7 +621,22 @@ def main():
           f"({', '.join(f'{count} {state}' for state, count in sorted(states.items()))}): "
           f"{'sound' if not faults else f'{len(faults)} faults'}")
     report(faults)
-    return 1 if faults else 0
+    return auditor, not faults
+
+
+def main():
+    if len(sys.argv) < 2:
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    try:
+        judged = [judge(path) for path in sys.argv[1:]]
+    except (OSError, ValueError) as error:
+        print(f"audit: {' '.join(sys.argv[1:])} can't be read: {error}", file=sys.stderr)
+        return 2
+    lacking = missing([auditor for auditor, _ in judged]) if len(judged) > 1 else []
+    for text in lacking:
+        print(f"  nothing-happened: {text}")
+    return 1 if lacking or not all(is_sound for _, is_sound in judged) else 0
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pathlib
 import re
 import sys
 
-from audit import OPEN, Auditor
+from audit import OPEN, Auditor, first_of_month, missing
 
 
 def first(rows, **wanted):
@@ -125,6 +125,115 @@ def cross(world):
 def left_open(world):
     cross(world)
     world["database"]["dependents"][-1].update(state="requested", requested_at=0)
+
+
+def own(world):
+    """A dependent of its parent's own subscription that is confirmed as gone, and that the store never let go."""
+    changed = {row["id"] for row in world["database"]["changes"]}
+    told = {}
+    for event in world["store"]["events"]:
+        told[event.get("subscription")] = event
+    life = first(world["store"]["subscriptions"], autoRenews=True, renewing=bool, id=lambda id: id in changed)
+    row = change(world, id=life["id"])
+    sku = next(item["sku"] for item in life["items"] if item["sku"] in life["renewing"])
+    world["database"]["dependents"].append({
+        "id": row["id"], "change_id": row["change_id"], "dependent_sku": sku, "parent_sku": row["sku"], "is_cross": False,
+        "target": None, "state": "confirmed", "detail": None, "requested_at": world["store"]["now"]})
+    # Since it was asked for, the store has told of it once, and that it renews.
+    world["store"]["events"] = [event for event in world["store"]["events"] if event.get("subscription") != life["id"]] + [
+        dict(told[life["id"]], at=world["store"]["now"], autoRenews=True, status=1,
+             items=[dict(life["items"][0], sku=sku, isLeaving=False)])]
+
+
+def of_the_declined(world, **values):
+    """A dependent of a declined change; that it has its row is another lie's matter."""
+    own(world)
+    row = world["database"]["dependents"][-1]
+    first(world["database"]["changes"], change_id=row["change_id"])["state"] = "declined"
+    row.update(**values)
+
+
+def given_up(world):
+    """A person is to look though the item is gone, and was not told of since."""
+    own(world)
+    row = world["database"]["dependents"][-1]
+    row.update(state="discrepancy", detail="charged again", dependent_sku="GONE")
+
+
+def given_up_elsewhere(world):
+    """The customer's other subscription carries nothing else, and the store refused no cancellation."""
+    cross(world)
+    row = world["database"]["dependents"][-1]
+    lives = {life["id"]: life for life in world["store"]["subscriptions"]}
+    life = lives[row["target"]]
+    life.update(customer=lives[row["id"]]["customer"], renewing=life["renewing"][:1])
+    for entry in life["charges"]:
+        entry["sku"] = life["renewing"][0]
+    world["store"]["events"] = [event for event in world["store"]["events"] if event.get("subscription") != life["id"]]
+    row.update(state="discrepancy")
+
+
+def cancelled_for_another(world):
+    """Its target was cancelled before it was asked for, and the customer took that back."""
+    cross(world)
+    row = world["database"]["dependents"][-1]
+    world["store"]["calls"].append(dict(applied(world), endpoint="cancel", transactionId=row["target"],
+                                        at=row["requested_at"] - 1, requestReferenceId=world["database"]["calls"][0]["call_id"]))
+
+
+def never_sent(world, **values):
+    row = change(world)
+    first(world["database"]["batches"], batch_id=row["batch_id"]).update(state="approved", is_paused=False, halted_by=None)
+    row.update(state="queued", send_after=None, is_ready=True, is_held=False, **values)
+
+
+def mass_left(world):
+    world["database"]["masses"].append({"extension_id": "m", "state": "queued", "code": None})
+
+
+def refused_row(world, **values):
+    """A row that could go, by all that the store says."""
+    deed = first(world["world"]["deeds"], kind="batch", subject=bool)
+    first(deed["rows"], refusedAs=lambda code: not code).update(**values)
+
+
+def rows_with_dependents_refused(world):
+    """The planner refuses all of a customer's own dependents, which renew."""
+    deed = first(world["world"]["deeds"], kind="batch", subject=bool)
+    lives = {life["id"]: life for life in world["store"]["subscriptions"]}
+    row = first(deed["rows"], refusedAs=lambda code: not code)
+    life = lives[row["id"]]
+    begun = min(charge["from"] for charge in life["charges"])
+    charged = next(charge["sku"] for charge in life["charges"] if charge["from"] == begun)
+    life["charges"][0].update(until=deed["at"] + 1)
+    world["store"]["events"] = [event for event in world["store"]["events"] if event.get("subscription") != life["id"]]
+    row.update(dependents=[charged], refusedAs="dependent_unknown")
+
+
+def shared_before(world):
+    """A month of a batch that shares an item with a later one, before that one was called."""
+    auditor = Auditor(world)
+    shared, called = auditor.shared_since(), {}
+    for row in world["database"]["changes"]:
+        called[row["batch_id"]] = max(called.get(row["batch_id"], 0), row["sent_at"] or 0)
+    rows = {(row["batch_id"], row["storefront"], row["currency"], row["month"]): row for row in world["database"]["bridge"]}
+    months = sorted({row["month"] for row in rows.values()})
+    for (batch, storefront, currency, month), row in rows.items():
+        following = months[months.index(month) + 1:][:1]
+        later = rows.get((batch, storefront, currency, following[0])) if following else None
+        if later and batch in shared and month > first_of_month(called[batch]) and \
+                later["month"] < first_of_month(shared[batch]):
+            later["opening_milliunits"] += 1
+            later["closing_milliunits"] += 1
+            return
+    raise LookupError("no batch that shares an item has two months before")
+
+
+def all_shared(world):
+    """Every batch shares an item from its first call on."""
+    rows = [row for row in world["database"]["changes"] if row["sent_at"]]
+    world["database"]["changes"] += [
+        dict(row, change_id=f"other {number}", batch_id="other") for number, row in enumerate(rows)]
 
 
 def unexplained(world):
@@ -307,6 +416,24 @@ LIES = [
     ("dependent-forgotten", declined),
     ("dependent-not-cancelled", cross),
     ("dependent-left-open", left_open),
+    ("dependent-not-cancelled", own),
+    ("dependent-not-cancelled", cancelled_for_another),
+    ("dependent-let-go", lambda world: of_the_declined(world, state="not_needed")),
+    ("discrepancy-without-cause", given_up),
+    ("discrepancy-without-cause", given_up_elsewhere),
+    ("deed-refused", lambda world: first(world["world"]["deeds"], kind="batch").update(subject="", refusal="planted")),
+    ("deed-refused", lambda world: first(world["world"]["deeds"], kind="extend").update(refusal="planted")),
+    ("deed-refused", lambda world: first(world["world"]["deeds"], kind="approve").update(refusal="planted")),
+    ("row-refused", lambda world: refused_row(world, refusedAs="drifted")),
+    ("row-refused", rows_with_dependents_refused),
+    ("row-refused", lambda world: refused_row(world, refusedAs="no_change", price=1)),
+    ("change-never-sent", never_sent),
+    ("change-never-sent", lambda world: never_sent(world) or change(world, state="queued").update(
+        send_after=world["store"]["now"] - 3 * 86_400_000)),
+    ("extension-left-open", lambda world: extension(world) or world["database"]["extensions"][-1].update(state="queued")),
+    ("extension-left-open", mass_left),
+    ("bridge-broken", shared_before),
+    ("bridge-unseen", all_shared),
     ("extended-without-truth", extension),
     ("call-left-open", lambda world: world["database"]["calls"][0].update(state="unknown")),
     ("change-left-open", lambda world: change(world).update(state="sending")),
@@ -333,7 +460,7 @@ LIES = [
 def names():
     """Every fault that the auditor can name."""
     here = pathlib.Path(__file__).parent
-    text = "".join((here / file).read_text(encoding="utf-8") for file in ("audit.py", "forecasts.py"))
+    text = "".join((here / file).read_text(encoding="utf-8") for file in ("audit.py", "forecasts.py", "refusals.py"))
     return set(re.findall(r"fault(?:s\.append)?\(+\s*\"([a-z-]+)\"", text))
 
 
@@ -356,6 +483,12 @@ def main():
         found = {found for found, _ in Auditor(world).run()}
         if name not in found:
             missed.append(f"{name}: not found; found were {sorted(found)}")
+    nothing = json.loads(text)
+    nothing["store"]["calls"], nothing["world"]["deaths"] = [], 0
+    for row in nothing["database"]["changes"]:
+        row["state"] = "aborted"
+    if len(missing([Auditor(nothing)] * 2)) != 4 or missing([Auditor(nothing), Auditor(json.loads(text))]):
+        missed.append("nothing-happened: not found, or found beside a world in which it happened")
     for line in missed:
         print(line)
     print(f"{len(LIES)} lies planted, {len(LIES) - len([m for m in missed if 'sound' not in m])} found by name")

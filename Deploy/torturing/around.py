@@ -213,6 +213,7 @@ def events_whole(look):
         if (last["state"], last["cancel_reference_id"]) != (entry["state"], entry["cancel_id"]):
             wrong.append(f"{entry['change_id']} {entry['sku']}: {entry['state']} with {entry['cancel_id']}, its last"
                          f" event says {last['state']} with {last['cancel_reference_id']}")
+        wrong += [f"{entry['change_id']} {entry['sku']}: {problem}" for problem in untold(look, entry, steps)]
         for before, after in zip(steps, steps[1:]):
             # A late statement may correct the proof and its dates: then another one is named.
             if (before["state"], before["settled_by_evidence"], before["cancel_reference_id"]) == (
@@ -220,6 +221,18 @@ def events_whole(look):
                 wrong.append(f"{entry['change_id']} {entry['sku']}: told twice that it is {after['state']}")
     wrong += [f"{change} {sku}: an event of no cancellation" for change, sku in told]
     return len(look.outbox), wrong
+
+
+def untold(look, entry, steps):
+    """The steps of a cancellation that must have been, and that no event tells of."""
+    told = [step["state"] for step in steps]
+    # One of the parent's own subscription may be asked for and proved by one statement.
+    if told[0] != "requested" and (entry["is_cross_subscription"] or told[0] != entry["state"]):
+        yield f"its first event says {told[0]}"
+    # In a database that was lost the row of a call may be another than the one that made it.
+    calls = [call for call in look.calls_of_id[entry["cancel_id"]] if not look.is_forgotten(call["began"])]
+    if entry["cancel_id"] is not None and calls and "cancel_sent" not in told:
+        yield f"called as {entry['cancel_id']}, and no event tells of it"
 
 
 def webhooks_delivered(look):

@@ -10,6 +10,7 @@ import json
 import time
 
 import around
+import ends
 from look import (
     CLIENT_DEADLINE, DISOWNED, DRAIN_MAX, FINAL, LATE_TOGETHER, LATE_WITHIN, LEASE_LEFT, LONG_PAUSE, RECONNECTED_IN, RENEWED_EVERY,
     SILENCE_BEGINS, STAMPED_IN, TRUE_ANSWERS, TURNS, WAITING, Look, change_of, fates_of, is_definite)
@@ -383,7 +384,7 @@ def rate_hour(look):
 
 def applied_in_ledger(look):
     """What the store applied and what the ledger counts as sent are the same changes: price, item, dependents."""
-    wrong, counted = [], 0
+    wrong, counted, disowned = [], 0, 0
     claimed = {}
     # What goes on with a call that a database lost; which call, only the store knows.
     adopted = {
@@ -409,6 +410,7 @@ def applied_in_ledger(look):
             # report.reconciliation tells finance of each: they ended here, and the App Store has them.
             if look.is_forgotten(call["began"]) and "ended_yet_applied" in look.reconciliation:
                 look.excused["applied_in_ledger, named by report.reconciliation"] += 1
+                disowned += 1
                 continue
             wrong.append(f"{call['id']} {item['sku']}: applied at {call['at']}, no change knows it")
             continue
@@ -418,6 +420,9 @@ def applied_in_ledger(look):
         if (change["price"], told) != (item["price"], item["dependents"]):
             wrong.append(f"{call['id']} {item['sku']}: {item['price']} and {item['dependents']} applied,"
                          f" {change['price']} and {told} asked")
+    if disowned > look.reconciliation.get("ended_yet_applied", 0):
+        wrong.append(f"{disowned} are applied and no change knows them, report.reconciliation tells of"
+                     f" {look.reconciliation['ended_yet_applied']}")
     return counted, wrong
 
 
@@ -635,7 +640,7 @@ def nothing_stuck(look):
 CHECKS = [
     rows_accounted, states_sum, final_or_waiting, applied_once, one_id_an_intent, ids_committed,
     sends_committed, no_overlap, zombies_silent, rate_second, rate_hour, silence_kept, drained, applied_in_ledger, ends_equal, dates_equal,
-    verdicts_equal, dependents_proved, nothing_stuck, *around.CHECKS]
+    verdicts_equal, dependents_proved, nothing_stuck, *around.CHECKS, *ends.CHECKS]
 
 
 def audit(evidence):

@@ -111,8 +111,9 @@ class Restore:
         failing = {
             row["check_name"]: row["problems"] for row in self.world.cluster.rows(
                 "SELECT check_name, problems FROM report.reconciliation WHERE NOT is_ok")}
-        if disowned and "ended_yet_applied" not in failing:
-            wrong.append(f"{len(disowned)} are disowned, and report.reconciliation is content")
+        if len(disowned) > failing.get("ended_yet_applied", 0):
+            wrong.append(f"{len(disowned)} are disowned, and report.reconciliation tells of"
+                         f" {failing.get('ended_yet_applied', 0)}")
         return wrong + disowned + [f"report.reconciliation: {failing}"] * bool(failing)
 
 

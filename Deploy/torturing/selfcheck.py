@@ -900,6 +900,158 @@ def ended_by_what_all_meet(world):
     world["changes"][0].update(state="rejected", reason="4030010")
 
 
+def ended_row(world, state, reason, **other):
+    """A third row, of which the store never took anything, and that ended for this reason."""
+    world["files"]["spring"].append({"line": 9, "subscription": "60000", "sku": "H", "price": 950,
+                                     "dependents": other.get("dependents", [])})
+    world["batches"][0]["row_count"] += 1
+    world["changes"].append(change(
+        "change-9", 9, "H", 950, state, None, **{"subscription": "60000", "reason": reason, "sent_at": None,
+                                                 "ended_at": 30_000, **other}))
+    world["owners"]["60000"]["expires"] = RENEWAL
+
+
+def refused_by_nobody(world):
+    """ends_proved"""
+    ended_row(world, "rejected", "500 GeneralInternalError")
+
+
+def refused_by_a_lost_answer(world):
+    """ends_proved"""
+    ended_row(world, "rejected", "500 GeneralInternalError", request_reference_id="id-9")
+    world["requests"].append(request("id-9", ["change-9"], "H", 950, subscription="60000"))
+    world["calls"].append(call(40, "id-9", 20_000, "H", 950, subscription="60000", applied=False, answer=500))
+
+
+def refused_with_another_code(world):
+    """ends_proved"""
+    refused_rightly(world)
+    world["changes"][-1]["reason"] = "4000028 InvalidPriceError"
+
+
+def refused_unheard(world):
+    """ends_proved"""
+    refused_rightly(world)
+    world["absences"].append({"client": "P", "life": 2, "why": "kill", "from": 20_010, "to": None})
+
+
+def drifted_from_nothing(world):
+    """ends_proved"""
+    ended_row(world, "ineligible", "drifted")
+
+
+def ineligible_though_it_renews(world):
+    """ends_proved"""
+    ended_row(world, "ineligible", "auto_renew_off")
+
+
+def ineligible_though_paid(world):
+    """ends_proved"""
+    ended_row(world, "ineligible", "billing_retry")
+
+
+def ineligible_though_carried(world):
+    """ends_proved"""
+    ended_row(world, "ineligible", "unknown_item")
+
+
+def dependent_unknown_though_it_renews(world):
+    """ends_proved"""
+    ended_row(world, "ineligible", "dependent_unknown", dependents=["70000/I"])
+    world["owners"]["70000"]["expires"] = RENEWAL
+
+
+def missed_while_active(world):
+    """ends_proved"""
+    ended_row(world, "missed", "not_active")
+
+
+def ended_for_no_known_reason(world):
+    """ends_proved"""
+    for _ in range(6):
+        ended_row(world, "ineligible", "weather")
+
+
+def called_by_nobody(world):
+    """journals_whole"""
+    world["calls"][0]["client"] = ""
+
+
+def silence_without_end(world):
+    """journals_whole"""
+    world["calls"].append(call(40, "id-1", 20_000, "A", 1500, applied=False, answer=429))
+
+
+def faults_unnamed(world):
+    """journals_whole"""
+    for made in world["calls"]:
+        made["fault"] = None
+
+
+def leave_out(world, position):
+    """An event that was never written, nor sent."""
+    for key in ("outbox", "deliveries"):
+        world[key] = [entry for entry in world[key] if entry["position"] != position]
+    world["hooks"] = [hook for hook in world["hooks"] if hook["id"] != f"event-{position}"]
+
+
+def event_of_the_request_untold(world):
+    """events_whole"""
+    leave_out(world, 1)
+
+
+def event_of_the_call_untold(world):
+    """events_whole"""
+    leave_out(world, 4)
+
+
+def own_event_of_the_request_untold(world):
+    """events_whole"""
+    world["outbox"][0]["payload"]["state"] = "cancel_sent"
+    world["outbox"][0]["type"] = "dependent_cancellation.cancel_sent"
+
+
+def disowned_and_told_once(world):
+    """applied_in_ledger"""
+    lose_the_first_call(world, state="rejected", reason="4000028")
+    world["calls"].append(call(40, "id-9", 2000, "A", 1510))
+    world["reconciliation"] = [{"check_name": "ended_yet_applied", "problems": 1}]
+
+
+# Rows that ended as they must: nothing may be said of them.
+
+def refused_rightly(world):
+    ended_row(world, "rejected", "4000045 InvalidRequest", request_reference_id="id-9")
+    world["requests"].append(request("id-9", ["change-9"], "H", 950, subscription="60000"))
+    world["calls"].append(call(40, "id-9", 20_000, "H", 950, subscription="60000", applied=False, code=4000045))
+
+
+def ended_rightly(state, reason, **told):
+    def make():
+        world = healthy()
+        ended_row(world, state, reason, dependents=["60000/Z"] if reason == "dependent_unknown" else [])
+        world["events"].append({**event(29_000, "DID_CHANGE_RENEWAL_STATUS", [item("H", 900)], subscription="60000"), **told})
+        world["events"].sort(key=lambda event: event["at"])
+        return world
+    make.__name__ = f"{state} {reason}"
+    return make
+
+
+def refused():
+    """The same, and a row that the store refused."""
+    world = healthy()
+    refused_rightly(world)
+    return world
+
+
+SOUND = [
+    healthy, lossy, refused, ended_rightly("ineligible", "auto_renew_off", autoRenews=False),
+    ended_rightly("ineligible", "billing_retry", status=3), ended_rightly("missed", "not_active", status=2),
+    ended_rightly("ineligible", "unknown_item", items=[item("Z", 900)]),
+    ended_rightly("ineligible", "dependent_unknown", subscription="60000"),
+    ended_rightly("ineligible", "drifted", items=[item("H", 800)])]
+
+
 def told_lies():
     """Every function above that takes a world and names a check."""
     for made in list(globals().values()):
@@ -910,11 +1062,11 @@ def told_lies():
 LIES = list(told_lies())
 
 
-def run(quiet=False):
-    """0 when the healthy world passes and every lie is found."""
+def run(busy, blind, quiet=False):
+    """0 when the healthy world passes and every lie is found, and a check of the busy ones that looked at nothing."""
     problems = [
         f"the healthy world, {made.__name__}, fails {name}: {wrong[0]}"
-        for made in (healthy, lossy) for name, _, _, wrong in audit.audit(made())[0] if wrong]
+        for made in SOUND for name, _, _, wrong in audit.audit(made())[0] if wrong]
     for lie in LIES:
         world = copy.deepcopy(healthy())
         lie(world)
@@ -923,6 +1075,10 @@ def run(quiet=False):
             problems.append(f"{lie.__name__} is not found by {lie.__doc__}, only by {sorted(found)}")
         elif not quiet:
             print(f"{lie.__name__:<32}found by {lie.__doc__}")
+    for name in sorted(busy):
+        totals = {other: [int(other != name), []] for other in busy}
+        if blind(totals, busy) != [name]:
+            problems.append(f"{name} may look at nothing")
     checked = {lie.__doc__ for lie in LIES}
     problems += [
         f"no lie tries {check.__name__}" for check in audit.CHECKS if check.__name__ not in checked]
