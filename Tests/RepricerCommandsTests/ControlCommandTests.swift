@@ -265,7 +265,8 @@ import Testing
             paused.output.hasPrefix("spring is halted since 2026-01-05T00:00:00Z"),
             "\(paused.output)")
         for said in [text, still] {
-            let halted = said.output.split(separator: "\n").first { $0.contains("halted since") } ?? ""
+            let halted =
+                said.output.split(separator: "\n").first { $0.contains("halted since") } ?? ""
             #expect(halted.contains(": refused with 4000999; also paused since "), "\(said.output)")
             #expect(halted.contains(" by \(ben): ask legal"), "\(said.output)")
             #expect(!halted.contains("asks at"), "\(said.output)")
