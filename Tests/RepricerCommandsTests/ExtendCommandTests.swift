@@ -143,7 +143,7 @@ import Testing
         let approved = await run("approve", begun, "--yes", environment: office.ben)
         let status = await run("extend", "status", begun, "--json", environment: office.ana)
         let other = String(Self.request.dropLast()) + "2"
-        let rival = await one("11", office, request: other)
+        let rival = await one("12", office, request: other)
         let several = await run("extend", "status", begun, environment: office.ana)
         let rejected = await run("reject", begun, "--reason", "no", environment: office.ben)
 
