@@ -68,7 +68,9 @@ enum HealthQueries {
             -- name: healthRates
             SELECT endpoint, blocked_until, CASE WHEN taken_micros <> '{}' THEN (
                 SELECT count(*) FROM unnest(taken_micros) t
-                WHERE t <= \(now)::bigint * 1000 AND t > (\(now)::bigint - 1000) * 1000) END AS last_second
+                WHERE t <= \(now)::bigint * 1000 AND t > (\(now)::bigint - 1000) * 1000
+                    -- Earlier ones only stand for the window that was free, and are no calls.
+                    AND t >= counted_since_micros) END AS last_second
             FROM repricer.rate_limits ORDER BY endpoint
             """
         ).map { row in
