@@ -624,12 +624,12 @@ COMMENT ON VIEW repricer.explained_charges IS
 CREATE VIEW repricer.missing_renewals AS
 SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, missed.at AS occurred_at,
     -- The first charge at the new price may be the one that is missing.
-    CASE WHEN t.is_in_effect OR c.state = 'effective' AND missed.at >= c.due_effective_at THEN c.new_price_milliunits
-        ELSE c.current_price_milliunits END * CASE WHEN h.paid_by = 1 AND NOT h.is_added_seat THEN h.quantity ELSE coalesce((
+    repricer.fitting(CASE WHEN t.is_in_effect OR c.state = 'effective' AND missed.at >= c.due_effective_at THEN c.new_price_milliunits
+        ELSE c.current_price_milliunits END::numeric * CASE WHEN h.paid_by = 1 AND NOT h.is_added_seat THEN h.quantity ELSE coalesce((
             SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
             WHERE k.original_transaction_id = c.original_transaction_id
                 AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
-                AND k.expires_at = h.expires_at), 1) END AS expected_milliunits,
+                AND k.expires_at = h.expires_at), 1) END, 'the seats of price change ' || c.change_id) AS expected_milliunits,
     h.currency, h.storefront, c.bucket
 FROM repricer.price_changes c
 -- OFFSET 0 has the same reason as in explained_charges. What follows in time is out before anything else is asked of it.
@@ -786,7 +786,8 @@ COMMENT ON VIEW repricer.heard_charges IS 'Whose next word was due before it is 
 CREATE VIEW repricer.live_charge_exceptions AS
 SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception,
     x.purchased_at AS occurred_at, x.price_milliunits * x.quantity AS amount_milliunits,
-    x.expected_milliunits * x.quantity AS expected_milliunits, x.refunded_milliunits, x.currency, x.storefront, x.bucket
+    repricer.fitting(x.expected_milliunits::numeric * x.quantity, 'the seats of transaction ' || x.transaction_id
+        || ', as expected,') AS expected_milliunits, x.refunded_milliunits, x.currency, x.storefront, x.bucket
 FROM repricer.explained_charges x WHERE x.exception IS NOT NULL
 UNION ALL
 SELECT r.batch_id, r.original_transaction_id, r.change_id, NULL, r.sku, 'missing', r.occurred_at, 0,
@@ -794,7 +795,7 @@ SELECT r.batch_id, r.original_transaction_id, r.change_id, NULL, r.sku, 'missing
 FROM repricer.missing_renewals r
 UNION ALL
 SELECT p.batch_id, p.original_transaction_id, p.change_id, NULL, p.sku, 'missing', p.paid_until, 0,
-    p.new_price_milliunits * p.quantity, 0, p.currency, p.storefront, p.bucket
+    repricer.fitting(p.new_price_milliunits::numeric * p.quantity, 'the seats of price change ' || p.change_id), 0, p.currency, p.storefront, p.bucket
 FROM repricer.paid_changes p
 WHERE p.is_newest AND NOT p.is_given_back AND p.word_due_at < (SELECT d.until FROM repricer.heard_charges d)
     AND NOT EXISTS (
@@ -890,7 +891,7 @@ LEFT JOIN LATERAL (
         AND NOT EXISTS (
             SELECT FROM repricer.price_changes n
             WHERE n.original_transaction_id = c.original_transaction_id AND n.undoes_change_id IS NULL
-                AND (n.state = 'declined' AND (l.sku = ANY (coalesce(n.current_dependent_skus, n.dependent_skus))
+                AND (n.state = 'declined' AND (l.sku = ANY (n.dependent_skus) OR l.sku = ANY (n.current_dependent_skus)
                         OR n.change_id < c.change_id AND n.reason IS DISTINCT FROM 'parent_declined'
                             AND n.ended_at > c.ended_at - interval '1 day')
                     OR l.sku IN (n.sku, n.current_sku) AND (n.state = 'declined' OR n.reason = 'parent_declined'
@@ -1128,7 +1129,7 @@ CROSS JOIN LATERAL (
 UNION ALL
 -- Time alone makes these, and no fact marks their subscription.
 SELECT k.batch_id, k.original_transaction_id, k.change_id, NULL, k.paid_sku, 'missing', k.paid_until, 0,
-    k.new_price_milliunits * k.paid_quantity, 0, k.currency, k.storefront, k.bucket
+    repricer.fitting(k.new_price_milliunits::numeric * k.paid_quantity, 'the seats of price change ' || k.change_id), 0, k.currency, k.storefront, k.bucket
 FROM repricer.change_figures k
 WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.paid_sku IS NOT NULL
     AND NOT EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
@@ -1233,7 +1234,9 @@ BEGIN
     )
     INSERT INTO kept_exceptions
         SELECT x.original_transaction_id, x.bucket, x.change_id, x.batch_id, x.transaction_id, x.sku, x.exception,
-            x.purchased_at, x.price_milliunits * x.quantity, x.expected_milliunits * x.quantity, x.refunded_milliunits,
+            x.purchased_at, x.price_milliunits * x.quantity,
+            fitting(x.expected_milliunits::numeric * x.quantity, 'the seats of transaction ' || x.transaction_id || ', as expected,'),
+            x.refunded_milliunits,
             x.currency, x.storefront
         FROM charged x WHERE x.exception IS NOT NULL
         UNION ALL
@@ -1420,8 +1423,8 @@ WHERE d.state = 'confirmed' AND coalesce(d.currency, c.currency) = c.currency AN
         SELECT FROM repricer.price_changes o
         WHERE o.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
             AND o.batch_id = d.batch_id
-            AND o.sku = CASE WHEN d.is_cross_subscription
-                THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
+            AND CASE WHEN d.is_cross_subscription
+                THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END IN (o.sku, o.current_sku)
             AND (o.state = 'declined' OR o.reason = 'parent_declined' OR o.state = 'cancelled'
                 AND o.direction = 'increase' AND coalesce(o.consent_asked_at, o.accepted_at) IS NOT NULL))
 GROUP BY d.batch_id, d.original_transaction_id, d.change_id, c.currency, c.storefront, c.period;
@@ -2022,30 +2025,40 @@ WITH subjects AS (
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
         OFFSET 0) c
     WHERE c.called_at <= s.at
+), dependents AS (
+    SELECT c.*, w.id, w.name, w.is_elsewhere,
+        -- Its charges bear the name of then: at the submission, or now.
+        ARRAY[w.name, u.former] AS item_names,
+        CASE WHEN w.is_elsewhere THEN twelfths(coalesce(d.period, t.period)) ELSE c.twelfths END AS item_twelfths,
+        -- A later change of the same parent may not name it: then it goes on to count with this one.
+        lead(c.called_at) OVER (PARTITION BY c.subject, c.at, w.id, w.name ORDER BY c.called_at, c.change_id) AS named_next_at
+    FROM called c
+    CROSS JOIN LATERAL unnest(c.dependents, c.former_dependents) AS u (name, former)
+    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
+    LEFT JOIN repricer.dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
+        AND d.sku = coalesce(n.place[2], u.name)
+    CROSS JOIN LATERAL (
+        SELECT coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id) AS id,
+            coalesce(n.place[2], u.name) AS name, coalesce(d.original_transaction_id, n.place[1]) IS NOT NULL AS is_elsewhere) w
+    LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = w.id AND w.is_elsewhere
+    WHERE c.dependents <> '{}'
 ), named AS (
     SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
         c.storefront, c.twelfths, false AS is_elsewhere, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
     UNION ALL
-    SELECT c.subject, c.at, c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
-        -- Its charges bear the name of then: at the submission, or now.
-        ARRAY[coalesce(n.place[2], u.name), u.former], true, c.currency, c.storefront,
-        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
-            ELSE twelfths(coalesce(d.period, t.period)) END,
-        coalesce(d.original_transaction_id, n.place[1]) IS NOT NULL, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
-    FROM called c
-    CROSS JOIN LATERAL unnest(c.dependents, c.former_dependents) AS u (name, former)
-    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
-    LEFT JOIN repricer.dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
-        AND d.sku = coalesce(n.place[2], u.name)
-    LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
-    -- An item that has a called change itself counts with that change.
-    WHERE c.dependents <> '{}' AND (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
-        SELECT FROM repricer.price_changes o
-        WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
-            AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
-            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= c.at)
+    SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, true, d.currency, d.storefront, d.item_twelfths, d.is_elsewhere, d.called_at,
+        least(d.named_next_at, o.later_at), d.state, d.reason, d.ended_at, NULL, NULL, NULL, NULL, NULL
+    FROM dependents d
+    -- From the call of a change of its own on, an item counts with that change.
+    CROSS JOIN LATERAL (
+        SELECT min(o.called_at) AS first_at, min(o.called_at) FILTER (WHERE o.called_at > d.called_at) AS later_at
+        FROM (
+            SELECT coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at FROM repricer.price_changes h
+            WHERE h.original_transaction_id = d.id AND d.name IN (h.sku, h.current_sku) AND h.undoes_change_id IS NULL) o
+        WHERE o.called_at <= d.at) o
+    WHERE (p_batch IS NULL OR d.batch_id = p_batch) AND coalesce(o.first_at > d.called_at, true)
 ), items AS MATERIALIZED (
     -- The instants are in UTC without a zone, so that months can be added and cut off.
     SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
@@ -2060,7 +2073,7 @@ WITH subjects AS (
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
         extract(epoch FROM h.expires_at - h.purchased_at) / 86400 AS days, h.period,
-        least(h.expires_at, h.revoked_at,
+        least(h.expires_at, g.given_back_at,
             -- The customer chose another item in mid period. Only who bought something later is searched for that.
             CASE WHEN h.bought_at > h.purchased_at THEN (
                 SELECT min(n.purchased_at) FROM repricer.charges n
@@ -2080,11 +2093,8 @@ WITH subjects AS (
                         WHERE e.original_transaction_id = h.original_transaction_id AND e.subtype = 'UPGRADE'
                             AND e.type IN ('DID_CHANGE_RENEWAL_PREF', 'OFFER_REDEEMED')
                             AND e.signed_at > n.purchased_at - interval '1 day'
-                            AND e.signed_at < n.purchased_at + interval '1 day')) END,
-            CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
-                SELECT max(e.occurred_at) FROM repricer.money_entries e
-                WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-                    AND e.sku = h.sku AND e.kind = 'refund') END) AT TIME ZONE 'UTC' AS ends,
+                            AND e.signed_at < n.purchased_at + interval '1 day')) END) AT TIME ZONE 'UTC' AS ends,
+        g.given_back_at AT TIME ZONE 'UTC' AS given_back_at,
         -- One that was given back in full, or revoked, ends no other: it may have been charged twice.
         h.revoked_at IS NULL
             AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) AS stands,
@@ -2093,6 +2103,12 @@ WITH subjects AS (
     CROSS JOIN LATERAL (
         SELECT k.*, max(k.purchased_at) FILTER (WHERE k.is_purchase) OVER () AS bought_at
         FROM repricer.charges k WHERE k.original_transaction_id = s.id AND k.purchased_at <= s.at OFFSET 0) h
+    CROSS JOIN LATERAL (
+        SELECT least(h.revoked_at,
+            CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
+                SELECT max(e.occurred_at) FROM repricer.money_entries e
+                WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
+                    AND e.sku = h.sku AND e.kind = 'refund') END) AS given_back_at) g
 ), paid AS MATERIALIZED (
     SELECT i.item, i.begins, i.ends,
         -- A period of the plan has 365.25 / twelfths days. Those of the Sandbox last minutes, and are left alone.
@@ -2101,11 +2117,11 @@ WITH subjects AS (
             WHEN r.offer_days >= 6 AND r.offer_days * w.twelfths <= 365.25 / 1.5
                 THEN r.milliunits * round(365.25 / (r.offer_days * w.twelfths))
             ELSE r.milliunits END AS milliunits,
-        r.begins AS run_begins, r.ends AS run_ends
+        r.begins AS run_begins, r.ends AS run_ends, r.given_back_at
     FROM items i
     JOIN (
         -- Of an item, whatever it was called.
-        SELECT n.item, r.milliunits, r.offer_days, r.days, r.period, r.currency, r.begins,
+        SELECT n.item, r.milliunits, r.offer_days, r.days, r.period, r.currency, r.begins, r.given_back_at,
             least(r.ends, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
                 PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS ends
@@ -2159,12 +2175,18 @@ WITH subjects AS (
 ), moves AS (
     SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
         least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
-        m.opens, m.closes
+        m.opens, m.closes,
+        -- A revocation ended some of what was paid for, and the rest goes on: an added seat, say.
+        m.closes > 0 AND m.closes < m.opens AND EXISTS (
+            SELECT FROM paid p
+            WHERE p.item = m.item AND p.given_back_at = p.run_ends AND p.run_ends >= greatest(m.month, i.begins)
+                AND p.run_ends < least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC')) AS is_cut
     FROM months m JOIN items i ON i.item = m.item
     WHERE m.opens > 0 OR m.closes > 0
 )
 SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
     CASE
+        WHEN m.is_cut THEN 'refunds'
         WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
         WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
             THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
@@ -2197,7 +2219,8 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                             AND r.occurred_at < coalesce(h.expires_at, 'infinity'))))
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
-    CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
+    -- Where nothing was paid for before, the old price comes back with it: that is other.
+    CASE WHEN m.closes > 0 AND NOT m.is_cut AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
         -- Of every seat that was charged at the new price first.
         THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
             SELECT h.quantity FROM repricer.charges h

@@ -557,6 +557,22 @@ $$;
 
 COMMENT ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.batch_summary as it was known at the instant: by what was recorded until then, late news left out.';
 
+CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    AS $$
+BEGIN
+    IF abs(p_sum) > 9223372036854775807 THEN
+        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
+            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line of what was charged, and report.price_change what is at risk.';
+    END IF;
+    RETURN p_sum;
+END
+$$;
+
+CREATE FUNCTION repricer.fitting(p_sum numeric, p_what text) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN (abs(p_sum) > ('9223372036854775807'::bigint)::numeric) THEN repricer.figure(p_sum, p_what) ELSE (p_sum)::bigint END;
+
 CREATE FUNCTION repricer.recording_instant() RETURNS timestamp with time zone
     LANGUAGE plpgsql PARALLEL SAFE
     AS $$
@@ -1072,17 +1088,17 @@ CREATE VIEW repricer.missing_renewals AS
     c.change_id,
     h.sku,
     missed.at AS occurred_at,
-    (
+    repricer.fitting(((
         CASE
             WHEN (t.is_in_effect OR ((c.state = 'effective'::text) AND (missed.at >= c.due_effective_at))) THEN c.new_price_milliunits
             ELSE c.current_price_milliunits
-        END *
+        END)::numeric * (
         CASE
             WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
             ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
                FROM repricer.charges k
               WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.expires_at = h.expires_at))), (1)::bigint)
-        END) AS expected_milliunits,
+        END)::numeric), ('the seats of price change '::text || c.change_id)) AS expected_milliunits,
     h.currency,
     h.storefront,
     c.bucket
@@ -1245,7 +1261,7 @@ CREATE VIEW repricer.live_charge_exceptions AS
     x.exception,
     x.purchased_at AS occurred_at,
     (x.price_milliunits * x.quantity) AS amount_milliunits,
-    (x.expected_milliunits * x.quantity) AS expected_milliunits,
+    repricer.fitting(((x.expected_milliunits)::numeric * (x.quantity)::numeric), (('the seats of transaction '::text || x.transaction_id) || ', as expected,'::text)) AS expected_milliunits,
     x.refunded_milliunits,
     x.currency,
     x.storefront,
@@ -1276,7 +1292,7 @@ UNION ALL
     'missing'::text AS exception,
     p.paid_until AS occurred_at,
     0 AS amount_milliunits,
-    (p.new_price_milliunits * p.quantity) AS expected_milliunits,
+    repricer.fitting(((p.new_price_milliunits)::numeric * (p.quantity)::numeric), ('the seats of price change '::text || p.change_id)) AS expected_milliunits,
     0 AS refunded_milliunits,
     p.currency,
     p.storefront,
@@ -1366,7 +1382,7 @@ UNION ALL
     'missing'::text AS exception,
     k.paid_until AS occurred_at,
     0 AS amount_milliunits,
-    (k.new_price_milliunits * k.paid_quantity) AS expected_milliunits,
+    repricer.fitting(((k.new_price_milliunits)::numeric * (k.paid_quantity)::numeric), ('the seats of price change '::text || k.change_id)) AS expected_milliunits,
     0 AS refunded_milliunits,
     k.currency,
     k.storefront,
@@ -1508,22 +1524,6 @@ END
 $_$;
 
 COMMENT ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) IS 'Closes a month, written as 2026-10, on the server''s clock; returns how many figures it has. In a rehearsal the instant given is the clock.';
-
-CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-    AS $$
-BEGIN
-    IF abs(p_sum) > 9223372036854775807 THEN
-        RAISE EXCEPTION '% add up to % milliunits, which is more than a figure can hold', p_what, p_sum
-            USING ERRCODE = 'numeric_value_out_of_range', HINT = 'report.money has each line of what was charged, and report.price_change what is at risk.';
-    END IF;
-    RETURN p_sum;
-END
-$$;
-
-CREATE FUNCTION repricer.fitting(p_sum numeric, p_what text) RETURNS bigint
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN CASE WHEN (abs(p_sum) > ('9223372036854775807'::bigint)::numeric) THEN repricer.figure(p_sum, p_what) ELSE (p_sum)::bigint END;
 
 CREATE VIEW repricer.charged_renewals AS
  SELECT c.batch_id,
@@ -1673,7 +1673,7 @@ CREATE VIEW repricer.live_change_figures AS
                    FROM repricer.told_statements e
                   WHERE ((e.original_transaction_id = c.original_transaction_id) AND (e.type = 'EXPIRED'::text) AND (e.subtype = 'PRICE_INCREASE'::text) AND ((e.signed_at >= (c.ended_at - '1 day'::interval)) AND (e.signed_at <= (c.ended_at + '1 day'::interval)))))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes n
-                  WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.undoes_change_id IS NULL) AND (((n.state = 'declined'::text) AND ((l.sku = ANY (COALESCE(n.current_dependent_skus, n.dependent_skus))) OR ((n.change_id < c.change_id) AND (n.reason IS DISTINCT FROM 'parent_declined'::text) AND (n.ended_at > (c.ended_at - '1 day'::interval))))) OR (((l.sku = n.sku) OR (l.sku = n.current_sku)) AND ((n.state = 'declined'::text) OR (n.reason = 'parent_declined'::text) OR ((n.state = 'cancelled'::text) AND (n.direction = 'increase'::text) AND (COALESCE(n.consent_asked_at, n.accepted_at) IS NOT NULL))))))))))) o ON ((c.state = 'declined'::text)))
+                  WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.undoes_change_id IS NULL) AND (((n.state = 'declined'::text) AND ((l.sku = ANY (n.dependent_skus)) OR (l.sku = ANY (n.current_dependent_skus)) OR ((n.change_id < c.change_id) AND (n.reason IS DISTINCT FROM 'parent_declined'::text) AND (n.ended_at > (c.ended_at - '1 day'::interval))))) OR (((l.sku = n.sku) OR (l.sku = n.current_sku)) AND ((n.state = 'declined'::text) OR (n.reason = 'parent_declined'::text) OR ((n.state = 'cancelled'::text) AND (n.direction = 'increase'::text) AND (COALESCE(n.consent_asked_at, n.accepted_at) IS NOT NULL))))))))))) o ON ((c.state = 'declined'::text)))
      LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
             min(h.purchased_at) AS first_at,
             repricer.fitting(sum(h.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
@@ -4431,11 +4431,15 @@ CREATE VIEW repricer.lost_dependents AS
      LEFT JOIN repricer.subscriptions t ON ((t.original_transaction_id = d.target_transaction_id)))
   WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes o
-          WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND (o.sku =
+          WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND ((
                 CASE
                     WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
                     ELSE d.dependent_sku
-                END) AND ((o.state = 'declined'::text) OR (o.reason = 'parent_declined'::text) OR ((o.state = 'cancelled'::text) AND (o.direction = 'increase'::text) AND (COALESCE(o.consent_asked_at, o.accepted_at) IS NOT NULL))))))))
+                END = o.sku) OR (
+                CASE
+                    WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                    ELSE d.dependent_sku
+                END = o.current_sku)) AND ((o.state = 'declined'::text) OR (o.reason = 'parent_declined'::text) OR ((o.state = 'cancelled'::text) AND (o.direction = 'increase'::text) AND (COALESCE(o.consent_asked_at, o.accepted_at) IS NOT NULL))))))))
   GROUP BY d.batch_id, d.original_transaction_id, d.change_id, c.currency, c.storefront, c.period;
 
 COMMENT ON VIEW repricer.lost_dependents IS 'How many dependents fell with each change, and what they brought in a period of the change.';
@@ -6540,7 +6544,7 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
                    FROM repricer.told_statements_at(p_at) e
                   WHERE ((e.original_transaction_id = c.original_transaction_id) AND (e.type = 'EXPIRED'::text) AND (e.subtype = 'PRICE_INCREASE'::text) AND ((e.signed_at >= (c.ended_at - 'P1D'::interval)) AND (e.signed_at <= (c.ended_at + 'P1D'::interval)))))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes_at(p_at) n
-                  WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.undoes_change_id IS NULL) AND (((n.state = 'declined'::text) AND ((l.sku = ANY (COALESCE(n.current_dependent_skus, n.dependent_skus))) OR ((n.change_id < c.change_id) AND (n.reason IS DISTINCT FROM 'parent_declined'::text) AND (n.ended_at > (c.ended_at - 'P1D'::interval))))) OR (((l.sku = n.sku) OR (l.sku = n.current_sku)) AND ((n.state = 'declined'::text) OR (n.reason = 'parent_declined'::text) OR ((n.state = 'cancelled'::text) AND (n.direction = 'increase'::text) AND (COALESCE(n.consent_asked_at, n.accepted_at) IS NOT NULL))))))))))) o ON ((c.state = 'declined'::text)))
+                  WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.undoes_change_id IS NULL) AND (((n.state = 'declined'::text) AND ((l.sku = ANY (n.dependent_skus)) OR (l.sku = ANY (n.current_dependent_skus)) OR ((n.change_id < c.change_id) AND (n.reason IS DISTINCT FROM 'parent_declined'::text) AND (n.ended_at > (c.ended_at - 'P1D'::interval))))) OR (((l.sku = n.sku) OR (l.sku = n.current_sku)) AND ((n.state = 'declined'::text) OR (n.reason = 'parent_declined'::text) OR ((n.state = 'cancelled'::text) AND (n.direction = 'increase'::text) AND (COALESCE(n.consent_asked_at, n.accepted_at) IS NOT NULL))))))))))) o ON ((c.state = 'declined'::text)))
      LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
             min(h.purchased_at) AS first_at,
             repricer.fitting(sum(h.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
@@ -6562,7 +6566,7 @@ CREATE FUNCTION repricer.live_charge_exceptions_at(p_at timestamp with time zone
     x.exception,
     x.purchased_at AS occurred_at,
     (x.price_milliunits * x.quantity) AS amount_milliunits,
-    (x.expected_milliunits * x.quantity) AS expected_milliunits,
+    repricer.fitting(((x.expected_milliunits)::numeric * (x.quantity)::numeric), (('the seats of transaction '::text || x.transaction_id) || ', as expected,'::text)) AS expected_milliunits,
     x.refunded_milliunits,
     x.currency,
     x.storefront,
@@ -6593,7 +6597,7 @@ UNION ALL
     'missing'::text AS exception,
     p.paid_until AS occurred_at,
     0 AS amount_milliunits,
-    (p.new_price_milliunits * p.quantity) AS expected_milliunits,
+    repricer.fitting(((p.new_price_milliunits)::numeric * (p.quantity)::numeric), ('the seats of price change '::text || p.change_id)) AS expected_milliunits,
     0 AS refunded_milliunits,
     p.currency,
     p.storefront,
@@ -6769,11 +6773,15 @@ CREATE FUNCTION repricer.lost_dependents_at(p_at timestamp with time zone) RETUR
      LEFT JOIN repricer.subscriptions_at(p_at) t ON ((t.original_transaction_id = d.target_transaction_id)))
   WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) o
-          WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND (o.sku =
+          WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND ((
                 CASE
                     WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
                     ELSE d.dependent_sku
-                END) AND ((o.state = 'declined'::text) OR (o.reason = 'parent_declined'::text) OR ((o.state = 'cancelled'::text) AND (o.direction = 'increase'::text) AND (COALESCE(o.consent_asked_at, o.accepted_at) IS NOT NULL))))))))
+                END = o.sku) OR (
+                CASE
+                    WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                    ELSE d.dependent_sku
+                END = o.current_sku)) AND ((o.state = 'declined'::text) OR (o.reason = 'parent_declined'::text) OR ((o.state = 'cancelled'::text) AND (o.direction = 'increase'::text) AND (COALESCE(o.consent_asked_at, o.accepted_at) IS NOT NULL))))))))
   GROUP BY d.batch_id, d.original_transaction_id, d.change_id, c.currency, c.storefront, c.period
 $$;
 
@@ -6800,17 +6808,17 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
     c.change_id,
     h.sku,
     missed.at AS occurred_at,
-    (
+    repricer.fitting(((
         CASE
             WHEN (t.is_in_effect OR ((c.state = 'effective'::text) AND (missed.at >= c.due_effective_at))) THEN c.new_price_milliunits
             ELSE c.current_price_milliunits
-        END *
+        END)::numeric * (
         CASE
             WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
             ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
                FROM repricer.charges_at(p_at) k
               WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.expires_at = h.expires_at))), (1)::bigint)
-        END) AS expected_milliunits,
+        END)::numeric), ('the seats of price change '::text || c.change_id)) AS expected_milliunits,
     h.currency,
     h.storefront,
     c.bucket
@@ -6945,30 +6953,40 @@ WITH subjects AS (
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
         OFFSET 0) c
     WHERE c.called_at <= s.at
+), dependents AS (
+    SELECT c.*, w.id, w.name, w.is_elsewhere,
+        -- Its charges bear the name of then: at the submission, or now.
+        ARRAY[w.name, u.former] AS item_names,
+        CASE WHEN w.is_elsewhere THEN twelfths(coalesce(d.period, t.period)) ELSE c.twelfths END AS item_twelfths,
+        -- A later change of the same parent may not name it: then it goes on to count with this one.
+        lead(c.called_at) OVER (PARTITION BY c.subject, c.at, w.id, w.name ORDER BY c.called_at, c.change_id) AS named_next_at
+    FROM called c
+    CROSS JOIN LATERAL unnest(c.dependents, c.former_dependents) AS u (name, former)
+    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
+    LEFT JOIN repricer.dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
+        AND d.sku = coalesce(n.place[2], u.name)
+    CROSS JOIN LATERAL (
+        SELECT coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id) AS id,
+            coalesce(n.place[2], u.name) AS name, coalesce(d.original_transaction_id, n.place[1]) IS NOT NULL AS is_elsewhere) w
+    LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = w.id AND w.is_elsewhere
+    WHERE c.dependents <> '{}'
 ), named AS (
     SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
         c.storefront, c.twelfths, false AS is_elsewhere, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
     UNION ALL
-    SELECT c.subject, c.at, c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
-        -- Its charges bear the name of then: at the submission, or now.
-        ARRAY[coalesce(n.place[2], u.name), u.former], true, c.currency, c.storefront,
-        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
-            ELSE twelfths(coalesce(d.period, t.period)) END,
-        coalesce(d.original_transaction_id, n.place[1]) IS NOT NULL, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
-    FROM called c
-    CROSS JOIN LATERAL unnest(c.dependents, c.former_dependents) AS u (name, former)
-    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
-    LEFT JOIN repricer.dependent_claims d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
-        AND d.sku = coalesce(n.place[2], u.name)
-    LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
-    -- An item that has a called change itself counts with that change.
-    WHERE c.dependents <> '{}' AND (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
-        SELECT FROM repricer.price_changes o
-        WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
-            AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
-            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= c.at)
+    SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, true, d.currency, d.storefront, d.item_twelfths, d.is_elsewhere, d.called_at,
+        least(d.named_next_at, o.later_at), d.state, d.reason, d.ended_at, NULL, NULL, NULL, NULL, NULL
+    FROM dependents d
+    -- From the call of a change of its own on, an item counts with that change.
+    CROSS JOIN LATERAL (
+        SELECT min(o.called_at) AS first_at, min(o.called_at) FILTER (WHERE o.called_at > d.called_at) AS later_at
+        FROM (
+            SELECT coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at FROM repricer.price_changes h
+            WHERE h.original_transaction_id = d.id AND d.name IN (h.sku, h.current_sku) AND h.undoes_change_id IS NULL) o
+        WHERE o.called_at <= d.at) o
+    WHERE (p_batch IS NULL OR d.batch_id = p_batch) AND coalesce(o.first_at > d.called_at, true)
 ), items AS MATERIALIZED (
     -- The instants are in UTC without a zone, so that months can be added and cut off.
     SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
@@ -6983,7 +7001,7 @@ WITH subjects AS (
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
         extract(epoch FROM h.expires_at - h.purchased_at) / 86400 AS days, h.period,
-        least(h.expires_at, h.revoked_at,
+        least(h.expires_at, g.given_back_at,
             -- The customer chose another item in mid period. Only who bought something later is searched for that.
             CASE WHEN h.bought_at > h.purchased_at THEN (
                 SELECT min(n.purchased_at) FROM repricer.charges n
@@ -7003,11 +7021,8 @@ WITH subjects AS (
                         WHERE e.original_transaction_id = h.original_transaction_id AND e.subtype = 'UPGRADE'
                             AND e.type IN ('DID_CHANGE_RENEWAL_PREF', 'OFFER_REDEEMED')
                             AND e.signed_at > n.purchased_at - interval '1 day'
-                            AND e.signed_at < n.purchased_at + interval '1 day')) END,
-            CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
-                SELECT max(e.occurred_at) FROM repricer.money_entries e
-                WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-                    AND e.sku = h.sku AND e.kind = 'refund') END) AT TIME ZONE 'UTC' AS ends,
+                            AND e.signed_at < n.purchased_at + interval '1 day')) END) AT TIME ZONE 'UTC' AS ends,
+        g.given_back_at AT TIME ZONE 'UTC' AS given_back_at,
         -- One that was given back in full, or revoked, ends no other: it may have been charged twice.
         h.revoked_at IS NULL
             AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) AS stands,
@@ -7016,6 +7031,12 @@ WITH subjects AS (
     CROSS JOIN LATERAL (
         SELECT k.*, max(k.purchased_at) FILTER (WHERE k.is_purchase) OVER () AS bought_at
         FROM repricer.charges k WHERE k.original_transaction_id = s.id AND k.purchased_at <= s.at OFFSET 0) h
+    CROSS JOIN LATERAL (
+        SELECT least(h.revoked_at,
+            CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
+                SELECT max(e.occurred_at) FROM repricer.money_entries e
+                WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
+                    AND e.sku = h.sku AND e.kind = 'refund') END) AS given_back_at) g
 ), paid AS MATERIALIZED (
     SELECT i.item, i.begins, i.ends,
         -- A period of the plan has 365.25 / twelfths days. Those of the Sandbox last minutes, and are left alone.
@@ -7024,11 +7045,11 @@ WITH subjects AS (
             WHEN r.offer_days >= 6 AND r.offer_days * w.twelfths <= 365.25 / 1.5
                 THEN r.milliunits * round(365.25 / (r.offer_days * w.twelfths))
             ELSE r.milliunits END AS milliunits,
-        r.begins AS run_begins, r.ends AS run_ends
+        r.begins AS run_begins, r.ends AS run_ends, r.given_back_at
     FROM items i
     JOIN (
         -- Of an item, whatever it was called.
-        SELECT n.item, r.milliunits, r.offer_days, r.days, r.period, r.currency, r.begins,
+        SELECT n.item, r.milliunits, r.offer_days, r.days, r.period, r.currency, r.begins, r.given_back_at,
             least(r.ends, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
                 PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS ends
@@ -7082,12 +7103,18 @@ WITH subjects AS (
 ), moves AS (
     SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
         least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
-        m.opens, m.closes
+        m.opens, m.closes,
+        -- A revocation ended some of what was paid for, and the rest goes on: an added seat, say.
+        m.closes > 0 AND m.closes < m.opens AND EXISTS (
+            SELECT FROM paid p
+            WHERE p.item = m.item AND p.given_back_at = p.run_ends AND p.run_ends >= greatest(m.month, i.begins)
+                AND p.run_ends < least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC')) AS is_cut
     FROM months m JOIN items i ON i.item = m.item
     WHERE m.opens > 0 OR m.closes > 0
 )
 SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
     CASE
+        WHEN m.is_cut THEN 'refunds'
         WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
         WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
             THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
@@ -7120,7 +7147,8 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                             AND r.occurred_at < coalesce(h.expires_at, 'infinity'))))
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
-    CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
+    -- Where nothing was paid for before, the old price comes back with it: that is other.
+    CASE WHEN m.closes > 0 AND NOT m.is_cut AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
         -- Of every seat that was charged at the new price first.
         THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
             SELECT h.quantity FROM repricer.charges h
@@ -7159,30 +7187,40 @@ WITH subjects AS (
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
         OFFSET 0) c
     WHERE c.called_at <= s.at
+), dependents AS (
+    SELECT c.*, w.id, w.name, w.is_elsewhere,
+        -- Its charges bear the name of then: at the submission, or now.
+        ARRAY[w.name, u.former] AS item_names,
+        CASE WHEN w.is_elsewhere THEN twelfths(coalesce(d.period, t.period)) ELSE c.twelfths END AS item_twelfths,
+        -- A later change of the same parent may not name it: then it goes on to count with this one.
+        lead(c.called_at) OVER (PARTITION BY c.subject, c.at, w.id, w.name ORDER BY c.called_at, c.change_id) AS named_next_at
+    FROM called c
+    CROSS JOIN LATERAL unnest(c.dependents, c.former_dependents) AS u (name, former)
+    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
+    LEFT JOIN repricer.dependent_claims_at(p_at) d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
+        AND d.sku = coalesce(n.place[2], u.name)
+    CROSS JOIN LATERAL (
+        SELECT coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id) AS id,
+            coalesce(n.place[2], u.name) AS name, coalesce(d.original_transaction_id, n.place[1]) IS NOT NULL AS is_elsewhere) w
+    LEFT JOIN repricer.subscriptions_at(p_at) t ON t.original_transaction_id = w.id AND w.is_elsewhere
+    WHERE c.dependents <> '{}'
 ), named AS (
     SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
         c.storefront, c.twelfths, false AS is_elsewhere, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
     UNION ALL
-    SELECT c.subject, c.at, c.batch_id, coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id),
-        -- Its charges bear the name of then: at the submission, or now.
-        ARRAY[coalesce(n.place[2], u.name), u.former], true, c.currency, c.storefront,
-        CASE WHEN coalesce(d.original_transaction_id, n.place[1]) IS NULL THEN c.twelfths
-            ELSE twelfths(coalesce(d.period, t.period)) END,
-        coalesce(d.original_transaction_id, n.place[1]) IS NOT NULL, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, NULL, NULL, NULL, NULL, NULL
-    FROM called c
-    CROSS JOIN LATERAL unnest(c.dependents, c.former_dependents) AS u (name, former)
-    CROSS JOIN LATERAL (SELECT regexp_match(u.name, '^([0-9]+)/(.+)$') AS place) n
-    LEFT JOIN repricer.dependent_claims_at(p_at) d ON d.claimed_by = c.original_transaction_id AND d.change_id = c.change_id
-        AND d.sku = coalesce(n.place[2], u.name)
-    LEFT JOIN repricer.subscriptions_at(p_at) t ON t.original_transaction_id = coalesce(d.original_transaction_id, n.place[1])
-    -- An item that has a called change itself counts with that change.
-    WHERE c.dependents <> '{}' AND (p_batch IS NULL OR c.batch_id = p_batch) AND NOT EXISTS (
-        SELECT FROM repricer.price_changes_at(p_at) o
-        WHERE o.original_transaction_id = coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id)
-            AND coalesce(n.place[2], u.name) IN (o.sku, o.current_sku) AND o.undoes_change_id IS NULL
-            AND coalesce(o.sent_at, o.doubtful_since, o.scheduled_at) <= c.at)
+    SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, true, d.currency, d.storefront, d.item_twelfths, d.is_elsewhere, d.called_at,
+        least(d.named_next_at, o.later_at), d.state, d.reason, d.ended_at, NULL, NULL, NULL, NULL, NULL
+    FROM dependents d
+    -- From the call of a change of its own on, an item counts with that change.
+    CROSS JOIN LATERAL (
+        SELECT min(o.called_at) AS first_at, min(o.called_at) FILTER (WHERE o.called_at > d.called_at) AS later_at
+        FROM (
+            SELECT coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at FROM repricer.price_changes_at(p_at) h
+            WHERE h.original_transaction_id = d.id AND d.name IN (h.sku, h.current_sku) AND h.undoes_change_id IS NULL) o
+        WHERE o.called_at <= d.at) o
+    WHERE (p_batch IS NULL OR d.batch_id = p_batch) AND coalesce(o.first_at > d.called_at, true)
 ), items AS MATERIALIZED (
     -- The instants are in UTC without a zone, so that months can be added and cut off.
     SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
@@ -7197,7 +7235,7 @@ WITH subjects AS (
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
         extract(epoch FROM h.expires_at - h.purchased_at) / 86400 AS days, h.period,
-        least(h.expires_at, h.revoked_at,
+        least(h.expires_at, g.given_back_at,
             -- The customer chose another item in mid period. Only who bought something later is searched for that.
             CASE WHEN h.bought_at > h.purchased_at THEN (
                 SELECT min(n.purchased_at) FROM repricer.charges_at(p_at) n
@@ -7217,11 +7255,8 @@ WITH subjects AS (
                         WHERE e.original_transaction_id = h.original_transaction_id AND e.subtype = 'UPGRADE'
                             AND e.type IN ('DID_CHANGE_RENEWAL_PREF', 'OFFER_REDEEMED')
                             AND e.signed_at > n.purchased_at - interval '1 day'
-                            AND e.signed_at < n.purchased_at + interval '1 day')) END,
-            CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
-                SELECT max(e.occurred_at) FROM repricer.money_entries_at(p_at) e
-                WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-                    AND e.sku = h.sku AND e.kind = 'refund') END) AT TIME ZONE 'UTC' AS ends,
+                            AND e.signed_at < n.purchased_at + interval '1 day')) END) AT TIME ZONE 'UTC' AS ends,
+        g.given_back_at AT TIME ZONE 'UTC' AS given_back_at,
         -- One that was given back in full, or revoked, ends no other: it may have been charged twice.
         h.revoked_at IS NULL
             AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) AS stands,
@@ -7230,6 +7265,12 @@ WITH subjects AS (
     CROSS JOIN LATERAL (
         SELECT k.*, max(k.purchased_at) FILTER (WHERE k.is_purchase) OVER () AS bought_at
         FROM repricer.charges_at(p_at) k WHERE k.original_transaction_id = s.id AND k.purchased_at <= s.at OFFSET 0) h
+    CROSS JOIN LATERAL (
+        SELECT least(h.revoked_at,
+            CASE WHEN h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity THEN (
+                SELECT max(e.occurred_at) FROM repricer.money_entries_at(p_at) e
+                WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
+                    AND e.sku = h.sku AND e.kind = 'refund') END) AS given_back_at) g
 ), paid AS MATERIALIZED (
     SELECT i.item, i.begins, i.ends,
         -- A period of the plan has 365.25 / twelfths days. Those of the Sandbox last minutes, and are left alone.
@@ -7238,11 +7279,11 @@ WITH subjects AS (
             WHEN r.offer_days >= 6 AND r.offer_days * w.twelfths <= 365.25 / 1.5
                 THEN r.milliunits * round(365.25 / (r.offer_days * w.twelfths))
             ELSE r.milliunits END AS milliunits,
-        r.begins AS run_begins, r.ends AS run_ends
+        r.begins AS run_begins, r.ends AS run_ends, r.given_back_at
     FROM items i
     JOIN (
         -- Of an item, whatever it was called.
-        SELECT n.item, r.milliunits, r.offer_days, r.days, r.period, r.currency, r.begins,
+        SELECT n.item, r.milliunits, r.offer_days, r.days, r.period, r.currency, r.begins, r.given_back_at,
             least(r.ends, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
                 PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS ends
@@ -7296,12 +7337,18 @@ WITH subjects AS (
 ), moves AS (
     SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
         least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
-        m.opens, m.closes
+        m.opens, m.closes,
+        -- A revocation ended some of what was paid for, and the rest goes on: an added seat, say.
+        m.closes > 0 AND m.closes < m.opens AND EXISTS (
+            SELECT FROM paid p
+            WHERE p.item = m.item AND p.given_back_at = p.run_ends AND p.run_ends >= greatest(m.month, i.begins)
+                AND p.run_ends < least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC')) AS is_cut
     FROM months m JOIN items i ON i.item = m.item
     WHERE m.opens > 0 OR m.closes > 0
 )
 SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
     CASE
+        WHEN m.is_cut THEN 'refunds'
         WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
         WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
             THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
@@ -7334,7 +7381,8 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                             AND r.occurred_at < coalesce(h.expires_at, 'infinity'))))
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
-    CASE WHEN m.opens > 0 AND m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
+    -- Where nothing was paid for before, the old price comes back with it: that is other.
+    CASE WHEN m.closes > 0 AND NOT m.is_cut AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
         -- Of every seat that was charged at the new price first.
         THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
             SELECT h.quantity FROM repricer.charges_at(p_at) h
@@ -8984,7 +9032,9 @@ BEGIN
     )
     INSERT INTO kept_exceptions
         SELECT x.original_transaction_id, x.bucket, x.change_id, x.batch_id, x.transaction_id, x.sku, x.exception,
-            x.purchased_at, x.price_milliunits * x.quantity, x.expected_milliunits * x.quantity, x.refunded_milliunits,
+            x.purchased_at, x.price_milliunits * x.quantity,
+            fitting(x.expected_milliunits::numeric * x.quantity, 'the seats of transaction ' || x.transaction_id || ', as expected,'),
+            x.refunded_milliunits,
             x.currency, x.storefront
         FROM charged x WHERE x.exception IS NOT NULL
         UNION ALL
@@ -12390,6 +12440,16 @@ GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, 
 GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.recording_instant() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.recording_instant() TO repricer_service;
 
@@ -12457,16 +12517,6 @@ REVOKE ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time
 GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_finance;
 GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_service;

@@ -17,7 +17,7 @@ DECLARE
     v record;
 BEGIN
     FOR v IN SELECT p.proname, md5(p.prosrc) AS was, k.md5 AS known, p.prosrc ~ 'gathered\.' AS is_ours FROM (VALUES
-            ('summarise_figures', '391ac9ad4ae6ee59cffa0d5952023986'), ('keep_moves', 'ce609f7cfc4233d5282da93e80f779ca')) AS k (name, md5)
+            ('summarise_figures', '5690e2a838be5a20fc11cd9d3c308f8c'), ('keep_moves', 'ce609f7cfc4233d5282da93e80f779ca')) AS k (name, md5)
         JOIN pg_proc p ON p.pronamespace = 'repricer'::regnamespace AND p.proname = k.name
     LOOP
         IF NOT v.is_ours AND v.was <> v.known THEN
@@ -191,8 +191,9 @@ BEGIN
     DELETE FROM kept_exceptions k WHERE k.original_transaction_id = ANY (v_ids) AND k.bucket = ANY (v_buckets);
     INSERT INTO kept_exceptions
         SELECT x.original_transaction_id, x.bucket, x.change_id, x.batch_id, x.transaction_id, x.sku, x.exception,
-            x.purchased_at, x.price_milliunits * x.quantity, x.expected_milliunits * x.quantity, x.refunded_milliunits,
-            x.currency, x.storefront
+            x.purchased_at, x.price_milliunits * x.quantity,
+            fitting(x.expected_milliunits::numeric * x.quantity, 'the seats of transaction ' || x.transaction_id || ', as expected,'),
+            x.refunded_milliunits, x.currency, x.storefront
         FROM gathered.counted_charges x WHERE x.exception IS NOT NULL;
     INSERT INTO kept_exceptions
         SELECT r.original_transaction_id, r.bucket, r.change_id, r.batch_id, NULL, r.sku, 'missing', r.occurred_at, 0,

@@ -230,6 +230,30 @@ import Testing
         #expect(yen["cancelled_lost_per_period_milliunits"] == "0")
     }
 
+    /// The last charge of the dependent bears its former name, and its cancellation the present one.
+    @Test func revenueImpact_whenALostDependentWasRenamed_countsItOnce() async throws {
+        let renamed = """
+            UPDATE repricer.price_changes SET current_dependent_skus = '{EXTRA2}', ended_at = '2026-03-01Z'
+            WHERE original_transaction_id = '3';
+            UPDATE repricer.dependent_cancellations SET dependent_sku = 'EXTRA2';
+            INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at,
+                price_milliunits, currency)
+            VALUES ('3', repricer.bucket_of('3'), 't', 'EXTRA', '2025-03-01Z', '2026-03-01Z', 500000, 'JPY');
+            INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
+                subtype, statement)
+            VALUES ('3', repricer.bucket_of('3'), '2026-03-01Z', 'e', 'notification', 'EXPIRED', 'PRICE_INCREASE', '{}');
+            """
+
+        let rows = try await Self.read(.revenueImpact, sql: ReportFixture.everyState + renamed)
+
+        let yen = try #require(rows.first { $0["currency"] == "JPY" })
+        #expect(
+            Self.pick(
+                yen, "dependent_lost_per_period_milliunits",
+                "other_items_lost_per_period_milliunits",
+                "lost_per_period_milliunits") == ["500000", "0", "1500000"])
+    }
+
     /// 50,000 a month beside a parent of 1,000,000 a year.
     @Test func revenueImpact_whenACrossSubscriptionDependentHasAnotherPeriod_turnsItIntoItsParents()
         async throws

@@ -436,6 +436,80 @@ import Testing
             ])
     }
 
+    /// What the second batch does with the dependent that the first one named: nothing, the same, or it changes its price.
+    @Test(arguments: [
+        ("'PLAN'", "'{}'", "spring 04 2000 2000", "summer 04 12990 12990"),
+        ("'PLAN'", "'{EXTRA}'", nil, "summer 04 14990 14990"),
+        ("'EXTRA'", "'{}'", "spring 04 12990 12990", "summer 04 2000 2000"),
+    ])
+    func aDependentOfTheFirstBatch_countsOnce_untilALaterOneNamesIt(
+        sku: String, dependents: String, spring: String?, summer: String
+    ) async throws {
+        var life = Life(subscription: "1", line: 2, dependents: "{EXTRA}")
+        life.pays(9990, from: 1, to: 2)
+        life.pays(12990, from: 3, to: 5)
+        life.pays(2000, from: 1, to: 5, sku: "EXTRA")
+        let connection = try await TestDatabase.connect()
+        let later = ReportFixture.Change(
+            subscription: "1", batch: ReportFixture.otherBatch, line: 9, old: 12990, new: 14990,
+            consent: "required", state: "scheduled")
+        try await connection.script(
+            ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 1)
+                + ReportFixture.batchSQL(ReportFixture.otherBatch, name: "summer", rows: 1)
+                + life.sql + later.sql
+                    + """
+                    UPDATE repricer.price_changes SET sent_at = '2026-04-10Z', sku = \(sku), dependent_skus = \(dependents)
+                    WHERE line = 9;
+                    SET repricer.as_of = '2026-04-20Z';
+                    """)
+        let rows = try await connection.query(
+            """
+            SELECT concat_ws(' ', batch_name, to_char(month, 'MM'), opening_milliunits, closing_milliunits) AS line
+            FROM report.revenue_bridge ORDER BY month, batch_name
+            """
+        ).map { try $0.text("line") }
+        await connection.close()
+
+        #expect(
+            rows == ["spring 01 11990 11990", "spring 02 11990 11990", "spring 03 11990 14990"]
+                + [spring, summer].compactMap { $0 })
+    }
+
+    /// Nothing was paid for when March began: the old price came back, and with it the increase.
+    @Test func anIncreaseThatIsChargedAfterAnUnpaidTime_isPriceEffectAllTheSame() async throws {
+        let late = """
+            UPDATE repricer.price_changes SET effective_at = '2026-03-05Z';
+            """ + charge("before", "2026-01-20Z", until: "2026-02-20Z", 9990)
+            + charge("after", "2026-03-05Z", until: "2026-04-05Z", 12990)
+
+        #expect(
+            try await bridge([Life(subscription: "1", line: 2)], until: "2026-03-20Z", more: late)
+                .suffix(2) == [
+                    "02 9990 0 0 0 0 0 0 -9990 0", "03 0 3000 0 0 0 0 0 9990 12990",
+                ])
+    }
+
+    /// The plan's own charge is revoked and the seat that was added to it stays, or the other way round.
+    @Test(arguments: ["plan", "seat"]) func oneOfTwoSeatsThatIsRevoked_isARefund(revoked: String)
+        async throws
+    {
+        let charges =
+            charge("before", "2026-02-10Z", until: "2026-03-10Z", 9990)
+            + charge("plan", "2026-03-10Z", until: "2026-04-10Z", 12990)
+            + charge("seat", "2026-03-20Z", until: "2026-04-10Z", 12990) + """
+                UPDATE repricer.charges SET is_purchase = true, is_added_seat = true WHERE transaction_id = 'seat';
+                UPDATE repricer.charges SET revoked_at = '2026-04-05Z', refunded_milliunits = 12990
+                WHERE transaction_id = '\(revoked)';
+                UPDATE repricer.price_changes SET effective_at = '2026-03-10Z';
+                """
+
+        #expect(
+            try await bridge(
+                [Life(subscription: "1", line: 2)], until: "2026-04-08Z", more: charges
+            ).suffix(1)
+                == ["04 25980 0 0 0 0 0 -12990 0 12990"])
+    }
+
     @Test func inOneCurrency_atTheNewestRates_saysWhatHasNone() async throws {
         var life = Life(subscription: "1", line: 2)
         life.pays(9990, from: 1, to: 2)

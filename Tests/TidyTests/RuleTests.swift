@@ -185,6 +185,19 @@ import Testing
                 "CREATE FUNCTION repricer.f()\nUPDATE batches SET is_paused = true;"
             ).map(\.what)
                 == ["repricer.f keeps no version of batches"])
+        for (migration, name) in [
+            (
+                "CREATE FUNCTION repricer.g() x;\nCREATE OR REPLACE FUNCTION repricer.f()\n",
+                "repricer.f"
+            ),
+            ("DO $$\nBEGIN\n", "DO"), ("-- A new year.\n", ""),
+        ] {
+            #expect(
+                VersionRules.unkeptWrites(
+                    migration + "UPDATE repricer.batches SET is_paused = true;"
+                )
+                .map(\.what) == ["\(name) keeps no version of batches"])
+        }
         #expect(VersionRules.triggers("\nCREATE TRIGGER t AFTER").map(\.line) == [2])
     }
 }

@@ -48,15 +48,18 @@ enum VersionRules {
         "saveChanges", "claimChanges", "leaveChangesUnknown",
     ]
 
-    /// Of a file with statements (`-- name:`), or of a migration with functions.
+    /// Of a file with statements (`-- name:`), or of a migration: of its functions, and of what stands before the first.
     static func unkeptWrites(_ source: String) -> [Finding] {
-        let head = source.contains("-- name: ") ? "-- name: " : "CREATE FUNCTION "
+        let isMigration = !source.contains("-- name: ")
+        let head =
+            isMigration
+            ? #/CREATE (?:OR REPLACE )?(?:FUNCTION|PROCEDURE) |\nDO /# : #/-- name: /#
         var line = 1
         var findings: [Finding] = []
         for (number, part) in source.split(separator: head, omittingEmptySubsequences: false)
             .enumerated()
         {
-            if number > 0 {
+            if number > 0 || isMigration {
                 findings += faults(of: String(part)).map { Finding(line: line, what: $0) }
             }
             line += part.count { $0 == "\n" }
