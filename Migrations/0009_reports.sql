@@ -2022,7 +2022,9 @@ WITH subjects AS (
             coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes h
+        -- What the App Store refused moves nothing.
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
+            AND h.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
         OFFSET 0) c
     WHERE c.called_at <= s.at
 ), dependents AS (
@@ -2056,7 +2058,8 @@ WITH subjects AS (
         SELECT min(o.called_at) AS first_at, min(o.called_at) FILTER (WHERE o.called_at > d.called_at) AS later_at
         FROM (
             SELECT coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at FROM repricer.price_changes h
-            WHERE h.original_transaction_id = d.id AND d.name IN (h.sku, h.current_sku) AND h.undoes_change_id IS NULL) o
+            WHERE h.original_transaction_id = d.id AND d.name IN (h.sku, h.current_sku) AND h.undoes_change_id IS NULL
+                AND h.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')) o
         WHERE o.called_at <= d.at) o
     WHERE (p_batch IS NULL OR d.batch_id = p_batch) AND coalesce(o.first_at > d.called_at, true)
 ), items AS MATERIALIZED (
@@ -2117,7 +2120,11 @@ WITH subjects AS (
             WHEN r.offer_days >= 6 AND r.offer_days * w.twelfths <= 365.25 / 1.5
                 THEN r.milliunits * round(365.25 / (r.offer_days * w.twelfths))
             ELSE r.milliunits END AS milliunits,
-        r.begins AS run_begins, r.ends AS run_ends, r.given_back_at
+        r.begins AS run_begins, r.ends AS run_ends,
+        coalesce(r.given_back_at = r.ends, false) AS is_cut,
+        -- A dependent may renew once more before its cancellation ends it.
+        coalesce(r.begins > i.ended_at AT TIME ZONE 'UTC'
+            + CASE WHEN i.is_dependent THEN interval '31 days' ELSE interval '0' END, false) AS is_return
     FROM items i
     JOIN (
         -- Of an item, whatever it was called.
@@ -2134,6 +2141,10 @@ WITH subjects AS (
         WHEN r.days BETWEEN 6.9 AND 7.1 THEN 52 WHEN r.days BETWEEN 27.9 AND 31.1 THEN 12 WHEN r.days BETWEEN 58.9 AND 62.1 THEN 6
         WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
+), turns AS (
+    -- When a revocation ended what was paid for, and when the customer bought the item again after its change had ended.
+    SELECT p.item, array_agg(p.run_ends) FILTER (WHERE p.is_cut) AS cut_at, min(p.run_begins) FILTER (WHERE p.is_return) AS back_at
+    FROM paid p WHERE p.is_cut OR p.is_return GROUP BY p.item
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
@@ -2178,21 +2189,28 @@ WITH subjects AS (
         m.opens, m.closes,
         -- A revocation ended some of what was paid for, and the rest goes on: an added seat, say.
         m.closes > 0 AND m.closes < m.opens AND EXISTS (
-            SELECT FROM paid p
-            WHERE p.item = m.item AND p.given_back_at = p.run_ends AND p.run_ends >= greatest(m.month, i.begins)
-                AND p.run_ends < least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC')) AS is_cut
-    FROM months m JOIN items i ON i.item = m.item
+            SELECT FROM unnest(t.cut_at) AS c (at)
+            WHERE c.at >= greatest(m.month, i.begins)
+                AND c.at < least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC')) AS is_cut,
+        -- Why the change ended is why the item did, unless it was bought again since: then the statements of that end say it.
+        coalesce(i.ended_at < least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) + interval '1 day'
+            AND coalesce(t.back_at >= least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC'), true), false) AS is_end
+    FROM months m JOIN items i ON i.item = m.item LEFT JOIN turns t ON t.item = m.item
     WHERE m.opens > 0 OR m.closes > 0
 )
 SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
     CASE
         WHEN m.is_cut THEN 'refunds'
         WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
-        WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
+        WHEN m.is_end AND m.state = 'declined'
             THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
-        WHEN m.state = 'cancelled' AND m.ended_at < m.to_at + interval '1 day'
-            THEN CASE WHEN m.reason = 'refunded_or_revoked' THEN 'refunds' ELSE 'left' END
-        WHEN m.state = 'lapsed' AND m.ended_at < m.to_at + interval '1 day' THEN 'lapsed'
+        WHEN m.is_end AND m.state = 'cancelled' THEN CASE m.reason
+            WHEN 'refunded_or_revoked' THEN 'refunds' WHEN 'item_refunded' THEN 'refunds'
+            WHEN 'parent_declined' THEN 'dependents'
+            -- The whole subscription ended for the increase of another item.
+            WHEN 'expired_for_another_increase' THEN 'declined' WHEN 'expired_for_price_increase' THEN 'declined'
+            ELSE 'left' END
+        WHEN m.is_end AND m.state = 'lapsed' THEN 'lapsed'
         ELSE coalesce((
             SELECT CASE
                     WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'

@@ -59,7 +59,9 @@ enum MoneyQueries {
                         SELECT FROM begun b WHERE b.id = e.original_transaction_id
                             AND (b.since IS NULL OR e.kind <> 'charge' OR e.occurred_at >= b.since)) OR EXISTS (
                         SELECT FROM told t WHERE t.id = e.original_transaction_id
-                            AND t.transaction_id = e.transaction_id AND t.sku = e.sku))
+                            AND t.transaction_id = e.transaction_id AND t.sku = e.sku
+                            -- Of a charge that retention has forgotten, a fold tells the refunds and not the charge.
+                            AND (e.kind <> 'charge' OR t.kind = 'charge')))
                 GROUP BY e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.occurred_at, e.number, e.currency
             )
             INSERT INTO repricer.money_entries

@@ -173,6 +173,38 @@ private typealias Story = LifecycleStory
                 == part + ["reversal A 15990 -", "reversal B 3990 -"])
     }
 
+    /// Both items were revoked, without amounts or with one of them, and one is reversed: the other is revoked still.
+    @Test(arguments: [nil, 1000] as [Int64?])
+    func refundReversed_leavesTheRevocationThatItStillLists_ofAnotherItem(part: Int64?) {
+        func told(_ type: String, aIsRevoked: Bool, bIsRevoked: Bool, day: Int64)
+            -> SubscriptionEvent
+        {
+            var (first, second) = (Story.charged(price: 15990), Story.charged("B", price: 3990))
+            if aIsRevoked { first.revokedAt = Story.at(3) }
+            if bIsRevoked {
+                second.revokedAt = Story.at(3)
+                second.refunds = part.map { [StatementRefund(amount: $0, at: Story.at(3))] } ?? []
+            }
+            return event(day, type, charged: [first, second])
+        }
+        let refund = told("REFUND", aIsRevoked: true, bIsRevoked: true, day: 5)
+        let ofOne = told("REFUND_REVERSED", aIsRevoked: false, bIsRevoked: true, day: 7)
+        let ofBoth = told("REFUND_REVERSED", aIsRevoked: false, bIsRevoked: false, day: 7)
+        let given = part ?? 3990
+        let before = [
+            "charge A 15990 -", "refund A -15990 -", "charge B 3990 -", "refund B -\(given) -",
+        ]
+        func revoked(_ events: [SubscriptionEvent]) -> [String] {
+            Story.fold(events).state.money.filter { $0.terms?.revokedAt != nil }.map(\.key.sku)
+        }
+
+        #expect(lines([refund, ofOne]) == before + ["reversal A 15990 -"])
+        #expect(revoked([refund, ofOne]) == ["B"])
+        #expect(
+            lines([refund, ofBoth]) == before + ["reversal A 15990 -", "reversal B \(given) -"])
+        #expect(revoked([refund, ofBoth]) == [])
+    }
+
     @Test func refundReversed_takesBackWhatWasGivenBack_howeverItIsTold() {
         var item = Story.charged(price: 15990)
         item.refunds = [StatementRefund(amount: 5000, at: Story.at(3))]

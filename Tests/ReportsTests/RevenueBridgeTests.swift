@@ -116,6 +116,66 @@ import Testing
             ])
     }
 
+    /// Each reason for which the fold ends a change as cancelled.
+    @Test(arguments: [
+        ("left_voluntarily", "0 -9990 0 0 0"), ("refunded_or_revoked", "0 0 0 0 -9990"),
+        ("item_refunded", "0 0 0 0 -9990"), ("parent_declined", "0 0 0 -9990 0"),
+        ("expired_for_another_increase", "-9990 0 0 0 0"),
+        ("expired_for_price_increase", "-9990 0 0 0 0"),
+        ("product_not_for_sale", "0 -9990 0 0 0"),
+    ])
+    func aCancelledChange_standsUnderItsReason(reason: String, columns: String) async throws {
+        var life = Life(
+            subscription: "1", line: 2, state: "cancelled", reason: reason, ended: "2026-03-01Z")
+        life.pays(9990, from: 1, to: 2)
+
+        #expect(
+            try await bridge([life], until: "2026-03-10Z").suffix(1) == ["03 9990 0 \(columns) 0 0"]
+        )
+    }
+
+    /// Declined in March, bought again in April, and gone in July of the customer's own accord.
+    @Test(arguments: [("VOLUNTARY", "0 -9990 0"), ("BILLING_RETRY", "0 0 -9990")])
+    func whoComesBackAfterTheEnd_andLeavesLater_leavesForTheLaterReason(
+        subtype: String, columns: String
+    ) async throws {
+        var life = Life(
+            subscription: "1", line: 2, state: "declined", reason: "expired_for_price_increase",
+            ended: "2026-03-01Z")
+        life.pays(9990, from: 1, to: 2)
+        life.pays(9990, from: 4, to: 6)
+        life.events = [("2026-07-01Z", "EXPIRED", subtype)]
+
+        let rows = try await bridge([life], until: "2026-07-20Z")
+
+        #expect(rows.filter { $0.hasPrefix("03") } == ["03 9990 0 -9990 0 0 0 0 0 0"])
+        #expect(rows.suffix(1) == ["07 9990 0 \(columns) 0 0 0 0"])
+    }
+
+    /// The second batch was refused, or never sent: the first one keeps the item.
+    @Test(arguments: ["rejected", "ineligible", "missed", "aborted"])
+    func aBatchThatTheAppStoreRefused_movesNothing(state: String) async throws {
+        var life = Life(subscription: "1", line: 2)
+        life.pays(9990, from: 1, to: 2)
+        life.pays(12990, from: 3, to: 5)
+        let refused = ReportFixture.Change(
+            subscription: "1", batch: ReportFixture.otherBatch, line: 9, old: 12990, new: 14990,
+            consent: "required", state: state)
+
+        let rows = try await bridge(
+            [life], until: "2026-05-20Z",
+            more: ReportFixture.batchSQL(ReportFixture.otherBatch, name: "summer", rows: 1)
+                + refused.sql
+                + "UPDATE repricer.price_changes SET sent_at = '2026-04-10Z' WHERE line = 9;")
+
+        #expect(
+            rows == [
+                "01 9990 0 0 0 0 0 0 0 9990", "02 9990 0 0 0 0 0 0 0 9990",
+                "03 9990 3000 0 0 0 0 0 0 12990", "04 12990 0 0 0 0 0 0 0 12990",
+                "05 12990 0 0 0 0 0 0 0 12990",
+            ])
+    }
+
     @Test func aDependentThatWasRenamed_isPaidForUnderEitherName() async throws {
         var life = Life(subscription: "1", line: 2, dependents: "{EXTRA}")
         life.pays(9990, from: 1, to: 2)

@@ -188,24 +188,29 @@ extension MoneyLedger {
     /// Which part of what was given back of each item stands, by its SKU, where a statement that takes refunds of a
     /// transaction back still lists some of them, of whatever item, and not the others. Where it lists all or none, all
     /// are taken back: Apple does not say whether it lists those still.
+    ///
+    /// An amount that is not listed is the ledger's: a revocation does not say how much it gave back.
     func keptRefunds(
-        of transactionID: String, listed: [String: [(at: Instant, number: Int, amount: Int64)]]
+        of transactionID: String, listed: [String: [(at: Instant, number: Int, amount: Int64?)]]
     ) -> [String: Int64] {
-        let known = Set(
-            lazy.filter { $0.key.kind == .refund && $0.key.transactionID == transactionID }
-                .map(\.key))
+        let refunds = list.filter {
+            $0.key.kind == .refund && $0.key.transactionID == transactionID
+        }
         var kept: [String: Int64] = [:]
         var count = 0
-        for (sku, refunds) in listed {
-            let standing = refunds.filter { refund in
-                known.contains {
-                    $0.sku == sku && $0.occurredAt == refund.at && $0.number == refund.number
+        for (sku, listed) in listed {
+            for refund in listed {
+                let known = refunds.first {
+                    $0.key.sku == sku && $0.key.occurredAt == refund.at
+                        && $0.key.number == refund.number
                 }
+                guard let known else { continue }
+                count += 1
+                kept[sku] = (kept[sku] ?? 0)
+                    .addingSaturated(refund.amount ?? known.amount.negatedSaturated)
             }
-            count += standing.count
-            kept[sku] = standing.reduce(0) { $0.addingSaturated($1.amount) }
         }
-        return count < known.count ? kept : [:]
+        return count < refunds.count ? kept : [:]
     }
 }
 

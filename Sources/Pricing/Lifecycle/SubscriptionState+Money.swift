@@ -14,7 +14,8 @@ extension SubscriptionState {
         let shares = transaction.taxExclusiveShares(of: charges)
         let prorated = transaction.proratedShare(of: charges)
         let names = chargedNames(charges, in: transaction, transactionID)
-        let kept = keptRefunds(event, charges.map(\.item), names.former, transactionID)
+        let kept = keptRefunds(
+            event, transaction, charges.map(\.item), names.former, transactionID)
         for (index, charge) in charges.enumerated() {
             let sku = names.former[charge.item.sku] ?? charge.item.sku
             let line = MoneyLedger.Item(transactionID: transactionID, sku: sku)
@@ -35,6 +36,9 @@ extension SubscriptionState {
             charged.terms = charge.terms.relisted(names.doubtful.contains(sku))
             if event.type != refundReversed {
                 charged.terms?.revokedAt = transaction.revocation(of: charge.item)
+            } else if !kept.isEmpty {
+                // It takes back the refund of another item.
+                charged.terms?.revokedAt = transaction.ownRevocation(of: charge.item)
             }
             money.note(charged)
             if event.type == refundReversed {
@@ -78,11 +82,21 @@ extension SubscriptionState {
 extension SubscriptionState {
     /// What stays given back of a transaction's items, by the names in the ledger, where some refunds are taken back.
     private func keptRefunds(
-        _ event: SubscriptionEvent, _ items: [StatementItem], _ names: [String: String],
-        _ transactionID: String
+        _ event: SubscriptionEvent, _ transaction: TransactionStatement, _ items: [StatementItem],
+        _ names: [String: String], _ transactionID: String
     ) -> [String: Int64] {
         guard event.type == refundReversed else { return [:] }
-        let listed = items.map { (names[$0.sku] ?? $0.sku, $0.listedRefunds) }
+        let listed = items.map { item in
+            var refunds = item.listedRefunds.map {
+                (at: $0.at, number: $0.number, Int64?($0.amount))
+            }
+            if let revokedAt = transaction.ownRevocation(of: item),
+                !refunds.contains(where: { $0.at == revokedAt })
+            {
+                refunds.append((revokedAt, 0, nil))
+            }
+            return (names[item.sku] ?? item.sku, refunds)
+        }
         return money.keptRefunds(
             of: transactionID,
             listed: Dictionary(listed, uniquingKeysWith: { first, _ in first }))
@@ -167,6 +181,11 @@ extension TransactionStatement {
     /// these count in its place.
     fileprivate func revocation(of item: StatementItem) -> Instant? {
         isPaidBack ? item.revokedAt ?? revokedAt : nil
+    }
+
+    /// The same of the item alone, and not with the whole transaction.
+    fileprivate func ownRevocation(of item: StatementItem) -> Instant? {
+        isPaidBack ? item.revokedAt : nil
     }
 
     /// Which share a prorated revocation gives back of each item that it is about; nil where it is not prorated.

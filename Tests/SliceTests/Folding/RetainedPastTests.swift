@@ -109,4 +109,66 @@ import Testing
         await owner.close()
         await pool.close()
     }
+
+    /// 2024-01-01T00:00:00Z.
+    private static let firstMonth = Instant(milliseconds: 1_704_067_200_000)
+
+    /// Statements of a monthly item: charged on the first of month `month`, of which a part was given back on the third.
+    private static func told(month: Int, on day: Int = 1, refunds: Int = 0) -> SubscriptionEvent {
+        let start = firstMonth.advanced(byMonths: month)
+        var event = SubscriptionEvent(
+            key: .init(
+                signedAt: start.advanced(by: Int64(day) * 86_400_000),
+                evidenceID: "e\(month)-\(day)"),
+            source: .notification, originalTransactionID: "1")
+        event.type = refunds == 0 ? "DID_RENEW" : "REFUND"
+        event.status = 1
+        var item = StatementItem(sku: "A")
+        item.price = 12_990
+        item.refunds = (0..<refunds).map { _ in
+            StatementRefund(amount: 5000, at: start.advanced(by: 3 * 86_400_000))
+        }
+        var transaction = TransactionStatement(items: [item])
+        transaction.transactionID = "t\(month)"
+        transaction.purchasedAt = start
+        transaction.expiresAt = start.advanced(byMonths: 1)
+        transaction.reason = "RENEWAL"
+        transaction.storefront = "USA"
+        transaction.currency = "USD"
+        transaction.period = "P1M"
+        event.transaction = transaction
+        return event
+    }
+
+    /// A fold from the checkpoint knows no charge of more than 400 days before it, and what was given back of it it does.
+    @Test func chargeThatRetentionForgot_keepsItsLine_whereAPartWasGivenBack() async throws {
+        let pool = DatabasePool(conninfo: TestDatabase.url, applicationName: "owner", size: 1)
+        let owner = try await TestDatabase.connect()
+        _ = try await owner.read {
+            try MonthPartitions.prepare(
+                .statements, now: Self.firstMonth.milliseconds, monthsAhead: 24, on: $0)
+        }
+        func lines() async throws -> [String] {
+            try await owner.query(
+                """
+                SELECT concat_ws(' ', transaction_id, kind, amount_milliunits, correction) AS line
+                FROM repricer.money_entries ORDER BY occurred_at, kind, correction
+                """
+            ).map { try $0.text("line") }
+        }
+        var events = (0...18).map { Self.told(month: $0) }
+        events.insert(Self.told(month: 0, on: 4, refunds: 1), at: 1)
+        for event in events { try await FoldOrderDatabaseTests.fold([event], pool) }
+        let before = try await lines()
+
+        let horizon = Self.firstMonth.advanced(byMonths: 17).milliseconds
+        let counts = try await StatementRetention(before: horizon, pool: pool).run { false }
+        try await FoldOrderDatabaseTests.fold([Self.told(month: 18, on: 5, refunds: 1)], pool)
+
+        #expect(counts.covered == 1)
+        #expect(before.prefix(2) == ["t0 charge 12990 0", "t0 refund -5000 0"])
+        #expect(try await lines() == before + ["t18 refund -5000 0"])
+        await owner.close()
+        await pool.close()
+    }
 }
