@@ -40,6 +40,8 @@ struct MoneyLife {
     private(set) var events: [SubscriptionEvent] = []
     /// What a statement told of, by transaction and item.
     private(set) var told: [String: Charge] = [:]
+    /// When the called item was paid for no longer, and under which column of the bridge that is.
+    private(set) var ends: [(at: Int64, cause: String)] = []
 
     private var random: StoryRandom
     private var now = start
@@ -228,6 +230,7 @@ struct MoneyLife {
         guard amount > 0, amount <= running.total - running.given else { return }
         now += 1000
         running.refunds.append(StatementRefund(amount: amount, at: Instant(milliseconds: now)))
+        if running.given == running.total { ends.append((now, "refunds")) }
         say("REFUND")
     }
 
@@ -242,6 +245,7 @@ struct MoneyLife {
             beside?.refunds.append(
                 StatementRefund(amount: item.total - item.given, at: Instant(milliseconds: now)))
         }
+        ends.append((now, "refunds"))
         say("REFUND", status: 5)
         isOver = true
     }
@@ -256,6 +260,7 @@ struct MoneyLife {
         if let item = beside, item.given < item.total {
             beside?.refunds.append(StatementRefund(amount: item.total - item.given, at: at))
         }
+        ends.append((now, "refunds"))
         say("REFUND", status: 5)
         isOver = true
     }
@@ -352,6 +357,8 @@ struct MoneyLife {
 
     private mutating func end(_ subtype: String, intent: Int) {
         now = max(now, running.until)
+        let causes = ["VOLUNTARY": "left", "PRICE_INCREASE": "declined", "BILLING_RETRY": "lapsed"]
+        ends.append((now, causes[subtype] ?? subtype))
         say("EXPIRED", subtype, status: 2, intent: intent)
         announced = nil
         isOver = true

@@ -137,6 +137,10 @@ import Testing
         let wrong = try await RunOracle.faults(of: lives, on: owner)
         #expect(wrong == [], what)
         #expect(try await ReturnOracle.faults(of: lives, on: owner) == [], what)
+        let causes = try await CauseOracle(lives, on: owner)
+        #expect(causes.faults == [], what)
+        #expect(
+            causes.ends > 5 && causes.effects > 5, "\(causes.ends) ends, \(causes.effects) effects")
         let missing = try await Self.lines(Self.missing, on: owner)
         let oracle = MissingOracle(lives, of: try await MissingOracle.ends(on: owner))
         #expect(Set(missing).symmetricDifference(oracle.lines).sorted() == [], what)
