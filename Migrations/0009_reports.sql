@@ -641,7 +641,10 @@ CROSS JOIN LATERAL (
         max(k.expires_at) FILTER (WHERE k.revoked_at IS NULL AND (k.refunded_milliunits = 0
             OR k.refunded_milliunits < k.price_milliunits * k.quantity))
             OVER (PARTITION BY k.bought ORDER BY k.purchased_at) AS kept_until,
-        count(*) OVER (PARTITION BY k.expires_at) AS paid_by
+        count(*) OVER (PARTITION BY k.expires_at) AS paid_by,
+        -- A seat that is added in the middle of a period has no beginning of its own, and no length.
+        min(k.purchased_at) OVER (PARTITION BY k.expires_at) AS began_at,
+        k.expires_at - min(k.purchased_at) OVER (PARTITION BY k.expires_at) AS length
     FROM (
         SELECT k.*, count(*) FILTER (WHERE k.is_purchase AND NOT k.is_added_seat AND k.revoked_at IS NULL)
             OVER (ORDER BY k.purchased_at) AS bought
@@ -651,7 +654,7 @@ CROSS JOIN LATERAL (
     OFFSET 0) h
 CROSS JOIN LATERAL (
     SELECT c.state = 'effective' AND h.purchased_at >= c.effective_at AS is_in_effect,
-        least(interval '1 day', (h.expires_at - h.purchased_at) / 10) AS tolerance,
+        least(interval '1 day', h.length / 10) AS tolerance,
         -- A seat that was added may bear the end that the period had before it was extended.
         greatest(h.expires_at, h.kept_until) AS ends_at) t
 CROSS JOIN LATERAL (
@@ -667,15 +670,15 @@ CROSS JOIN LATERAL (
     -- Months are added in UTC, whatever the session's zone, and to the first of these renewals, whose day they keep.
     SELECT d.at
     FROM generate_series(0, least(400, greatest(0, extract(epoch FROM next.at - t.ends_at)
-        / greatest(1, extract(epoch FROM h.expires_at - h.purchased_at))))::integer) AS n (n)
+        / greatest(1, extract(epoch FROM h.length))))::integer) AS n (n)
     CROSS JOIN LATERAL (
-        SELECT CASE WHEN h.expires_at - h.purchased_at < interval '6 days'
-            THEN t.ends_at + n.n * (h.expires_at - h.purchased_at)
+        SELECT CASE WHEN h.length < interval '6 days'
+            THEN t.ends_at + n.n * h.length
             ELSE (t.ends_at AT TIME ZONE 'UTC' + n.n * CASE c.period
                 WHEN 'P1W' THEN interval '7 days' WHEN 'P2M' THEN interval '2 months' WHEN 'P3M' THEN interval '3 months'
                 WHEN 'P6M' THEN interval '6 months' WHEN 'P1Y' THEN interval '1 year' ELSE interval '1 month' END)
                 AT TIME ZONE 'UTC' END AS at) d
-    WHERE n.n = 0 OR d.at < next.at - (h.expires_at - h.purchased_at) / 2
+    WHERE n.n = 0 OR d.at < next.at - h.length / 2
 ) missed
 WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
     AND next.at > t.ends_at + t.tolerance
@@ -707,19 +710,19 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
             AND (e.type <> 'RENEWAL_EXTENDED' OR NOT e.tells_end)
             AND (e.type <> 'DID_CHANGE_RENEWAL_PREF'
                 OR coalesce(e.subtype, '') NOT IN ('INCREASE_QUANTITY', 'DECREASE_QUANTITY'))
-            AND (e.type <> 'SUBSCRIBED' OR e.signed_at > h.purchased_at + (h.expires_at - h.purchased_at) / 2)
-            AND e.signed_at BETWEEN h.purchased_at AND next.at + interval '1 day')
+            AND (e.type <> 'SUBSCRIBED' OR e.signed_at > h.began_at + h.length / 2)
+            AND e.signed_at BETWEEN h.began_at AND next.at + interval '1 day')
     -- The item fell, by a later change of its own or as a dependent, and the subscription goes on without it.
     AND NOT EXISTS (
         SELECT FROM repricer.price_changes n
         WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
             AND n.state IN ('declined', 'cancelled', 'lapsed') AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
-            AND n.ended_at BETWEEN h.purchased_at AND next.at)
+            AND n.ended_at BETWEEN h.began_at AND next.at)
     AND NOT EXISTS (
         SELECT FROM repricer.dependent_cancellations d
         WHERE d.original_transaction_id = c.original_transaction_id AND d.dependent_sku = h.sku
             AND NOT d.is_cross_subscription AND d.state = 'confirmed'
-            AND d.requested_at BETWEEN h.purchased_at AND next.at)
+            AND d.requested_at BETWEEN h.began_at AND next.at)
     AND NOT EXISTS (
         SELECT FROM repricer.price_changes n
         WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id

@@ -42,7 +42,7 @@ extension SandboxCommand {
             if isAdversarial {
                 subscription.plan.doings = Doing.adversarial(
                     of: subscription.id, seed: store.options.seed, from: store.start,
-                    until: store.start + 120 * Milliseconds.day)
+                    until: store.start + 120 * Milliseconds.day, hasSeats: true)
             }
             store.subscriptions.append(subscription)
         }

@@ -85,6 +85,7 @@ extension StoreEngine {
         subscription.plan.revokedAt = nil
         touch(&subscription)
         notify(kind, nil, &subscription)
+        if kind == .refund { setAddedSeats(of: &subscription, areGivenBack: true) }
     }
 
     mutating func expire(

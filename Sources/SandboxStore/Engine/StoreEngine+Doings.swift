@@ -20,6 +20,13 @@ struct Doing: Codable, Hashable, Sendable {
         case move
         /// Another system lowers the price of an item, whatever is scheduled for it.
         case repriceElsewhere
+        /// Seats come in the middle of the period, or one is given back.
+        case addSeats, giveBackSeat
+
+        /// Those of which any life may have some.
+        fileprivate static let ofAnyLife = allCases.filter {
+            $0 != .addSeats && $0 != .giveBackSeat
+        }
     }
 
     var at: Int64
@@ -27,15 +34,17 @@ struct Doing: Codable, Hashable, Sendable {
 
     /// A few doings at random instants, in order; the same seed gives the same ones.
     static func adversarial(
-        of id: String, seed: UInt64, from: Int64, until: Int64
+        of id: String, seed: UInt64, from: Int64, until: Int64, hasSeats: Bool = false
     ) -> [Doing] {
         guard from < until else { return [] }
         var random = SeededRandom(seed: seed, "doings", id)
-        return (0..<random.pick(1...6)).map { _ in
+        let doings = (0..<random.pick(1...6)).map { _ in
             Doing(
                 at: random.pick(from...until),
-                kind: Kind.allCases.randomElement(using: &random) ?? .turnOff)
-        }.sorted { ($0.at, $0.kind.rawValue) < ($1.at, $1.kind.rawValue) }
+                kind: Kind.ofAnyLife.randomElement(using: &random) ?? .turnOff)
+        }
+        let seats = hasSeats ? withSeats(of: id, seed: seed, from: from, until: until) : []
+        return (doings + seats).sorted { ($0.at, $0.kind.rawValue) < ($1.at, $1.kind.rawValue) }
     }
 }
 
@@ -56,7 +65,7 @@ extension StoreEngine {
         case .resubscribeAtComingPrice: buyAgain(&subscription, atComingPrice: true)
         case .reverseRefund: reverseRefund(&subscription)
         case .refundPart, .refundWhole, .refundAndEnd, .downgrade, .takeBackDowngrade, .turnOff,
-            .turnOn, .move, .repriceElsewhere:
+            .turnOn, .move, .repriceElsewhere, .addSeats, .giveBackSeat:
             guard subscription.status == .active else { return }
             change(&subscription, doing.kind, &random)
         }
@@ -100,6 +109,8 @@ extension StoreEngine {
                 effectiveAt: subscription.expiresAt, kind: .decrease)
             touch(&subscription)
             notify(.priceChange, nil, &subscription)
+        case .addSeats: addSeats(&subscription, Int(random.pick(1...2)))
+        case .giveBackSeat: giveBackSeat(&subscription)
         case .resubscribe, .resubscribeAtComingPrice, .reverseRefund: break
         }
     }
@@ -110,7 +121,7 @@ extension StoreEngine {
         let item = subscription.items[place]
         guard item.refund == nil, item.chargedPrice > 0 else { return }
         subscription.items[place].refund = ItemRefund(
-            amount: max(1, item.chargedPrice * percent / 100), at: now,
+            amount: max(1, item.chargedPrice * Int64(subscription.seats) * percent / 100), at: now,
             type: percent < 100 ? "PRORATED" : "FULL", revokes: false)
         touch(&subscription)
         notify(.refund, nil, &subscription)
@@ -126,6 +137,7 @@ extension StoreEngine {
         }
         touch(&subscription)
         notify(.refundReversed, nil, &subscription)
+        if hasEnded { setAddedSeats(of: &subscription, areGivenBack: false) }
     }
 
     /// A new period begins at once; what had been scheduled is gone.

@@ -51,6 +51,10 @@ struct PastPeriod: Codable, Hashable, Sendable {
     /// Where it was paid; nil: where the subscription is at home now.
     var storefront: String?
     var currency: String?
+    /// How many seats were paid for; nil: one.
+    var seatCount: Int?
+    /// Whether they came beside those of the period that ran; nil: they did not.
+    var isAddedSeat: Bool?
     var items: [StoreItem]
 }
 
@@ -65,6 +69,7 @@ extension StoreSubscription {
         then.purchasedAt = period.purchasedAt
         then.expiresAt = period.expiresAt
         then.lastWasPurchase = period.wasPurchase
+        (then.seatCount, then.isAddedSeat) = (period.seatCount, period.isAddedSeat)
         then.items = period.items
         then.storefront = period.storefront ?? storefront
         then.currency = period.currency ?? currency
@@ -86,27 +91,29 @@ extension StoreSubscription {
                 PastPeriod(
                     number: renewalCount, purchasedAt: purchasedAt, expiresAt: expiresAt,
                     wasPurchase: lastWasPurchase, storefront: storefront, currency: currency,
-                    items: paid)
+                    seatCount: seatCount, items: paid)
             ]
+        seatCount = renewalSeatCount ?? seatCount
+        renewalSeatCount = nil
     }
 
     fileprivate mutating func refund(
         _ refund: OperatorAction.Refund, of transaction: Int64, at: Int64
     ) {
         let (left, length) = (max(0, expiresAt - at), max(1, expiresAt - purchasedAt))
-        func mark(_ items: inout [StoreItem]) {
+        func mark(_ items: inout [StoreItem], _ seats: Int) {
             for index in items.indices where items[index].sku == refund.sku {
-                let whole = items[index].chargedPrice
+                let whole = items[index].chargedPrice * Int64(seats)
                 items[index].refund = ItemRefund(
                     amount: refund.isProrated ? whole * left / length : whole, at: at,
                     type: refund.isProrated ? "PRORATED" : "FULL", revokes: refund.revokes)
             }
         }
-        guard transaction != transactionID else { return mark(&items) }
+        guard transaction != transactionID else { return mark(&items, seats) }
         for index in (past ?? []).indices
         where originalTransactionID + Int64(past?[index].number ?? 0) == transaction {
             var kept = past?[index].items ?? []
-            mark(&kept)
+            mark(&kept, past?[index].seatCount ?? 1)
             past?[index].items = kept
         }
     }

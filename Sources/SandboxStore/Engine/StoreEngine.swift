@@ -176,6 +176,8 @@ package struct StoreEvent: Hashable, Sendable {
         case initialBuy = "INITIAL_BUY"
         case resubscribe = "RESUBSCRIBE"
         case downgrade = "DOWNGRADE"
+        case increaseQuantity = "INCREASE_QUANTITY"
+        case seats = "SEATS"
         case pending = "PENDING"
         case accepted = "ACCEPTED"
         case billingRecovery = "BILLING_RECOVERY"

@@ -39,6 +39,13 @@ struct StoreSubscription: Codable, Hashable, Sendable {
     /// When an increase was last charged, for the twelve-month rule.
     var increasedAt: Int64?
     var plan = SubscriberPlan()
+    /// How many seats the transaction paid for, each at the items' prices; nil: one.
+    var seatCount: Int?
+    /// How many the next renewal pays for; nil: as many.
+    var renewalSeatCount: Int?
+    /// Of a transaction that paid for seats beside those of its period.
+    var isAddedSeat: Bool?
+    var seats: Int { seatCount ?? 1 }
     /// Whether the running period began by a purchase in the app and not by a renewal.
     var lastWasPurchase: Bool?
     /// When it was bought anew after its end; nil: never.
@@ -84,7 +91,7 @@ struct StoreSubscription: Codable, Hashable, Sendable {
         isBilledOrWaiting ? items.filter { !$0.isLeaving } : []
     }
 
-    /// What the running period cost.
+    /// What each seat of the running period cost.
     var chargedPrice: Int64 {
         items.reduce(0) { $0 + $1.chargedPrice }
     }

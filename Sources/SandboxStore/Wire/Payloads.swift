@@ -20,6 +20,7 @@ struct TransactionPayload: Encodable, Sendable {
     var storefront: String
     var storefrontId: String
     var transactionReason: String
+    var additionalTransactionReason: String?
     var price: Int64
     var currency: String
     var appTransactionId: String
@@ -68,7 +69,9 @@ struct RenewalPayload: Encodable, Sendable {
     var environment: String
     var recentSubscriptionStartDate: Int64
     var renewalDate: Int64
+    /// Of each seat.
     var renewalPrice: Int64?
+    var renewalQuantity: Int?
     var currency: String
     var appTransactionId: String
     var appAccountToken: String

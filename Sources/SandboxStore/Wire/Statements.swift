@@ -79,7 +79,7 @@ struct Statements: Sendable {
             subscriptionGroupIdentifier: Self.subscriptionGroup,
             purchaseDate: subscription.purchasedAt,
             originalPurchaseDate: subscription.startedAt, expiresDate: subscription.expiresAt,
-            appAccountToken: subscription.appAccountToken,
+            quantity: subscription.seats, appAccountToken: subscription.appAccountToken,
             inAppOwnershipType: subscription.ownershipType,
             signedDate: signedAt,
             revocationReason: subscription.revokedAt == nil ? nil : 0,
@@ -89,10 +89,12 @@ struct Statements: Sendable {
             transactionReason: subscription.renewalCount == 0
                 || subscription.lastWasPurchase == true
                 ? "PURCHASE" : "RENEWAL",
+            additionalTransactionReason: subscription.isAddedSeat == true ? "SEAT_ADDITION" : nil,
             price: price, currency: subscription.currency,
             appTransactionId: "7\(subscription.id)",
             advancedCommerceInfo: .init(
-                taxExclusivePrice: price, period: subscription.period.rawValue,
+                taxExclusivePrice: price * Int64(subscription.seats),
+                period: subscription.period.rawValue,
                 requestReferenceId: subscription.purchaseReferenceID,
                 items: subscription.items.map { transactionItem($0, subscription) }))
     }
@@ -136,6 +138,8 @@ struct Statements: Sendable {
             renewalDate: subscription.expiresAt,
             renewalPrice: items.isEmpty
                 ? nil : items.reduce(0) { $0 + ($1.offer?.price ?? $1.price) },
+            renewalQuantity: subscription.seats > 1 || subscription.renewalSeatCount != nil
+                ? subscription.renewalSeatCount ?? subscription.seats : nil,
             currency: subscription.currency, appTransactionId: "7\(subscription.id)",
             appAccountToken: subscription.appAccountToken,
             advancedCommerceInfo: .init(

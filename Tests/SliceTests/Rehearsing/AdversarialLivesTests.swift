@@ -35,7 +35,8 @@ import Testing
             }
             life.plan.doings = Doing.adversarial(
                 of: life.id, seed: seed, from: Rehearsal.start.milliseconds + Rehearsal.day,
-                until: Rehearsal.start.milliseconds + days * Rehearsal.day)
+                until: Rehearsal.start.milliseconds + days * Rehearsal.day, hasSeats: true)
+            if random.chance(30) { life.seatCount = Int(random.pick(2...3)) }
             return life
         }
     }
@@ -82,12 +83,16 @@ struct LivesEvidence {
                     period.items.map { item in
                         MoneyOracle.Charge(
                             id: life.id, transaction: String(period.transactionID), sku: item.sku,
-                            price: item.chargedPrice, currency: period.currency,
+                            price: item.chargedPrice, seats: Int64(period.seats),
+                            isAddedSeat: period.isAddedSeat == true, currency: period.currency,
                             isOffer: item.offer != nil,
                             refunded: item.refund?.amount
-                                ?? (period.revokedAt == nil ? 0 : item.chargedPrice),
+                                ?? (period.revokedAt == nil
+                                    ? 0 : item.chargedPrice * Int64(period.seats)),
                             refundedAt: item.refund?.at ?? period.revokedAt,
-                            from: period.purchasedAt, until: period.expiresAt)
+                            from: period.purchasedAt,
+                            // It may be revoked with no more given back than a seat was before.
+                            until: min(period.expiresAt, period.revokedAt ?? period.expiresAt))
                     }
                 }
         }
@@ -109,7 +114,7 @@ struct LivesEvidence {
             FROM report.money GROUP BY transaction_id, sku, currency
             """)
         let theirs = await book().map {
-            "\($0.transaction) \($0.sku) \($0.currency) \($0.price) \($0.refunded)"
+            "\($0.transaction) \($0.sku) \($0.currency) \($0.total) \($0.refunded)"
         }
         let (missing, added) = (
             Set(theirs).subtracting(ours).sorted(), Set(ours).subtracting(theirs).sorted()

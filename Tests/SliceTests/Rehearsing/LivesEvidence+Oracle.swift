@@ -48,7 +48,9 @@ extension LivesEvidence {
             SELECT transaction_id, sku, amount_milliunits, currency, original_transaction_id, occurred_at
                 FROM report.charge_exception WHERE exception <> 'missing') n
         JOIN repricer.price_changes c ON c.original_transaction_id = n.original_transaction_id AND c.sku = n.sku
-        WHERE n.amount_milliunits > c.current_price_milliunits AND n.currency = c.currency
+        JOIN repricer.charges h ON h.original_transaction_id = n.original_transaction_id
+            AND h.transaction_id = n.transaction_id AND h.sku = n.sku
+        WHERE h.price_milliunits > c.current_price_milliunits AND n.currency = c.currency
             AND n.occurred_at >= c.sent_at
         """
 
@@ -98,7 +100,8 @@ extension LivesEvidence {
     }
 
     func expectTheOraclesFigures() async throws {
-        #expect(try await differences() == [], "seed \(seed)")
+        let differences = try await differences()
+        #expect(differences == [], "seed \(seed)")
         let oracle = try await oracle()
         #expect(oracle.above.count > 5 && oracle.uplifts.count > 10)
     }
@@ -126,8 +129,9 @@ extension LivesEvidence {
         // Of an increase: the charge of a decrease is not above the old price.
         """
         UPDATE repricer.money_entries SET explained_as = 'old_price' WHERE (transaction_id, sku) IN (
-            SELECT transaction_id, sku FROM repricer.money_entries
-            WHERE explained_as = 'new_price' AND amount_milliunits > 9990 ORDER BY transaction_id LIMIT 1)
+            SELECT m.transaction_id, m.sku FROM repricer.money_entries m
+            JOIN repricer.charges h ON h.transaction_id = m.transaction_id AND h.sku = m.sku
+            WHERE m.explained_as = 'new_price' AND h.price_milliunits > 9990 ORDER BY m.transaction_id LIMIT 1)
         """,
     ]
 

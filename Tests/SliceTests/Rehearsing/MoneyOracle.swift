@@ -6,13 +6,19 @@ struct MoneyOracle {
         var id: String
         var transaction: String
         var sku: String
+        /// Of each seat.
         var price: Int64
+        var seats: Int64
+        /// Beside the seats of the period that ran.
+        var isAddedSeat: Bool
         var currency: String
         var isOffer: Bool
         var refunded: Int64
         var refundedAt: Int64?
         var from: Int64
         var until: Int64
+
+        var total: Int64 { price * seats }
     }
 
     /// A row of the batch of which a call left.
@@ -55,10 +61,10 @@ struct MoneyOracle {
     /// price would have brought.
     var uplifts: [String] {
         called.map { change in
-            let kept = brought(by: change).filter { $0.refunded < $0.price }
-            let total = kept.reduce(Int64(0)) { $0 + $1.price - $1.refunded }
+            let kept = brought(by: change).filter { $0.refunded < $0.total }
+            let total = kept.reduce(Int64(0)) { $0 + $1.total - $1.refunded }
             let old = kept.reduce(Int64(0)) { sum, charge in
-                let part = change.old * (charge.price - charge.refunded)
+                let part = change.old * (charge.total - charge.refunded)
                 return sum + (2 * part + charge.price) / (2 * charge.price)
             }
             return "\(change.id) \(kept.count) \(total) \(total - old)"
@@ -77,17 +83,18 @@ struct MoneyOracle {
         }
     }
 
-    /// A period runs until it is over, until the next one begins, or until all of it was given back.
+    /// A period runs until it is over, until the next one begins, or until all of it was given back. Seats that are added end
+    /// none.
     private func rate(of change: Called, at instant: Int64) -> Int64 {
         let paid = charges(of: change)
         return paid.enumerated().reduce(Int64(0)) { sum, each in
             let charge = each.element
-            let next = each.offset + 1 < paid.count ? paid[each.offset + 1].from : .max
-            let isGiven = charge.price > 0 && charge.refunded >= charge.price
+            let next = paid[(each.offset + 1)...].first { !$0.isAddedSeat }?.from ?? .max
+            let isGiven = charge.price > 0 && charge.refunded >= charge.total
             let until = min(charge.until, next, isGiven ? charge.refundedAt ?? .max : .max)
             let counts =
                 charge.currency == change.currency && charge.from < instant && instant <= until
-            return sum + (counts ? charge.price : 0)
+            return sum + (counts ? charge.total : 0)
         }
     }
 

@@ -229,6 +229,12 @@ enum FormerViews {
                     CASE WHEN s.purchased_at > h.purchased_at THEN s.purchased_at END) AS at
             ) next
             CROSS JOIN LATERAL (
+                -- The period of an added seat began before it.
+                SELECT min(n.purchased_at) AS began_at FROM repricer.charges n
+                WHERE n.original_transaction_id = h.original_transaction_id AND n.sku = ANY (names.skus)
+                    AND n.expires_at = h.expires_at
+            ) span
+            CROSS JOIN LATERAL (
                 -- Until when it is paid, by this charge or an earlier one that was not taken back.
                 SELECT max(n.expires_at) AS at FROM repricer.charges n
                 WHERE n.original_transaction_id = h.original_transaction_id AND n.purchased_at <= h.purchased_at
@@ -239,8 +245,8 @@ enum FormerViews {
             CROSS JOIN LATERAL (
                 -- Each renewal of the gap, as long as half a period is left until the next one.
                 SELECT t.at FROM generate_series(0, CASE WHEN next.at > paid.at THEN 400 ELSE 0 END) n, LATERAL (
-                    SELECT CASE WHEN h.expires_at - h.purchased_at < interval '6 days'
-                        THEN paid.at + n * (h.expires_at - h.purchased_at)
+                    SELECT CASE WHEN h.expires_at - span.began_at < interval '6 days'
+                        THEN paid.at + n * (h.expires_at - span.began_at)
                         ELSE (paid.at AT TIME ZONE 'UTC' + n * (
                             SELECT CASE max(p.period)
                                 WHEN 'P1W' THEN interval '1 week' WHEN 'P2M' THEN interval '2 months'
@@ -249,7 +255,7 @@ enum FormerViews {
                             FROM repricer.price_changes p
                             WHERE p.original_transaction_id = h.original_transaction_id)) AT TIME ZONE 'UTC'
                         END AS at) t
-                WHERE n = 0 OR t.at < next.at - (h.expires_at - h.purchased_at) / 2
+                WHERE n = 0 OR t.at < next.at - (h.expires_at - span.began_at) / 2
             ) gap
             -- The change that had set the price, else the newest that had been called.
             CROSS JOIN LATERAL (
@@ -269,7 +275,7 @@ enum FormerViews {
                     WHERE n.original_transaction_id = h.original_transaction_id AND n.sku = ANY (names.skus)
                         AND n.purchased_at = h.purchased_at
                         AND (n.is_purchase, n.transaction_id, n.sku) < (h.is_purchase, h.transaction_id, h.sku))
-                AND next.at > paid.at + least(interval '1 day', (h.expires_at - h.purchased_at) / 10)
+                AND next.at > paid.at + least(interval '1 day', (h.expires_at - span.began_at) / 10)
                 AND (coalesce(h.revoked_at > h.expires_at + interval '1 day', true)
                     AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity OR EXISTS (
                         SELECT FROM repricer.charges n
@@ -279,7 +285,7 @@ enum FormerViews {
                     WHERE n.original_transaction_id = h.original_transaction_id AND n.sku = ANY (names.skus)
                         AND n.purchased_at <= h.purchased_at AND n.revoked_at IS NULL
                         AND (n.refunded_milliunits = 0 OR n.refunded_milliunits < n.price_milliunits * n.quantity)
-                        AND n.expires_at >= h.expires_at - least(interval '1 day', (h.expires_at - h.purchased_at) / 10)))
+                        AND n.expires_at >= h.expires_at - least(interval '1 day', (h.expires_at - span.began_at) / 10)))
                 AND NOT EXISTS (
                     SELECT FROM repricer.subscription_events e
                     WHERE e.original_transaction_id = h.original_transaction_id
@@ -287,19 +293,19 @@ enum FormerViews {
                             OR e.type = 'DID_CHANGE_RENEWAL_PREF'
                                 AND coalesce(e.subtype NOT IN ('INCREASE_QUANTITY', 'DECREASE_QUANTITY'), true)
                             OR e.type = 'RENEWAL_EXTENDED' AND e.statement #>> '{transaction,expiresAt}' IS NULL
-                            OR e.type = 'SUBSCRIBED' AND e.signed_at - h.purchased_at > h.expires_at - e.signed_at)
-                        AND e.signed_at BETWEEN h.purchased_at AND next.at + interval '1 day')
+                            OR e.type = 'SUBSCRIBED' AND e.signed_at - span.began_at > h.expires_at - e.signed_at)
+                        AND e.signed_at BETWEEN span.began_at AND next.at + interval '1 day')
                 AND NOT EXISTS (
                     SELECT FROM repricer.price_changes n
                     WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
                         AND n.state IN ('declined', 'cancelled', 'lapsed')
                         AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
-                        AND n.ended_at BETWEEN h.purchased_at AND next.at)
+                        AND n.ended_at BETWEEN span.began_at AND next.at)
                 AND NOT EXISTS (
                     SELECT FROM repricer.dependent_cancellations d
                     WHERE d.original_transaction_id = c.original_transaction_id AND d.dependent_sku = h.sku
                         AND NOT d.is_cross_subscription AND d.state = 'confirmed'
-                        AND d.requested_at BETWEEN h.purchased_at AND next.at)
+                        AND d.requested_at BETWEEN span.began_at AND next.at)
         ), silent AS (
             SELECT p.batch_id, p.original_transaction_id, p.change_id, NULL::text, p.sku, 'missing', p.paid_until, 0::bigint,
                 p.new_price_milliunits * p.quantity, 0::bigint, p.currency, p.storefront
