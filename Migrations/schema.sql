@@ -1125,7 +1125,9 @@ CREATE VIEW repricer.missing_renewals AS
             min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
             row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
             max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.bought ORDER BY k.purchased_at) AS kept_until,
-            count(*) OVER (PARTITION BY k.expires_at) AS paid_by
+            count(*) OVER (PARTITION BY k.expires_at) AS paid_by,
+            min(k.purchased_at) OVER (PARTITION BY k.expires_at) AS began_at,
+            (k.expires_at - min(k.purchased_at) OVER (PARTITION BY k.expires_at)) AS length
            FROM ( SELECT k_1.original_transaction_id,
                     k_1.bucket,
                     k_1.transaction_id,
@@ -1149,7 +1151,7 @@ CREATE VIEW repricer.missing_renewals AS
                   WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND ((k_1.sku = c.sku) OR (k_1.sku = c.current_sku) OR (k_1.sku = ANY (c.former_skus))))) k
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect,
-            LEAST('1 day'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)) AS tolerance,
+            LEAST('1 day'::interval, (h.length / (10)::double precision)) AS tolerance,
             GREATEST(h.expires_at, h.kept_until) AS ends_at) t)
      CROSS JOIN LATERAL ( SELECT LEAST(h.next_at,
                 CASE
@@ -1163,10 +1165,10 @@ CREATE VIEW repricer.missing_renewals AS
           WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (t.ends_at + t.tolerance)), true))
          OFFSET 0) next)
      CROSS JOIN LATERAL ( SELECT d.at
-           FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - t.ends_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM (h.expires_at - h.purchased_at)))))))::integer) n(n)
+           FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - t.ends_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM h.length))))))::integer) n(n)
              CROSS JOIN LATERAL ( SELECT
                         CASE
-                            WHEN ((h.expires_at - h.purchased_at) < '6 days'::interval) THEN (t.ends_at + ((n.n)::double precision * (h.expires_at - h.purchased_at)))
+                            WHEN (h.length < '6 days'::interval) THEN (t.ends_at + ((n.n)::double precision * h.length))
                             ELSE (((t.ends_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision *
                             CASE c.period
                                 WHEN 'P1W'::text THEN '7 days'::interval
@@ -1177,16 +1179,16 @@ CREATE VIEW repricer.missing_renewals AS
                                 ELSE '1 mon'::interval
                             END)) AT TIME ZONE 'UTC'::text)
                         END AS at) d)
-          WHERE ((n.n = 0) OR (d.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
+          WHERE ((n.n = 0) OR (d.at < (next.at - (h.length / (2)::double precision))))) missed)
   WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + '1 day'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR (COALESCE(e.subtype, ''::text) <> ALL (ARRAY['INCREASE_QUANTITY'::text, 'DECREASE_QUANTITY'::text]))) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.purchased_at + ((h.expires_at - h.purchased_at) / (2)::double precision)))) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR (COALESCE(e.subtype, ''::text) <> ALL (ARRAY['INCREASE_QUANTITY'::text, 'DECREASE_QUANTITY'::text]))) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.began_at + (h.length / (2)::double precision)))) AND ((e.signed_at >= h.began_at) AND (e.signed_at <= (next.at + '1 day'::interval))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND ((n.ended_at >= h.purchased_at) AND (n.ended_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND ((n.ended_at >= h.began_at) AND (n.ended_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.dependent_cancellations d
-          WHERE ((d.original_transaction_id = c.original_transaction_id) AND (d.dependent_sku = h.sku) AND (NOT d.is_cross_subscription) AND (d.state = 'confirmed'::text) AND ((d.requested_at >= h.purchased_at) AND (d.requested_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((d.original_transaction_id = c.original_transaction_id) AND (d.dependent_sku = h.sku) AND (NOT d.is_cross_subscription) AND (d.state = 'confirmed'::text) AND ((d.requested_at >= h.began_at) AND (d.requested_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
 
@@ -6845,7 +6847,9 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
             min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
             row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
             max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.bought ORDER BY k.purchased_at) AS kept_until,
-            count(*) OVER (PARTITION BY k.expires_at) AS paid_by
+            count(*) OVER (PARTITION BY k.expires_at) AS paid_by,
+            min(k.purchased_at) OVER (PARTITION BY k.expires_at) AS began_at,
+            (k.expires_at - min(k.purchased_at) OVER (PARTITION BY k.expires_at)) AS length
            FROM ( SELECT k_1.original_transaction_id,
                     k_1.bucket,
                     k_1.transaction_id,
@@ -6869,7 +6873,7 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                   WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND ((k_1.sku = c.sku) OR (k_1.sku = c.current_sku) OR (k_1.sku = ANY (c.former_skus))))) k
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect,
-            LEAST('P1D'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)) AS tolerance,
+            LEAST('P1D'::interval, (h.length / (10)::double precision)) AS tolerance,
             GREATEST(h.expires_at, h.kept_until) AS ends_at) t)
      CROSS JOIN LATERAL ( SELECT LEAST(h.next_at,
                 CASE
@@ -6883,10 +6887,10 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
           WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (t.ends_at + t.tolerance)), true))
          OFFSET 0) next)
      CROSS JOIN LATERAL ( SELECT d.at
-           FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - t.ends_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM (h.expires_at - h.purchased_at)))))))::integer) n(n)
+           FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - t.ends_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM h.length))))))::integer) n(n)
              CROSS JOIN LATERAL ( SELECT
                         CASE
-                            WHEN ((h.expires_at - h.purchased_at) < 'P6D'::interval) THEN (t.ends_at + ((n.n)::double precision * (h.expires_at - h.purchased_at)))
+                            WHEN (h.length < 'P6D'::interval) THEN (t.ends_at + ((n.n)::double precision * h.length))
                             ELSE (((t.ends_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision *
                             CASE c.period
                                 WHEN 'P1W'::text THEN 'P7D'::interval
@@ -6897,16 +6901,16 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                                 ELSE 'P1M'::interval
                             END)) AT TIME ZONE 'UTC'::text)
                         END AS at) d)
-          WHERE ((n.n = 0) OR (d.at < (next.at - ((h.expires_at - h.purchased_at) / (2)::double precision))))) missed)
+          WHERE ((n.n = 0) OR (d.at < (next.at - (h.length / (2)::double precision))))) missed)
   WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + 'P1D'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements_at(p_at) e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR (COALESCE(e.subtype, ''::text) <> ALL (ARRAY['INCREASE_QUANTITY'::text, 'DECREASE_QUANTITY'::text]))) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.purchased_at + ((h.expires_at - h.purchased_at) / (2)::double precision)))) AND ((e.signed_at >= h.purchased_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR (COALESCE(e.subtype, ''::text) <> ALL (ARRAY['INCREASE_QUANTITY'::text, 'DECREASE_QUANTITY'::text]))) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.began_at + (h.length / (2)::double precision)))) AND ((e.signed_at >= h.began_at) AND (e.signed_at <= (next.at + 'P1D'::interval))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND ((n.ended_at >= h.purchased_at) AND (n.ended_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND ((n.ended_at >= h.began_at) AND (n.ended_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.dependent_cancellations_at(p_at) d
-          WHERE ((d.original_transaction_id = c.original_transaction_id) AND (d.dependent_sku = h.sku) AND (NOT d.is_cross_subscription) AND (d.state = 'confirmed'::text) AND ((d.requested_at >= h.purchased_at) AND (d.requested_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((d.original_transaction_id = c.original_transaction_id) AND (d.dependent_sku = h.sku) AND (NOT d.is_cross_subscription) AND (d.state = 'confirmed'::text) AND ((d.requested_at >= h.began_at) AND (d.requested_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))
 $$;
@@ -6950,7 +6954,9 @@ WITH subjects AS (
             coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes h
+        -- What the App Store refused moves nothing.
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
+            AND h.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
         OFFSET 0) c
     WHERE c.called_at <= s.at
 ), dependents AS (
@@ -6984,7 +6990,8 @@ WITH subjects AS (
         SELECT min(o.called_at) AS first_at, min(o.called_at) FILTER (WHERE o.called_at > d.called_at) AS later_at
         FROM (
             SELECT coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at FROM repricer.price_changes h
-            WHERE h.original_transaction_id = d.id AND d.name IN (h.sku, h.current_sku) AND h.undoes_change_id IS NULL) o
+            WHERE h.original_transaction_id = d.id AND d.name IN (h.sku, h.current_sku) AND h.undoes_change_id IS NULL
+                AND h.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')) o
         WHERE o.called_at <= d.at) o
     WHERE (p_batch IS NULL OR d.batch_id = p_batch) AND coalesce(o.first_at > d.called_at, true)
 ), items AS MATERIALIZED (
@@ -7045,7 +7052,11 @@ WITH subjects AS (
             WHEN r.offer_days >= 6 AND r.offer_days * w.twelfths <= 365.25 / 1.5
                 THEN r.milliunits * round(365.25 / (r.offer_days * w.twelfths))
             ELSE r.milliunits END AS milliunits,
-        r.begins AS run_begins, r.ends AS run_ends, r.given_back_at
+        r.begins AS run_begins, r.ends AS run_ends,
+        coalesce(r.given_back_at = r.ends, false) AS is_cut,
+        -- A dependent may renew once more before its cancellation ends it.
+        coalesce(r.begins > i.ended_at AT TIME ZONE 'UTC'
+            + CASE WHEN i.is_dependent THEN interval '31 days' ELSE interval '0' END, false) AS is_return
     FROM items i
     JOIN (
         -- Of an item, whatever it was called.
@@ -7062,6 +7073,10 @@ WITH subjects AS (
         WHEN r.days BETWEEN 6.9 AND 7.1 THEN 52 WHEN r.days BETWEEN 27.9 AND 31.1 THEN 12 WHEN r.days BETWEEN 58.9 AND 62.1 THEN 6
         WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
+), turns AS (
+    -- When a revocation ended what was paid for, and when the customer bought the item again after its change had ended.
+    SELECT p.item, array_agg(p.run_ends) FILTER (WHERE p.is_cut) AS cut_at, min(p.run_begins) FILTER (WHERE p.is_return) AS back_at
+    FROM paid p WHERE p.is_cut OR p.is_return GROUP BY p.item
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
@@ -7106,21 +7121,28 @@ WITH subjects AS (
         m.opens, m.closes,
         -- A revocation ended some of what was paid for, and the rest goes on: an added seat, say.
         m.closes > 0 AND m.closes < m.opens AND EXISTS (
-            SELECT FROM paid p
-            WHERE p.item = m.item AND p.given_back_at = p.run_ends AND p.run_ends >= greatest(m.month, i.begins)
-                AND p.run_ends < least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC')) AS is_cut
-    FROM months m JOIN items i ON i.item = m.item
+            SELECT FROM unnest(t.cut_at) AS c (at)
+            WHERE c.at >= greatest(m.month, i.begins)
+                AND c.at < least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC')) AS is_cut,
+        -- Why the change ended is why the item did, unless it was bought again since: then the statements of that end say it.
+        coalesce(i.ended_at < least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) + interval '1 day'
+            AND coalesce(t.back_at >= least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC'), true), false) AS is_end
+    FROM months m JOIN items i ON i.item = m.item LEFT JOIN turns t ON t.item = m.item
     WHERE m.opens > 0 OR m.closes > 0
 )
 SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
     CASE
         WHEN m.is_cut THEN 'refunds'
         WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
-        WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
+        WHEN m.is_end AND m.state = 'declined'
             THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
-        WHEN m.state = 'cancelled' AND m.ended_at < m.to_at + interval '1 day'
-            THEN CASE WHEN m.reason = 'refunded_or_revoked' THEN 'refunds' ELSE 'left' END
-        WHEN m.state = 'lapsed' AND m.ended_at < m.to_at + interval '1 day' THEN 'lapsed'
+        WHEN m.is_end AND m.state = 'cancelled' THEN CASE m.reason
+            WHEN 'refunded_or_revoked' THEN 'refunds' WHEN 'item_refunded' THEN 'refunds'
+            WHEN 'parent_declined' THEN 'dependents'
+            -- The whole subscription ended for the increase of another item.
+            WHEN 'expired_for_another_increase' THEN 'declined' WHEN 'expired_for_price_increase' THEN 'declined'
+            ELSE 'left' END
+        WHEN m.is_end AND m.state = 'lapsed' THEN 'lapsed'
         ELSE coalesce((
             SELECT CASE
                     WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'
@@ -7184,7 +7206,9 @@ WITH subjects AS (
             coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes_at(p_at) h
+        -- What the App Store refused moves nothing.
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
+            AND h.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
         OFFSET 0) c
     WHERE c.called_at <= s.at
 ), dependents AS (
@@ -7218,7 +7242,8 @@ WITH subjects AS (
         SELECT min(o.called_at) AS first_at, min(o.called_at) FILTER (WHERE o.called_at > d.called_at) AS later_at
         FROM (
             SELECT coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at FROM repricer.price_changes_at(p_at) h
-            WHERE h.original_transaction_id = d.id AND d.name IN (h.sku, h.current_sku) AND h.undoes_change_id IS NULL) o
+            WHERE h.original_transaction_id = d.id AND d.name IN (h.sku, h.current_sku) AND h.undoes_change_id IS NULL
+                AND h.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')) o
         WHERE o.called_at <= d.at) o
     WHERE (p_batch IS NULL OR d.batch_id = p_batch) AND coalesce(o.first_at > d.called_at, true)
 ), items AS MATERIALIZED (
@@ -7279,7 +7304,11 @@ WITH subjects AS (
             WHEN r.offer_days >= 6 AND r.offer_days * w.twelfths <= 365.25 / 1.5
                 THEN r.milliunits * round(365.25 / (r.offer_days * w.twelfths))
             ELSE r.milliunits END AS milliunits,
-        r.begins AS run_begins, r.ends AS run_ends, r.given_back_at
+        r.begins AS run_begins, r.ends AS run_ends,
+        coalesce(r.given_back_at = r.ends, false) AS is_cut,
+        -- A dependent may renew once more before its cancellation ends it.
+        coalesce(r.begins > i.ended_at AT TIME ZONE 'UTC'
+            + CASE WHEN i.is_dependent THEN interval '31 days' ELSE interval '0' END, false) AS is_return
     FROM items i
     JOIN (
         -- Of an item, whatever it was called.
@@ -7296,6 +7325,10 @@ WITH subjects AS (
         WHEN r.days BETWEEN 6.9 AND 7.1 THEN 52 WHEN r.days BETWEEN 27.9 AND 31.1 THEN 12 WHEN r.days BETWEEN 58.9 AND 62.1 THEN 6
         WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
+), turns AS (
+    -- When a revocation ended what was paid for, and when the customer bought the item again after its change had ended.
+    SELECT p.item, array_agg(p.run_ends) FILTER (WHERE p.is_cut) AS cut_at, min(p.run_begins) FILTER (WHERE p.is_return) AS back_at
+    FROM paid p WHERE p.is_cut OR p.is_return GROUP BY p.item
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
@@ -7340,21 +7373,28 @@ WITH subjects AS (
         m.opens, m.closes,
         -- A revocation ended some of what was paid for, and the rest goes on: an added seat, say.
         m.closes > 0 AND m.closes < m.opens AND EXISTS (
-            SELECT FROM paid p
-            WHERE p.item = m.item AND p.given_back_at = p.run_ends AND p.run_ends >= greatest(m.month, i.begins)
-                AND p.run_ends < least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC')) AS is_cut
-    FROM months m JOIN items i ON i.item = m.item
+            SELECT FROM unnest(t.cut_at) AS c (at)
+            WHERE c.at >= greatest(m.month, i.begins)
+                AND c.at < least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC')) AS is_cut,
+        -- Why the change ended is why the item did, unless it was bought again since: then the statements of that end say it.
+        coalesce(i.ended_at < least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) + interval '1 day'
+            AND coalesce(t.back_at >= least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC'), true), false) AS is_end
+    FROM months m JOIN items i ON i.item = m.item LEFT JOIN turns t ON t.item = m.item
     WHERE m.opens > 0 OR m.closes > 0
 )
 SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
     CASE
         WHEN m.is_cut THEN 'refunds'
         WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
-        WHEN m.state = 'declined' AND m.ended_at < m.to_at + interval '1 day'
+        WHEN m.is_end AND m.state = 'declined'
             THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
-        WHEN m.state = 'cancelled' AND m.ended_at < m.to_at + interval '1 day'
-            THEN CASE WHEN m.reason = 'refunded_or_revoked' THEN 'refunds' ELSE 'left' END
-        WHEN m.state = 'lapsed' AND m.ended_at < m.to_at + interval '1 day' THEN 'lapsed'
+        WHEN m.is_end AND m.state = 'cancelled' THEN CASE m.reason
+            WHEN 'refunded_or_revoked' THEN 'refunds' WHEN 'item_refunded' THEN 'refunds'
+            WHEN 'parent_declined' THEN 'dependents'
+            -- The whole subscription ended for the increase of another item.
+            WHEN 'expired_for_another_increase' THEN 'declined' WHEN 'expired_for_price_increase' THEN 'declined'
+            ELSE 'left' END
+        WHEN m.is_end AND m.state = 'lapsed' THEN 'lapsed'
         ELSE coalesce((
             SELECT CASE
                     WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'

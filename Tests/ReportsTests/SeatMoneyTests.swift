@@ -131,6 +131,41 @@ import Testing
         #expect(lines == ["69930 90930 39960 51960 12000 19980 10000 29980", "51960"])
     }
 
+    /// A seat that came four days before the end of the period, and then no charge for two months: two renewals are missing,
+    /// and none where the customer had turned to another item before the seat came.
+    @Test(arguments: [
+        ("", ["2026-05-01 38970", "2026-06-01 38970"]),
+        (
+            """
+            INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
+                subtype, statement)
+            VALUES ('1', repricer.bucket_of('1'), '2026-04-20Z', 'e', 'notification', 'DID_CHANGE_RENEWAL_PREF', 'DOWNGRADE',
+                '{}');
+            """, []
+        ),
+    ])
+    func aSeatThatCameLate_isOfTheLengthOfItsPeriod(told: String, missing: [String]) async throws {
+        let life =
+            Self.change("1", line: 2, "effective")
+            + Self.charge("1", "2026-03-01Z", 12990, seats: 2, until: "2026-04-01Z")
+            + Self.charge("1", "2026-04-01Z", 12990, seats: 2, until: "2026-05-01Z")
+            + Self.charge(
+                "1", "2026-04-27Z", 12990, seats: 1, until: "2026-05-01Z", isAddedSeat: true)
+            + Self.charge("1", "2026-07-01Z", 12990, seats: 3, until: "2026-08-01Z")
+
+        let lines = try await read(
+            life + told + Self.heard("2026-07-04Z") + Self.marks, asOf: "2026-07-05Z"
+        ) {
+            suffix in
+            """
+            SELECT concat_ws(' ', occurred_at::date, expected_milliunits) AS line FROM report.charge_exception\(suffix)
+            WHERE exception = 'missing' ORDER BY 1
+            """
+        }
+
+        #expect(lines == missing)
+    }
+
     @Test func thePriceEffectOfTheBridge_isThatOfEverySeat() async throws {
         let lines = try await read(
             Self.goesOn + Self.heard("2026-04-20Z") + Self.marks, asOf: "2026-04-15Z"
