@@ -1,4 +1,5 @@
 import Foundation
+import Postgres
 import TestSupport
 import Testing
 
@@ -52,6 +53,25 @@ import Testing
         #expect(stranger.code == .approvalNeededOrRefused)
         #expect(stranger.messages.contains("permission denied for database"))
         #expect(stranger.messages.contains("needs GRANT repricer_pricing"))
+    }
+
+    /// Whoever reads a report by plain SQL has a session that no product has set up.
+    @Test func migrate_ofAnEmptyDatabase_letsNoReportBeCompiled() async throws {
+        let url = try await TestDatabase.makeEmptyDatabase()
+        _ = await run(
+            "migrate", "--migrations", RepositoryFiles.path("Migrations"),
+            environment: ["REPRICER_DATABASE_URL": url])
+
+        let owner = try await PostgresConnection.connect(url, applicationName: "test")
+        let settings = try await owner.query(
+            """
+            SELECT s.setconfig::text AS settings FROM pg_db_role_setting s JOIN pg_database d ON d.oid = s.setdatabase
+            WHERE s.setrole = 0 AND d.datname = current_database()
+            """
+        ).map { try $0.text("settings") }
+        await owner.close()
+
+        #expect(settings == ["{jit=off}"])
     }
 
     /// Half-way it would leave the database open to everybody: the server only warns then.
