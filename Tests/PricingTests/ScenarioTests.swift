@@ -107,7 +107,10 @@ import Testing
         let step = try #require(currency).smallestStep
         let period = ["P1W", "P1M", "P3M", "P1Y"].randomElement(using: &random)
         let facts = SubscriptionFacts.make(
-            period: period, price: Int64.random(in: 1...20_000, using: &random) * step,
+            period: period,
+            // What several seats pay on average is no price of the currency.
+            price: Int64.random(in: 1...20_000, using: &random) * step
+                + (Bool.random(using: &random) ? Int64.random(in: 0..<step, using: &random) : 0),
             storefront: place.0, currency: place.1
         ) {
             if UInt8.random(in: 0..<10, using: &random) == 0 { $0.knownSince = nil }
@@ -119,13 +122,14 @@ import Testing
         let found = forecast(.maxWithoutConsent, [facts], rules: rules)
 
         let current = facts.items[0].currentPrice ?? 0
-        let oneStep = judge.one(.make(current + step, currency: place.1), facts)
+        let oneStep = judge.one(.make(current / step * step + step, currency: place.1), facts)
         guard let row = found.rows.first, let price = row.newPrice else {
             #expect(oneStep.consent != .notRequired, "seed \(seed)")
             #expect(found.forecast.withoutPrice == [.alwaysAsked: 1], "seed \(seed)")
             return
         }
         #expect(judge.one(.make(price, currency: place.1), facts).consent == .notRequired)
+        #expect(price % step == 0 && price > current, "seed \(seed)")
         let more = judge.one(.make(price + step, currency: place.1), facts)
         #expect(more.consent == .required || more.consent == .notKnown, "seed \(seed)")
     }

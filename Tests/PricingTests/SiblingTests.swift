@@ -342,6 +342,30 @@ struct SiblingTests {
         #expect(shown(facts, now: "2026-11-01T00:00:00Z").map(\.sku) == ["OTHER"])
     }
 
+    /// A change that is not sent yet, or of another price, is not what Apple shows; one whose answer was lost may be.
+    @Test(
+        arguments: [
+            (ChangeState.queued, 4200, true), (.awaitingApproval, 4200, true),
+            (.scheduled, 4900, true),
+            (.scheduled, 2990, true), (.unknown, 4200, false), (.pendingConsent, 4200, false),
+        ] as [(ChangeState, Int64, Bool)])
+    func increaseThatAppleShows_besideAnOpenChangeThatDidNotBringIt_counts(
+        state: ChangeState, price: Int64, counts: Bool
+    ) {
+        let facts = SubscriptionFacts.make {
+            $0.edit("OTHER") { $0.increase = .init(status: "SCHEDULED", price: 4200) }
+        }
+        for increasesAt in [Self.second, nil] {
+            let context = JudgeContext(openChanges: [
+                .init(
+                    changeID: "c9", sku: "OTHER", newPrice: price, dependentSKUs: [], state: state,
+                    increasesAt: increasesAt)
+            ])
+
+            #expect(shown(facts, context, now: "2026-11-01T00:00:00Z").isEmpty == !counts)
+        }
+    }
+
     /// The end of an offer is shown with the price that the item has already.
     @Test func increaseThatAppleShows_toNoHigherPrice_isNone() {
         let facts = SubscriptionFacts.make {

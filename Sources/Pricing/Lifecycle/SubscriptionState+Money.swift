@@ -42,14 +42,8 @@ extension SubscriptionState {
             }
             money.note(charged)
             if event.type == refundReversed {
-                let back = money.givenBack(line)
-                let given = back.amount.negatedSaturated
-                let reversed = given.addingSaturated((kept[sku] ?? 0).negatedSaturated)
-                if reversed > 0 {
-                    money.note(
-                        entry(
-                            .reversal, at: event.key.signedAt, reversed,
-                            back.taxExclusive?.negatedSaturated.part(reversed, of: given)))
+                noteReversal(of: line, keeping: kept[sku] ?? 0) {
+                    entry(.reversal, at: event.key.signedAt, $0, $1)
                 }
                 continue
             }
@@ -80,6 +74,19 @@ extension SubscriptionState {
 }
 
 extension SubscriptionState {
+    /// Takes back what was given back of an item, but for a part that stays given back.
+    private mutating func noteReversal(
+        of line: MoneyLedger.Item, keeping kept: Int64,
+        _ entry: (_ amount: Int64, _ taxExclusive: Int64?) -> MoneyEntry
+    ) {
+        let back = money.givenBack(line)
+        let given = back.amount.negatedSaturated
+        let reversed = given.addingSaturated(kept.negatedSaturated)
+        guard reversed > 0 else { return }
+        money.note(
+            entry(reversed, back.taxExclusive?.negatedSaturated.part(reversed, of: given)))
+    }
+
     /// What stays given back of a transaction's items, by the names in the ledger, where some refunds are taken back.
     private func keptRefunds(
         _ event: SubscriptionEvent, _ transaction: TransactionStatement, _ items: [StatementItem],

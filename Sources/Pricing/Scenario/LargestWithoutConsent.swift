@@ -1,6 +1,6 @@
 extension RulesInForce {
-    /// The highest price whose amount needs no consent, as far as the threshold goes: one step more is over it, or
-    /// not known. Nil where not even one step is free, or the current price is no number to start from.
+    /// The highest price of the currency whose amount needs no consent, as far as the threshold goes: one step more is
+    /// over it, or not known. What is paid now may be no price of the currency: of several seats it is the average. Nil where not even one step is free, or the current price is no number to start from.
     ///
     /// As the price grows, the answer turns once: at half of the current price, or at the amount.
     func largestBelowThreshold(
@@ -8,11 +8,12 @@ extension RulesInForce {
     ) -> Int64? {
         let figures = ConsentFigures(
             storefront: storefront, currency: currency.code, kind: kind, rules: self)
+        let first = current / currency.smallestStep * currency.smallestStep
         func isFree(_ steps: Int64) -> Bool {
             let question = ConsentQuestion(
                 storefront: storefront, currency: currency.code,
                 period: kind == .annual ? .year : .month, currentPrice: current,
-                newPrice: current + steps * currency.smallestStep, now: .distantPast)
+                newPrice: first + steps * currency.smallestStep, now: .distantPast)
             return question.answers(figures).isOverThreshold == false
         }
         guard current >= 0, current < Int64.max / 8, isFree(1) else { return nil }
@@ -28,6 +29,6 @@ extension RulesInForce {
             let middle = free + (over - free) / 2
             if isFree(middle) { free = middle } else { over = middle }
         }
-        return current + free * currency.smallestStep
+        return first + free * currency.smallestStep
     }
 }
