@@ -176,16 +176,21 @@ CREATE TABLE repricer.put_backs (
     -- The first of the refusals, and the end of the halt, by the business clock.
     ended_from timestamptz NOT NULL,
     ended_until timestamptz,
+    -- Whether a call of another subscription was answered, so that the halt ended or had ended.
+    is_recovered boolean NOT NULL DEFAULT false,
+    -- Whether nothing is left to put back. The row stays while changes wait that it has put back.
+    is_done boolean NOT NULL DEFAULT false,
     -- When it is next checked for what to put back, in real time, and how often it was checked.
     next_check_at timestamptz NOT NULL DEFAULT '-infinity',
     checks integer NOT NULL DEFAULT 0,
     CONSTRAINT put_backs_pkey PRIMARY KEY (put_back_id)
 );
 COMMENT ON TABLE repricer.put_backs IS
-    'Halts whose refusals may have ended something before: that is put back by put_back_refused, and then the row leaves.';
+    'Halts whose refusals may have ended something before: put_back_refused puts that back. The row leaves with the last change that waits.';
 
 -- Refusals in a row, over all replicas and all earlier processes. There is a row for everybody, and one for each
--- batch, and each storefront of a batch, that was refused since a call of its own succeeded. Who judges a refusal
+-- batch, and each storefront of a batch, that was refused since a call of its own succeeded. It names nobody where only
+-- changes were refused that had their second chance. Who judges a refusal
 -- locks the row of everybody, which always exists. So the number of rows that end by what everybody meets does not
 -- grow with the number of processes.
 CREATE TABLE repricer.refusal_streaks (
@@ -197,6 +202,8 @@ CREATE TABLE repricer.refusal_streaks (
     -- The subscriptions that were refused with this code since another code was met, and those refused with any code.
     alike text[] NOT NULL DEFAULT '{}',
     refused text[] NOT NULL DEFAULT '{}',
+    -- The subscriptions that were refused as once before, though others had succeeded in between. They are not among those.
+    refused_again text[] NOT NULL DEFAULT '{}',
     -- In the row of everybody, some subscriptions of each batch, as pairs.
     of_batches uuid[] NOT NULL DEFAULT '{}',
     of_subscriptions text[] NOT NULL DEFAULT '{}',
@@ -205,8 +212,13 @@ CREATE TABLE repricer.refusal_streaks (
     -- When they halted something, in real time.
     halted_at timestamptz,
     is_about_key boolean NOT NULL DEFAULT false,
+    -- In the row of everybody, the subscriptions whose refusals say "done already" and are not counted until a status shows
+    -- whether it is true of them, and when they came, in milliseconds of real time.
+    believed_done text[] NOT NULL DEFAULT '{}',
+    believed_done_at text[] NOT NULL DEFAULT '{}',
     CONSTRAINT refusal_streaks_scope UNIQUE NULLS NOT DISTINCT (kind, batch_id, storefront),
-    CONSTRAINT refusal_streaks_pairs CHECK (cardinality(of_batches) = cardinality(of_subscriptions))
+    CONSTRAINT refusal_streaks_pairs CHECK (cardinality(of_batches) = cardinality(of_subscriptions)
+        AND cardinality(believed_done) = cardinality(believed_done_at))
 );
 INSERT INTO repricer.refusal_streaks (kind, code, since)
     SELECT kind, 0, 'epoch' FROM unnest(ARRAY['price_change', 'cancel', 'extension', 'mass_extension']) AS k (kind);

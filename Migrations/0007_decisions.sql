@@ -1387,11 +1387,15 @@ BEGIN ATOMIC
 END;
 
 -- Changes of approved batches go back to their queues. A change whose item has another open change by now stays as it
--- ended.
-CREATE FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timestamptz, p_now timestamptz, p_limit integer)
-    RETURNS bigint
+-- ended. One that was put back before, and ended by the same code once others had succeeded, had its second chance. Where
+-- others were never called, what is put back waits for p_wait, so that it does not lead them again.
+CREATE FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timestamptz, p_now timestamptz, p_limit integer,
+    p_wait interval) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
+    v_recovered text[] := ARRAY(SELECT 'halt ' || h.put_back_id FROM put_backs h
+        WHERE h.kind = 'price_change' AND h.code = p_halt.code AND h.is_recovered);
+    v_soon timestamptz := p_now;
     -- Citus asks each node for session_user, where another user works for the one who decides.
     v_by text := session_user;
     v_ids text[];
@@ -1412,6 +1416,13 @@ BEGIN
             AND c.ended_at >= p_halt.ended_from - interval '1 minute'
         GROUP BY c.bucket ORDER BY c.bucket
     LOOP
+        IF v_soon = p_now AND EXISTS (
+            SELECT 1 FROM price_changes c
+            WHERE (p_halt.batch_id IS NULL OR c.batch_id = p_halt.batch_id) AND c.stage = 'queued' AND c.state = 'queued'
+                AND c.is_ready AND NOT c.is_held AND c.next_attempt_at IS NULL)
+        THEN
+            v_soon := p_now + p_wait;
+        END IF;
         SELECT array_agg(met.original_transaction_id), array_agg(met.change_id) INTO v_ids, v_changes FROM (
             SELECT c.original_transaction_id, c.change_id
             FROM batches b
@@ -1421,7 +1432,11 @@ BEGIN
                 AND c.original_transaction_id = ANY (v_found)
                 AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
                 AND (c.ended_at >= p_halt.ended_from OR c.ended_at >= p_halt.ended_from - interval '1 minute'
-                    AND starts_with(c.reason, p_halt.code || ' '))
+                    AND starts_with(c.reason, p_halt.code || ' ')
+                    AND NOT EXISTS (
+                        SELECT FROM price_change_history h
+                        WHERE h.original_transaction_id = c.original_transaction_id AND h.bucket = v_bucket
+                            AND h.change_id = c.change_id AND h.evidence_id = ANY (v_recovered)))
                 AND NOT EXISTS (
                     SELECT FROM price_changes o
                     WHERE o.original_transaction_id = c.original_transaction_id AND o.bucket = v_bucket
@@ -1442,7 +1457,8 @@ BEGIN
         v_recorded_at := keep_changes(v_ids, v_changes);
         WITH moved AS (
             UPDATE price_changes c SET state = 'queued', ended_at = NULL, sent_at = NULL, state_since = p_at,
-                next_attempt_at = p_now, recorded_at = v_recorded_at
+                next_attempt_at = CASE WHEN c.send_by > p_at + interval '10 minutes' THEN v_soon ELSE p_now END,
+                recorded_at = v_recorded_at
             FROM unnest(v_ids, v_changes) AS met (id, change_id)
             WHERE c.original_transaction_id = met.id AND c.change_id = met.change_id
                 AND c.bucket = v_bucket AND c.state = 'rejected'
@@ -1615,22 +1631,23 @@ END
 $$;
 
 -- Puts back what ended by refusals that everybody met, so many rows a halt at most. Returns what of, and how many.
--- p_at is the business clock, p_now real time.
-CREATE FUNCTION repricer.put_back_refused(p_at timestamptz, p_now timestamptz, p_limit integer)
+-- p_at is the business clock, p_now and p_wait real time.
+CREATE FUNCTION repricer.put_back_refused(p_at timestamptz, p_now timestamptz, p_limit integer, p_wait interval)
     RETURNS TABLE (kind text, batch_id uuid, code text, rows bigint)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     v_halt repricer.put_backs;
     v_batch uuid;
 BEGIN
-    FOR v_halt IN SELECT * FROM put_backs h WHERE h.next_check_at <= p_now OR h.ended_until IS NOT NULL
+    FOR v_halt IN SELECT * FROM put_backs h
+        WHERE NOT h.is_done AND (h.next_check_at <= p_now OR h.ended_until IS NOT NULL)
         ORDER BY h.put_back_id FOR UPDATE SKIP LOCKED
     LOOP
         kind := v_halt.kind;
         batch_id := v_halt.batch_id;
         code := v_halt.code;
         rows := CASE kind
-            WHEN 'price_change' THEN put_back_changes(v_halt, p_at, p_now, p_limit)
+            WHEN 'price_change' THEN put_back_changes(v_halt, p_at, p_now, p_limit, p_wait)
             WHEN 'extension' THEN put_back_extensions(v_halt, p_now, p_limit)
             WHEN 'cancel' THEN put_back_cancellations(v_halt, p_now, p_limit)
             ELSE put_back_mass_extensions(v_halt, p_now) END;
@@ -1639,20 +1656,111 @@ BEGIN
         ELSIF v_halt.ended_until IS NOT NULL AND v_halt.checks > 1
             OR EXISTS (SELECT FROM batches b WHERE b.batch_id = v_halt.batch_id AND b.state <> 'approved')
         THEN
-            DELETE FROM put_backs h WHERE h.put_back_id = v_halt.put_back_id;
+            UPDATE put_backs h SET is_done = true WHERE h.put_back_id = v_halt.put_back_id;
         END IF;
         -- It is checked often at first, and later as often as checks of refused calls may end.
         UPDATE put_backs h SET checks = checks + 1,
                 next_check_at = p_now + CASE WHEN rows > 0 OR checks < 20 THEN interval '0' ELSE interval '5 seconds' END
             WHERE h.put_back_id = v_halt.put_back_id;
     END LOOP;
-    -- A batch with nothing left to call needs no streak any more. Each is asked by itself: Citus joins no local table.
-    FOR v_batch IN SELECT DISTINCT r.batch_id FROM refusal_streaks r WHERE r.batch_id IS NOT NULL LOOP
+    -- A batch with nothing left to call needs no streak any more, and nothing of it has a second chance. Each is asked by
+    -- itself: Citus joins no local table.
+    FOR v_batch IN SELECT r.batch_id FROM refusal_streaks r WHERE r.batch_id IS NOT NULL
+        UNION SELECT h.batch_id FROM put_backs h WHERE h.is_done AND h.batch_id IS NOT NULL
+    LOOP
         IF NOT EXISTS (SELECT 1 FROM price_changes c
             WHERE c.batch_id = v_batch AND c.stage IN ('queued', 'unknown'))
         THEN
             DELETE FROM refusal_streaks r WHERE r.batch_id = v_batch;
+            DELETE FROM put_backs h WHERE h.batch_id = v_batch AND h.is_done;
         END IF;
+    END LOOP;
+    DELETE FROM put_backs h WHERE h.batch_id IS NULL AND h.is_done AND h.kind <> 'price_change';
+    IF EXISTS (SELECT FROM put_backs h WHERE h.batch_id IS NULL AND h.is_done)
+        AND NOT EXISTS (SELECT 1 FROM price_changes c WHERE c.stage IN ('queued', 'unknown'))
+    THEN
+        DELETE FROM put_backs h WHERE h.batch_id IS NULL AND h.is_done;
+    END IF;
+END
+$$;
+
+-- Whether anything of the kind is left to call, or is being called.
+CREATE FUNCTION repricer.has_work(p_kind text) RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM store_calls r WHERE r.kind = p_kind AND r.settled_at IS NULL) THEN
+        RETURN true;
+    END IF;
+    RETURN CASE p_kind
+        WHEN 'price_change' THEN EXISTS (SELECT 1 FROM price_changes c WHERE c.stage IN ('queued', 'unknown'))
+        WHEN 'extension' THEN EXISTS (SELECT 1 FROM extension_requests e WHERE e.state IN ('queued', 'sending', 'unknown'))
+        WHEN 'cancel' THEN EXISTS (
+            SELECT 1 FROM dependent_cancellations d WHERE d.state = 'requested' AND d.is_cross_subscription)
+        ELSE EXISTS (SELECT 1 FROM mass_extensions m WHERE m.state IN ('queued', 'sending', 'unknown')) END;
+END
+$$;
+
+-- Whether none of these kinds has work, nor gets any back: put_back_refused has looked since the latest halt.
+CREATE FUNCTION repricer.is_idle(p_kinds text[]) RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_kind text;
+BEGIN
+    FOREACH v_kind IN ARRAY p_kinds LOOP
+        IF has_work(v_kind)
+            OR EXISTS (SELECT FROM put_backs h WHERE h.kind = v_kind AND NOT h.is_done AND h.checks < 2)
+        THEN
+            RETURN false;
+        END IF;
+    END LOOP;
+    RETURN true;
+END
+$$;
+
+-- Ends what stands still and nothing is left to ask for: with the last row that could be called, who asks whether calls are
+-- answered again is gone too. What comes later is judged anew. Returns what has ended, and what it had stood still for.
+CREATE FUNCTION repricer.end_idle_halts(p_at timestamptz) RETURNS TABLE (what text, reason text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_controls service_controls;
+    -- An answered call of any kind shows that our key is good. What else price changes were refused for, they alone show.
+    v_asking text[];
+    v_kind text;
+BEGIN
+    SELECT * INTO v_controls FROM service_controls
+        WHERE halted_at IS NOT NULL OR halted_kinds <> '{}' OR throttled_kinds <> '{}' FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    v_asking := CASE WHEN starts_with(v_controls.halted_reason, '401')
+        THEN ARRAY['price_change', 'cancel', 'extension', 'mass_extension'] ELSE ARRAY['price_change'] END;
+    IF v_controls.halted_at IS NOT NULL AND is_idle(v_asking) THEN
+        what := 'everything';
+        reason := v_controls.halted_reason;
+        UPDATE service_controls SET halted_at = NULL, halted_reason = NULL, halted_answer = NULL;
+        UPDATE put_backs h SET ended_until = coalesce(h.ended_until, p_at) WHERE h.batch_id IS NULL
+            AND NOT v_controls.halted_kinds ? h.kind;
+        PERFORM append_audit(session_user::text, p_at, 'recover', what,
+            json_build_object('halted_for', reason, 'because', 'nothing is left to call'));
+        RETURN NEXT;
+    END IF;
+    FOR v_kind, reason IN SELECT h.key, h.value ->> 'reason' FROM jsonb_each(v_controls.halted_kinds) h LOOP
+        CONTINUE WHEN NOT is_idle(ARRAY[v_kind]);
+        what := 'calls:' || v_kind;
+        UPDATE service_controls SET halted_kinds = halted_kinds - v_kind;
+        UPDATE put_backs h SET ended_until = coalesce(h.ended_until, p_at) WHERE h.batch_id IS NULL AND h.kind = v_kind
+            AND NOT EXISTS (SELECT FROM service_controls WHERE halted_at IS NOT NULL);
+        PERFORM append_audit(session_user::text, p_at, 'recover', what,
+            json_build_object('halted_for', reason, 'because', 'nothing is left to call'));
+        RETURN NEXT;
+    END LOOP;
+    FOR v_kind, reason IN SELECT h.key, h.value ->> 'answer' FROM jsonb_each(v_controls.throttled_kinds) h LOOP
+        CONTINUE WHEN NOT is_idle(ARRAY[v_kind]);
+        what := 'throttle:' || v_kind;
+        PERFORM end_throttle(v_kind);
+        PERFORM append_audit(session_user::text, p_at, 'recover', what,
+            json_build_object('throttled_for', reason, 'because', 'nothing is left to call'));
+        RETURN NEXT;
     END LOOP;
 END
 $$;
@@ -1730,7 +1838,7 @@ BEGIN
     UPDATE batches SET is_paused = false, halted_by = NULL, probe_at = NULL, probe_answer = NULL, paused_by = NULL,
             paused_at = NULL, paused_reason = NULL
         WHERE batch_id = p_batch_id;
-    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id = p_batch_id;
+    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at), is_recovered = true WHERE batch_id = p_batch_id;
     PERFORM append_audit(session_user::text, p_at, 'recover', 'batch:' || p_batch_id,
         json_build_object('halted_for', v_batch.paused_reason));
     RETURN true;
@@ -2058,7 +2166,7 @@ BEGIN
         RETURN false;
     END IF;
     UPDATE service_controls SET halted_at = NULL, halted_reason = NULL, halted_answer = NULL;
-    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id IS NULL
+    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at), is_recovered = true WHERE batch_id IS NULL
         AND NOT EXISTS (SELECT FROM service_controls WHERE halted_kinds ? kind);
     PERFORM append_audit(session_user::text, p_at, 'recover', 'everything', json_build_object('halted_for', v_reason));
     RETURN true;
@@ -2093,8 +2201,8 @@ BEGIN
         RETURN false;
     END IF;
     UPDATE service_controls SET halted_kinds = halted_kinds - p_kind;
-    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id IS NULL AND kind = p_kind
-        AND NOT EXISTS (SELECT FROM service_controls WHERE halted_at IS NOT NULL);
+    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at), is_recovered = true
+        WHERE batch_id IS NULL AND kind = p_kind AND NOT EXISTS (SELECT FROM service_controls WHERE halted_at IS NOT NULL);
     PERFORM append_audit(session_user::text, p_at, 'recover', 'calls:' || p_kind,
         json_build_object('halted_for', v_halt ->> 'reason'));
     RETURN true;

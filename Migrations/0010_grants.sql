@@ -151,7 +151,7 @@ GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsa
     repricer.lock_probe(uuid, timestamptz), repricer.move_probe(uuid, timestamptz), repricer.recover_batch(uuid, timestamptz),
     repricer.halt_storefront(uuid, text, timestamptz, text, text, timestamptz),
     repricer.probe_storefronts(timestamptz, timestamptz, timestamptz),
-    repricer.put_back_refused(timestamptz, timestamptz, integer),
+    repricer.put_back_refused(timestamptz, timestamptz, integer, interval), repricer.end_idle_halts(timestamptz),
     repricer.halt_service(timestamptz, text, text, timestamptz), repricer.recover_service(timestamptz),
     repricer.halt_kind(text, timestamptz, text, timestamptz), repricer.recover_kind(text, timestamptz),
     repricer.note_unclaimed(timestamptz, text, boolean), repricer.note_probe_answer(uuid, text), repricer.note_halt_answer(text, text),

@@ -5752,6 +5752,54 @@ UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_u
     is_restored = is_restored OR p_is_restored
 $$;
 
+CREATE FUNCTION repricer.end_idle_halts(p_at timestamp with time zone) RETURNS TABLE(what text, reason text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_controls service_controls;
+    -- An answered call of any kind shows that our key is good. What else price changes were refused for, they alone show.
+    v_asking text[];
+    v_kind text;
+BEGIN
+    SELECT * INTO v_controls FROM service_controls
+        WHERE halted_at IS NOT NULL OR halted_kinds <> '{}' OR throttled_kinds <> '{}' FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    v_asking := CASE WHEN starts_with(v_controls.halted_reason, '401')
+        THEN ARRAY['price_change', 'cancel', 'extension', 'mass_extension'] ELSE ARRAY['price_change'] END;
+    IF v_controls.halted_at IS NOT NULL AND is_idle(v_asking) THEN
+        what := 'everything';
+        reason := v_controls.halted_reason;
+        UPDATE service_controls SET halted_at = NULL, halted_reason = NULL, halted_answer = NULL;
+        UPDATE put_backs h SET ended_until = coalesce(h.ended_until, p_at) WHERE h.batch_id IS NULL
+            AND NOT v_controls.halted_kinds ? h.kind;
+        PERFORM append_audit(session_user::text, p_at, 'recover', what,
+            json_build_object('halted_for', reason, 'because', 'nothing is left to call'));
+        RETURN NEXT;
+    END IF;
+    FOR v_kind, reason IN SELECT h.key, h.value ->> 'reason' FROM jsonb_each(v_controls.halted_kinds) h LOOP
+        CONTINUE WHEN NOT is_idle(ARRAY[v_kind]);
+        what := 'calls:' || v_kind;
+        UPDATE service_controls SET halted_kinds = halted_kinds - v_kind;
+        UPDATE put_backs h SET ended_until = coalesce(h.ended_until, p_at) WHERE h.batch_id IS NULL AND h.kind = v_kind
+            AND NOT EXISTS (SELECT FROM service_controls WHERE halted_at IS NOT NULL);
+        PERFORM append_audit(session_user::text, p_at, 'recover', what,
+            json_build_object('halted_for', reason, 'because', 'nothing is left to call'));
+        RETURN NEXT;
+    END LOOP;
+    FOR v_kind, reason IN SELECT h.key, h.value ->> 'answer' FROM jsonb_each(v_controls.throttled_kinds) h LOOP
+        CONTINUE WHEN NOT is_idle(ARRAY[v_kind]);
+        what := 'throttle:' || v_kind;
+        PERFORM end_throttle(v_kind);
+        PERFORM append_audit(session_user::text, p_at, 'recover', what,
+            json_build_object('throttled_for', reason, 'because', 'nothing is left to call'));
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
 CREATE FUNCTION repricer.end_throttle(p_kind text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -6153,6 +6201,23 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.has_work(p_kind text) RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM store_calls r WHERE r.kind = p_kind AND r.settled_at IS NULL) THEN
+        RETURN true;
+    END IF;
+    RETURN CASE p_kind
+        WHEN 'price_change' THEN EXISTS (SELECT 1 FROM price_changes c WHERE c.stage IN ('queued', 'unknown'))
+        WHEN 'extension' THEN EXISTS (SELECT 1 FROM extension_requests e WHERE e.state IN ('queued', 'sending', 'unknown'))
+        WHEN 'cancel' THEN EXISTS (
+            SELECT 1 FROM dependent_cancellations d WHERE d.state = 'requested' AND d.is_cross_subscription)
+        ELSE EXISTS (SELECT 1 FROM mass_extensions m WHERE m.state IN ('queued', 'sending', 'unknown')) END;
+END
+$$;
+
 CREATE FUNCTION repricer.heard_charges_at(p_at timestamp with time zone) RETURNS SETOF repricer.heard_charges
     LANGUAGE sql STABLE
     AS $$
@@ -6263,6 +6328,24 @@ CREATE FUNCTION repricer.is_held_out(p_content_sha256 text, p_original_transacti
 SELECT p_basis_points > 0 AND ('x' || left(encode(
     sha256(convert_to(p_content_sha256 || ':' || p_original_transaction_id, 'UTF8')), 'hex'), 8))::bit(32)::bigint
     * 10000 < p_basis_points * 4294967296
+$$;
+
+CREATE FUNCTION repricer.is_idle(p_kinds text[]) RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_kind text;
+BEGIN
+    FOREACH v_kind IN ARRAY p_kinds LOOP
+        IF has_work(v_kind)
+            OR EXISTS (SELECT FROM put_backs h WHERE h.kind = v_kind AND NOT h.is_done AND h.checks < 2)
+        THEN
+            RETURN false;
+        END IF;
+    END LOOP;
+    RETURN true;
+END
 $$;
 
 CREATE FUNCTION repricer.keep_batch(p_batch_id uuid) RETURNS void
@@ -7611,11 +7694,13 @@ CREATE TABLE repricer.put_backs (
     code text NOT NULL,
     ended_from timestamp with time zone NOT NULL,
     ended_until timestamp with time zone,
+    is_recovered boolean DEFAULT false NOT NULL,
+    is_done boolean DEFAULT false NOT NULL,
     next_check_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
     checks integer DEFAULT 0 NOT NULL
 );
 
-COMMENT ON TABLE repricer.put_backs IS 'Halts whose refusals may have ended something before: that is put back by put_back_refused, and then the row leaves.';
+COMMENT ON TABLE repricer.put_backs IS 'Halts whose refusals may have ended something before: put_back_refused puts that back. The row leaves with the last change that waits.';
 
 CREATE FUNCTION repricer.note_put_back(p_kind text, p_batch_id uuid, p_code text, p_from timestamp with time zone) RETURNS void
     LANGUAGE sql SECURITY DEFINER
@@ -8104,11 +8189,14 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer) RETURNS bigint
+CREATE FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer, p_wait interval) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
+    v_recovered text[] := ARRAY(SELECT 'halt ' || h.put_back_id FROM put_backs h
+        WHERE h.kind = 'price_change' AND h.code = p_halt.code AND h.is_recovered);
+    v_soon timestamptz := p_now;
     -- Citus asks each node for session_user, where another user works for the one who decides.
     v_by text := session_user;
     v_ids text[];
@@ -8129,6 +8217,13 @@ BEGIN
             AND c.ended_at >= p_halt.ended_from - interval '1 minute'
         GROUP BY c.bucket ORDER BY c.bucket
     LOOP
+        IF v_soon = p_now AND EXISTS (
+            SELECT 1 FROM price_changes c
+            WHERE (p_halt.batch_id IS NULL OR c.batch_id = p_halt.batch_id) AND c.stage = 'queued' AND c.state = 'queued'
+                AND c.is_ready AND NOT c.is_held AND c.next_attempt_at IS NULL)
+        THEN
+            v_soon := p_now + p_wait;
+        END IF;
         SELECT array_agg(met.original_transaction_id), array_agg(met.change_id) INTO v_ids, v_changes FROM (
             SELECT c.original_transaction_id, c.change_id
             FROM batches b
@@ -8138,7 +8233,11 @@ BEGIN
                 AND c.original_transaction_id = ANY (v_found)
                 AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
                 AND (c.ended_at >= p_halt.ended_from OR c.ended_at >= p_halt.ended_from - interval '1 minute'
-                    AND starts_with(c.reason, p_halt.code || ' '))
+                    AND starts_with(c.reason, p_halt.code || ' ')
+                    AND NOT EXISTS (
+                        SELECT FROM price_change_history h
+                        WHERE h.original_transaction_id = c.original_transaction_id AND h.bucket = v_bucket
+                            AND h.change_id = c.change_id AND h.evidence_id = ANY (v_recovered)))
                 AND NOT EXISTS (
                     SELECT FROM price_changes o
                     WHERE o.original_transaction_id = c.original_transaction_id AND o.bucket = v_bucket
@@ -8159,7 +8258,8 @@ BEGIN
         v_recorded_at := keep_changes(v_ids, v_changes);
         WITH moved AS (
             UPDATE price_changes c SET state = 'queued', ended_at = NULL, sent_at = NULL, state_since = p_at,
-                next_attempt_at = p_now, recorded_at = v_recorded_at
+                next_attempt_at = CASE WHEN c.send_by > p_at + interval '10 minutes' THEN v_soon ELSE p_now END,
+                recorded_at = v_recorded_at
             FROM unnest(v_ids, v_changes) AS met (id, change_id)
             WHERE c.original_transaction_id = met.id AND c.change_id = met.change_id
                 AND c.bucket = v_bucket AND c.state = 'rejected'
@@ -8279,7 +8379,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer) RETURNS TABLE(kind text, batch_id uuid, code text, rows bigint)
+CREATE FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer, p_wait interval) RETURNS TABLE(kind text, batch_id uuid, code text, rows bigint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
@@ -8287,14 +8387,15 @@ DECLARE
     v_halt repricer.put_backs;
     v_batch uuid;
 BEGIN
-    FOR v_halt IN SELECT * FROM put_backs h WHERE h.next_check_at <= p_now OR h.ended_until IS NOT NULL
+    FOR v_halt IN SELECT * FROM put_backs h
+        WHERE NOT h.is_done AND (h.next_check_at <= p_now OR h.ended_until IS NOT NULL)
         ORDER BY h.put_back_id FOR UPDATE SKIP LOCKED
     LOOP
         kind := v_halt.kind;
         batch_id := v_halt.batch_id;
         code := v_halt.code;
         rows := CASE kind
-            WHEN 'price_change' THEN put_back_changes(v_halt, p_at, p_now, p_limit)
+            WHEN 'price_change' THEN put_back_changes(v_halt, p_at, p_now, p_limit, p_wait)
             WHEN 'extension' THEN put_back_extensions(v_halt, p_now, p_limit)
             WHEN 'cancel' THEN put_back_cancellations(v_halt, p_now, p_limit)
             ELSE put_back_mass_extensions(v_halt, p_now) END;
@@ -8303,21 +8404,31 @@ BEGIN
         ELSIF v_halt.ended_until IS NOT NULL AND v_halt.checks > 1
             OR EXISTS (SELECT FROM batches b WHERE b.batch_id = v_halt.batch_id AND b.state <> 'approved')
         THEN
-            DELETE FROM put_backs h WHERE h.put_back_id = v_halt.put_back_id;
+            UPDATE put_backs h SET is_done = true WHERE h.put_back_id = v_halt.put_back_id;
         END IF;
         -- It is checked often at first, and later as often as checks of refused calls may end.
         UPDATE put_backs h SET checks = checks + 1,
                 next_check_at = p_now + CASE WHEN rows > 0 OR checks < 20 THEN interval '0' ELSE interval '5 seconds' END
             WHERE h.put_back_id = v_halt.put_back_id;
     END LOOP;
-    -- A batch with nothing left to call needs no streak any more. Each is asked by itself: Citus joins no local table.
-    FOR v_batch IN SELECT DISTINCT r.batch_id FROM refusal_streaks r WHERE r.batch_id IS NOT NULL LOOP
+    -- A batch with nothing left to call needs no streak any more, and nothing of it has a second chance. Each is asked by
+    -- itself: Citus joins no local table.
+    FOR v_batch IN SELECT r.batch_id FROM refusal_streaks r WHERE r.batch_id IS NOT NULL
+        UNION SELECT h.batch_id FROM put_backs h WHERE h.is_done AND h.batch_id IS NOT NULL
+    LOOP
         IF NOT EXISTS (SELECT 1 FROM price_changes c
             WHERE c.batch_id = v_batch AND c.stage IN ('queued', 'unknown'))
         THEN
             DELETE FROM refusal_streaks r WHERE r.batch_id = v_batch;
+            DELETE FROM put_backs h WHERE h.batch_id = v_batch AND h.is_done;
         END IF;
     END LOOP;
+    DELETE FROM put_backs h WHERE h.batch_id IS NULL AND h.is_done AND h.kind <> 'price_change';
+    IF EXISTS (SELECT FROM put_backs h WHERE h.batch_id IS NULL AND h.is_done)
+        AND NOT EXISTS (SELECT 1 FROM price_changes c WHERE c.stage IN ('queued', 'unknown'))
+    THEN
+        DELETE FROM put_backs h WHERE h.batch_id IS NULL AND h.is_done;
+    END IF;
 END
 $$;
 
@@ -8388,7 +8499,7 @@ BEGIN
     UPDATE batches SET is_paused = false, halted_by = NULL, probe_at = NULL, probe_answer = NULL, paused_by = NULL,
             paused_at = NULL, paused_reason = NULL
         WHERE batch_id = p_batch_id;
-    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id = p_batch_id;
+    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at), is_recovered = true WHERE batch_id = p_batch_id;
     PERFORM append_audit(session_user::text, p_at, 'recover', 'batch:' || p_batch_id,
         json_build_object('halted_for', v_batch.paused_reason));
     RETURN true;
@@ -8407,8 +8518,8 @@ BEGIN
         RETURN false;
     END IF;
     UPDATE service_controls SET halted_kinds = halted_kinds - p_kind;
-    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id IS NULL AND kind = p_kind
-        AND NOT EXISTS (SELECT FROM service_controls WHERE halted_at IS NOT NULL);
+    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at), is_recovered = true
+        WHERE batch_id IS NULL AND kind = p_kind AND NOT EXISTS (SELECT FROM service_controls WHERE halted_at IS NOT NULL);
     PERFORM append_audit(session_user::text, p_at, 'recover', 'calls:' || p_kind,
         json_build_object('halted_for', v_halt ->> 'reason'));
     RETURN true;
@@ -8427,7 +8538,7 @@ BEGIN
         RETURN false;
     END IF;
     UPDATE service_controls SET halted_at = NULL, halted_reason = NULL, halted_answer = NULL;
-    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id IS NULL
+    UPDATE put_backs SET ended_until = coalesce(ended_until, p_at), is_recovered = true WHERE batch_id IS NULL
         AND NOT EXISTS (SELECT FROM service_controls WHERE halted_kinds ? kind);
     PERFORM append_audit(session_user::text, p_at, 'recover', 'everything', json_build_object('halted_for', v_reason));
     RETURN true;
@@ -11228,12 +11339,15 @@ CREATE TABLE repricer.refusal_streaks (
     code bigint NOT NULL,
     alike text[] DEFAULT '{}'::text[] NOT NULL,
     refused text[] DEFAULT '{}'::text[] NOT NULL,
+    refused_again text[] DEFAULT '{}'::text[] NOT NULL,
     of_batches uuid[] DEFAULT '{}'::uuid[] NOT NULL,
     of_subscriptions text[] DEFAULT '{}'::text[] NOT NULL,
     since timestamp with time zone NOT NULL,
     halted_at timestamp with time zone,
     is_about_key boolean DEFAULT false NOT NULL,
-    CONSTRAINT refusal_streaks_pairs CHECK ((cardinality(of_batches) = cardinality(of_subscriptions)))
+    believed_done text[] DEFAULT '{}'::text[] NOT NULL,
+    believed_done_at text[] DEFAULT '{}'::text[] NOT NULL,
+    CONSTRAINT refusal_streaks_pairs CHECK (((cardinality(of_batches) = cardinality(of_subscriptions)) AND (cardinality(believed_done) = cardinality(believed_done_at))))
 );
 
 COMMENT ON TABLE repricer.refusal_streaks IS 'Refusals in a row since a call succeeded: by them it is judged whether a refusal is about one subscription or about all.';
@@ -12814,6 +12928,9 @@ REVOKE ALL ON FUNCTION repricer.drop_approval_limit(p_approver text, p_at timest
 REVOKE ALL ON FUNCTION repricer.end_catch_up(p_is_restored boolean) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.end_catch_up(p_is_restored boolean) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.end_idle_halts(p_at timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.end_idle_halts(p_at timestamp with time zone) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.end_throttle(p_kind text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.end_throttle(p_kind text) TO repricer_service;
 
@@ -12852,6 +12969,8 @@ GRANT ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_rea
 REVOKE ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text, p_probe_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text, p_probe_at timestamp with time zone) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.has_work(p_kind text) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.heard_charges_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.hold_audit_head() FROM PUBLIC;
@@ -12863,6 +12982,8 @@ REVOKE ALL ON FUNCTION repricer.import_rules(p_file text, p_content_sha256 text,
 GRANT ALL ON FUNCTION repricer.import_rules(p_file text, p_content_sha256 text, p_at timestamp with time zone, p_kinds text[], p_storefronts text[], p_currencies text[], p_period_kinds text[], p_valid_from timestamp with time zone[], p_values bigint[], p_sources text[], p_withdrawn boolean[], p_accepted text[]) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.is_held_out(p_content_sha256 text, p_original_transaction_id text, p_basis_points integer) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.is_idle(p_kinds text[]) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.keep_batch(p_batch_id uuid) FROM PUBLIC;
 
@@ -12956,14 +13077,14 @@ GRANT ALL ON FUNCTION repricer.probe_storefronts(p_at timestamp with time zone, 
 
 REVOKE ALL ON FUNCTION repricer.put_back_cancellations(p_halt repricer.put_backs, p_now timestamp with time zone, p_limit integer) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer, p_wait interval) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.put_back_extensions(p_halt repricer.put_backs, p_now timestamp with time zone, p_limit integer) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.put_back_mass_extensions(p_halt repricer.put_backs, p_now timestamp with time zone) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer, p_wait interval) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.put_back_refused(p_at timestamp with time zone, p_now timestamp with time zone, p_limit integer, p_wait interval) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.rate_clock() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.rate_clock() TO repricer_pricing;

@@ -10,42 +10,53 @@ extension CallRound {
     func judgeDone(_ settled: CallSettlement<Kind>.Settled) async throws {
         let (done, notDone) = (settled.done, settled.notDone)
         guard !done.isEmpty || !notDone.isEmpty else { return }
-        let scopes = try await kind.scopes(of: done + notDone)
+        let scopes = try await patiently(done + notDone) {
+            try await self.kind.scopes(of: done + notDone)
+        }
         let (recent, kind) = (engine.recent, kind.kind)
         let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
-        let judged = try await engine.pool.withTransaction { connection in
-            let former = try RefusalStreakQueries.lock(kind, on: connection)
-            let (judged, streaks) = recent.together(kind, former) { state in
-                var judged: [(call: StoreCall, refusal: StoreRefusal, judged: Judged)] = []
-                if !done.isEmpty {
-                    state.noteDone(
-                        kind, done.map(\.subject), done.flatMap { scopes[$0.callID] ?? [] })
+        // What is judged here is known to nobody else, so it waits for whoever holds a row.
+        let judged = try await patiently(done + notDone) {
+            try await engine.pool.withTransaction { connection in
+                let former = try RefusalStreakQueries.lock(kind, on: connection)
+                let (judged, streaks) = recent.together(kind, former) { state in
+                    var judged: [(call: StoreCall, refusal: StoreRefusal, judged: Judged)] = []
+                    if !done.isEmpty {
+                        state.noteDone(
+                            kind, done.map(\.subject), done.flatMap { scopes[$0.callID] ?? [] })
+                    }
+                    for call in notDone {
+                        // Where they were not taken for done, they were counted as they came.
+                        guard state.noteNotDone(kind, call.subject),
+                            let refusal = StoreRefusal(doneBy: call)
+                        else { continue }
+                        let verdict = state.judge(
+                            refusal, of: call.subject, kind, scopes[call.callID] ?? [], now: now,
+                            realNow: realNow)
+                        guard case .systemic(let scope) = verdict else { continue }
+                        judged.append(
+                            (
+                                call, refusal,
+                                Judged(verdict: verdict, streak: state.streak(kind, scope))
+                            ))
+                    }
+                    return judged
                 }
-                for call in notDone {
-                    // Where they were not taken for done, they were counted as they came.
-                    guard state.noteNotDone(kind, call.subject),
-                        let refusal = StoreRefusal(doneBy: call)
-                    else { continue }
-                    let verdict = state.judge(
-                        refusal, of: call.subject, kind, scopes[call.callID] ?? [], now: now,
-                        realNow: realNow)
-                    guard case .systemic(let scope) = verdict else { continue }
-                    judged.append(
-                        (
-                            call, refusal,
-                            Judged(verdict: verdict, streak: state.streak(kind, scope))
-                        ))
-                }
+                try connection.sendLater(
+                    RefusalStreakQueries.write(kind, streaks, former: former))
                 return judged
             }
-            try connection.sendLater(
-                RefusalStreakQueries.write(kind, streaks, former: former))
-            return judged
         }
-        for one in judged { try await act(on: one.judged, one.refusal, one.call) }
+        for one in judged {
+            try await patiently([one.call]) {
+                try await act(on: one.judged, one.refusal, one.call)
+            }
+        }
         // What has halted just now did so by calls that are not done.
         guard !done.isEmpty, judged.isEmpty else { return }
-        try await endHalts(of: done.flatMap { scopes[$0.callID] ?? [] })
+        try await patiently(done) {
+            try await endHalts(of: done.flatMap { scopes[$0.callID] ?? [] })
+        }
     }
 
     /// Ends the halts of these scopes that such refusals have made.

@@ -172,7 +172,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         guard !attempts.isEmpty else { return }
         // Halts come before the answers are stored, because what the answers put back must find its batch, or the
         // service, halted.
-        let attempts = try await patiently(attempts) {
+        let attempts = try await patiently(attempts.map(\.call)) {
             let silences = attempts.compactMap { attempt in
                 silence(after: attempt.answer, to: attempt.call)
                     .map { ($0, SilenceReason(attempt.answer)) }
@@ -447,7 +447,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             try await quarantine(attempts, because: error)
             return .init()
         } catch  where isHeldByOthers(error) {
-            tellHeld(attempts, by: error)
+            tellHeld(attempts.map(\.call), by: error)
         }
         return try await storeOneByOne(attempts)
     }
@@ -470,7 +470,7 @@ struct CallRound<Kind: CallKind>: Sendable {
                     settled.notDone += one.notDone
                 } catch  where isHeldByOthers(error) {
                     held.append(attempt)
-                    tellHeld([attempt], by: error)
+                    tellHeld([attempt.call], by: error)
                 } catch  where isDataFault(error) {
                     do { try await quarantine([attempt], because: error) } catch {
                         failure = failure ?? error
@@ -487,23 +487,23 @@ struct CallRound<Kind: CallKind>: Sendable {
     }
 
     /// Repeats the work where another session holds what it changes.
-    private func patiently<Result: Sendable>(
-        _ attempts: [Attempt<Kind>], _ work: () async throws -> Result
+    func patiently<Result: Sendable>(
+        _ calls: [StoreCall], _ work: () async throws -> Result
     ) async throws -> Result {
         while true {
             do { return try await work() } catch  where isHeldByOthers(error) {
-                tellHeld(attempts, by: error)
+                tellHeld(calls, by: error)
                 try await Alarm.shared.wait(for: engine.limits.settleEvery)
             }
         }
     }
 
-    private func tellHeld(_ attempts: [Attempt<Kind>], by error: any Error) {
+    private func tellHeld(_ calls: [StoreCall], by error: any Error) {
         engine.log.warning(
             "another session holds what an answer changes; it is stored once that lets go",
             [
-                "kind": kind.kind.rawValue, "subject": attempts.first?.call.subject ?? "",
-                "answers": "\(attempts.count)", "error": String(describing: error),
+                "kind": kind.kind.rawValue, "subject": calls.first?.subject ?? "",
+                "answers": "\(calls.count)", "error": String(describing: error),
             ])
     }
 

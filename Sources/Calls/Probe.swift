@@ -10,7 +10,9 @@ package enum Probe: Hashable, Sendable {
     /// The probe of a claim while the service, or the kind of call, is halted; nil where neither is.
     package init?(_ controls: ServiceControlQueries.Everything, _ kind: StoreCall.Kind) {
         guard controls.isHalted(kind) else { return nil }
-        self = controls.isHalted ? .service(haltedFor: controls.haltedReason ?? "") : .kind
+        self =
+            controls.isServiceHalted(kind)
+            ? .service(haltedFor: controls.haltedReason ?? "") : .kind
     }
 
     package var batchID: String? {

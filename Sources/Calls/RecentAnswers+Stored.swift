@@ -27,16 +27,31 @@ extension RecentAnswers {
 extension RecentAnswers.State {
     fileprivate mutating func adopt(_ kind: StoreCall.Kind, _ stored: [StoredStreak]) {
         for key in streaks.keys where key.kind == kind { streaks[key] = nil }
-        for streak in stored {
+        let everybody = stored.first { $0.scope == CallScope() }
+        believedDone[kind] = Dictionary(
+            (everybody?.believedDone ?? []).map { ($0.subject, $0.at) }
+        ) { first, _ in first }
+        // Of everybody's an empty one is none.
+        for streak in stored where streak.batchID != nil || !streak.refused.isEmpty {
             let key = RecentAnswers.Key(kind: kind, scope: streak.scope)
             streaks[key] = RecentAnswers.Streak(streak)
         }
     }
 
     fileprivate func stored(_ kind: StoreCall.Kind) -> [StoredStreak] {
-        streaks.filter { $0.key.kind == kind }.map { key, streak in
+        var stored = streaks.filter { $0.key.kind == kind }.map { key, streak in
             streak.stored(as: key.scope)
         }
+        let believed = believedDone[kind, default: [:]].sorted { $0.key < $1.key }
+        guard !believed.isEmpty else { return stored }
+        if let index = stored.firstIndex(where: { $0.scope == CallScope() }) {
+            stored[index].believedDone = believed.map { .init(subject: $0.key, at: $0.value) }
+        } else {
+            var everybody = StoredStreak(batchID: nil, storefront: nil, code: 0, since: 0)
+            everybody.believedDone = believed.map { .init(subject: $0.key, at: $0.value) }
+            stored.append(everybody)
+        }
+        return stored
     }
 }
 
@@ -48,7 +63,8 @@ extension RecentAnswers.Streak {
             batches: Dictionary(
                 stored.batches.map { ($0.batchID, [$0.subscription]) },
                 uniquingKeysWith: { $0.union($1) }),
-            since: Instant(milliseconds: stored.since), isAboutKey: stored.isAboutKey)
+            refusedAgain: Set(stored.refusedAgain), since: Instant(milliseconds: stored.since),
+            isAboutKey: stored.isAboutKey)
     }
 
     fileprivate func stored(as scope: CallScope) -> StoredStreak {
@@ -57,6 +73,7 @@ extension RecentAnswers.Streak {
             since: since.milliseconds)
         stored.alike = subjects.sorted()
         stored.refused = refused.sorted()
+        stored.refusedAgain = refusedAgain.sorted()
         stored.batches = batches.sorted { $0.key < $1.key }.flatMap { id, subscriptions in
             subscriptions.sorted().map { .init(batchID: id, subscription: $0) }
         }

@@ -17,11 +17,13 @@ package struct CallScope: Hashable, Sendable {
     /// The code that has halted its batch; nil where none has.
     package var haltedBy: Int?
     package var isStorefrontHalted: Bool
+    /// The codes by which what the call carries had ended, before others succeeded and it was called once more.
+    package var secondChances: Set<Int>
 
     package init(
         batchID: String? = nil, storefront: String? = nil, wasParked: Bool = false,
         staleTokens: Int = 0, isHalted: Bool = false, haltedBy: Int? = nil,
-        isStorefrontHalted: Bool = false
+        isStorefrontHalted: Bool = false, secondChances: Set<Int> = []
     ) {
         self.batchID = batchID
         self.storefront = storefront
@@ -30,6 +32,7 @@ package struct CallScope: Hashable, Sendable {
         self.isHalted = isHalted
         self.haltedBy = haltedBy
         self.isStorefrontHalted = isStorefrontHalted
+        self.secondChances = secondChances
     }
 
     fileprivate var batch: CallScope { CallScope(batchID: batchID) }
@@ -94,8 +97,12 @@ final class RecentAnswers: Sendable {
     /// How many subscriptions must stay without an answer, in a row, before calls are throttled.
     static let unansweredMax = 8
 
-    /// How many refusals at a time may stay uncounted because they say what is true of others. So many rows may end by
-    /// one code where a process dies that has not counted them.
+    /// How many subscriptions of a batch may be refused for a second time, without a success between them, before they
+    /// count as refused alike. So many rows may end by a code that everybody meets once more.
+    static let secondChancesMax = 30
+
+    /// How many refusals at a time may stay uncounted because they say what is true of others, over all replicas. So many
+    /// rows may end by one code before they are counted.
     static let believedDoneMax = 40
     /// For how long, in milliseconds of real time.
     static let believedDoneFor: Int64 = 300_000
@@ -113,6 +120,8 @@ final class RecentAnswers: Sendable {
         var refused: Set<String> = []
         /// The same by batch, with as many of each batch as show that it fares so.
         var batches: [String: Set<String>] = [:]
+        /// The subscriptions that had their second chance. They are not among the others.
+        var refusedAgain: Set<String> = []
         /// When the first of them came, by the business clock.
         var since: Instant
         var isAboutKey = false
@@ -143,10 +152,11 @@ final class RecentAnswers: Sendable {
         var rateLimited: [StoreCall.Kind: String] = [:]
         /// While calls are throttled: how often in a row, and until when none leaves.
         var few: [StoreCall.Kind: (openings: Int, until: Instant)] = [:]
-        /// What the database said last: the throttled kinds, the halted kinds, and whether all are halted.
+        /// What the database said last: the throttled kinds, and the halted kinds.
         var throttled: Set<String> = []
         var halted: Set<String> = []
-        var isHalted = false
+        /// The kinds that the halt of the service concerns.
+        var serviceHalted: Set<StoreCall.Kind> = []
         /// The kinds of which some call was refused since the last one of the same scope that succeeded.
         var refused: Set<String> = []
     }
@@ -156,9 +166,15 @@ final class RecentAnswers: Sendable {
     /// Notes the controls that all replicas share.
     func note(_ controls: ServiceControlQueries.Everything) {
         state.withLock { state in
-            state.throttled = Set(controls.throttledKinds.map(\.kind))
+            let throttled = Set(controls.throttledKinds.map(\.kind))
+            for kind in StoreCall.Kind.allCases
+            where state.throttled.contains(kind.rawValue) && !throttled.contains(kind.rawValue) {
+                state.few[kind] = nil
+            }
+            state.throttled = throttled
             state.halted = Set(controls.haltedKinds.map(\.kind))
-            state.isHalted = controls.isHalted
+            state.serviceHalted = Set(
+                StoreCall.Kind.allCases.filter { controls.isServiceHalted($0) })
             state.refused = Set(controls.refusedKinds)
         }
     }
@@ -267,7 +283,7 @@ extension RecentAnswers.State {
         asked[kind] = nil
         if scopes.contains(where: { $0.staleTokens > 0 }) { renewsTokens.insert(kind) }
         halted.remove(kind.rawValue)
-        if kind == .priceChange { isHalted = false }
+        if kind == .priceChange { serviceHalted = [] }
         for key in RecentAnswers.keys(kind, scopes) { streaks[key] = nil }
     }
 
@@ -323,9 +339,43 @@ extension RecentAnswers.State {
         guard !isMerelyOld(refusal, kind, scopes) else { return .believed }
         // Each is read before it is believed.
         guard !isBelievedDone(refusal, subject, kind, realNow: realNow) else { return .believed }
-        return judgeAll(refusal, subject, kind, scopes, now, realNow)
-            ?? judgeBatches(refusal, subject, kind, scopes, now, realNow)
+        guard !isSecondChance(refusal, subject, kind, scopes, now) else { return .believed }
+        let places =
+            refusal.meaning == .haltStorefront && !serviceHalted.contains(kind)
+            ? judgeBatches(refusal, subject, kind, scopes, now, realNow) : nil
+        let all = judgeAll(refusal, subject, kind, scopes, now, realNow)
+        // The first storefronts that lack a price say nothing of others, however many batches they are in.
+        if case .systemic(.storefront) = places { return places ?? .parked }
+        return all ?? places ?? judgeBatches(refusal, subject, kind, scopes, now, realNow)
             ?? refusal.verdictAlone(scopes)
+    }
+
+    /// Whether the call was refused as once before, though others have succeeded in between. It is not counted, so that a
+    /// few that are refused rightly do not halt their batch again and again. Where enough others are refused after it, or
+    /// too many for a second time, what ended by it is put back with them.
+    fileprivate mutating func isSecondChance(
+        _ refusal: StoreRefusal, _ subject: String, _ kind: StoreCall.Kind, _ scopes: [CallScope],
+        _ now: Instant
+    ) -> Bool {
+        guard refusal.isAboutCustomer, !serviceHalted.contains(kind), !scopes.isEmpty,
+            scopes.allSatisfy({ $0.secondChances.contains(refusal.code) && !$0.isHalted })
+        else { return false }
+        var areFew = true
+        for scope in scopes {
+            let key = RecentAnswers.Key(kind: kind, scope: scope.batch)
+            var streak = streaks[key] ?? RecentAnswers.Streak(code: refusal.code, since: now)
+            streak.refusedAgain.insert(subject)
+            if streak.refusedAgain.count > RecentAnswers.secondChancesMax {
+                areFew = false
+                if streak.code != refusal.code { streak.subjects = [] }
+                streak.code = refusal.code
+                streak.subjects.formUnion(streak.refusedAgain)
+                streak.refused.formUnion(streak.refusedAgain)
+                streak.refusedAgain = []
+            }
+            streaks[key] = streak
+        }
+        return areFew
     }
 
     /// The refusals that halt `scope`.
@@ -345,12 +395,15 @@ extension RecentAnswers.State {
     mutating func forgetEnded(
         _ kind: StoreCall.Kind, _ scopes: [CallScope], realNow: Int64
     ) {
+        // Another process, or a notification, may have ended the check of an old one.
+        believedDone[kind] = believedDone[kind]?
+            .filter { realNow - $0.value < RecentAnswers.believedDoneFor }
         var open: Set<RecentAnswers.Key> = []
         for scope in scopes {
             if scope.isHalted { open.insert(.init(kind: kind, scope: scope.batch)) }
             if scope.isStorefrontHalted { open.insert(.init(kind: kind, scope: scope.place)) }
         }
-        if isHalted || halted.contains(kind.rawValue) {
+        if serviceHalted.contains(kind) || halted.contains(kind.rawValue) {
             open.insert(.init(kind: kind, scope: CallScope()))
         }
         for key in RecentAnswers.keys(kind, scopes) where !open.contains(key) {
@@ -386,7 +439,7 @@ extension RecentAnswers.State {
             refusal.meaning == .haltService && liveBatches <= 1
             && (streaks[key]?.batches.count ?? 0) <= 1
             && (refusal.isAboutKey || scopes.contains { $0.batchID != nil })
-        if isHalted || isSystemic && (isOfAllBatches(key) || isForAll) {
+        if serviceHalted.contains(kind) || isSystemic && (isOfAllBatches(key) || isForAll) {
             return halt(key, at: realNow, .all)
         }
         guard scopes.allSatisfy({ $0.batchID == nil }) else { return nil }

@@ -9,11 +9,12 @@ extension StoreRefusal {
         }
         switch meaning {
         case .refresh: return "the App Store says that the consistency token is stale"
-        case .haltService: return "the App Store says that our key or token is refused"
+        case .haltService where code.isAboutKey:
+            return "the App Store says that our key or token is refused"
         case .haltBatch: return "the App Store says that the form of the call is wrong"
         case .haltStorefront:
             return "the App Store says that the product is not set up for the storefront"
-        case .suspect, .reject, .checkStatus: break
+        case .suspect, .reject, .checkStatus, .haltService: break
         }
         if let meaning = code.meaning { return meaning }
         guard code.name != nil else { return "a code that Apple does not document" }

@@ -1,3 +1,4 @@
+import Calls
 package import Facts
 package import Postgres
 
@@ -15,6 +16,22 @@ package enum CancelQueries {
                 """
             },
             othersWait: SubjectWork.waits)
+    }
+
+    /// The stored intent of the latest cancellation of the subscription, where its token was refused as stale.
+    static func staleIntent(
+        of target: String, on connection: isolated PostgresConnection
+    ) throws -> String? {
+        try connection.query(
+            """
+            -- name: staleCancelIntent
+            SELECT CASE r.error_code WHEN \(ResolutionTable.staleTokenCode)::bigint THEN r.intent END AS intent
+            FROM repricer.store_calls r
+            WHERE r.subject = \(target) AND r.bucket = \(Bucket.of(target))::smallint AND r.kind = 'cancel'
+                AND r.settled_at IS NOT NULL
+            ORDER BY r.settled_at DESC LIMIT 1
+            """
+        ).oneOrNil()?.textOrNil("intent")
     }
 
     /// Marks the dependents that a new call cancels, by a statement for each bucket of their parents: one that writes

@@ -247,6 +247,20 @@ struct CancelRound: Sendable {
         return claim
     }
 
+    /// The token of the status that was just read. Where the App Store has refused the very token that its status still
+    /// shows, the next call goes without it; where that is refused too, it goes with the token again, later and later.
+    private static func token(
+        for facts: SubscriptionFacts, on connection: isolated DatabaseConnection
+    ) throws -> String? {
+        guard
+            let stored = try CancelQueries.staleIntent(
+                of: facts.originalTransactionID, on: connection),
+            // One that can't be read says nothing.
+            let refused = try? JSONDecoder().decode(CancelIntent.self, from: Data(stored.utf8))
+        else { return facts.consistencyToken }
+        return refused.consistencyToken == facts.consistencyToken ? nil : facts.consistencyToken
+    }
+
     private func write(
         _ open: DependentQueries.Open, _ facts: SubscriptionFacts,
         _ falling: [DependentQueries.Open], parents: Set<String>, now: Int64, realNow: Int64,
@@ -270,7 +284,8 @@ struct CancelRound: Sendable {
         let intent = CancelIntent(
             transactionID: target,
             requestReferenceID: UUIDv7.make(nowMilliseconds: realNow, random: &random),
-            consistencyToken: facts.consistencyToken, storefront: facts.storefront)
+            consistencyToken: try Self.token(for: facts, on: connection),
+            storefront: facts.storefront)
         let served = falling.contains(open) ? falling : falling + [open]
         let call = StoreCall(
             .cancel, subject: target, callID: intent.requestReferenceID, bucket: Bucket.of(target),

@@ -93,13 +93,14 @@ package struct Extender: Service {
                 engine.waiting(masses.kind), engine.waiting(singles.kind, layout: layout))
         }
         var calls = try await engine.resume(masses.kind, ofMasses, controls, out)
-        if !controls.isHalted || calls == 0 {
+        let isHalted = controls.isServiceHalted(.renewalExtension)
+        if !isHalted || calls == 0 {
             calls += try await engine.resume(singles.kind, ofSingles, controls, out)
         }
         // Each claim asks for pauses once more, because a round may take long.
-        guard !controls.isHeld, !controls.isHalted || calls == 0 else { return done + calls }
+        guard !controls.isHeld, !isHalted || calls == 0 else { return done + calls }
         calls += try await masses.round(controls, out)
-        guard !controls.isHalted && !isProbing || calls == 0 else { return done + calls }
+        guard !isHalted && !isProbing || calls == 0 else { return done + calls }
         return try await done + calls + singles.round(controls, out)
     }
 }

@@ -9,6 +9,9 @@ package struct StoredStreak: Hashable, Sendable {
     /// The subscriptions that were refused with this code, and those that were refused with any code; sorted.
     package var alike: [String] = []
     package var refused: [String] = []
+    /// The subscriptions that were refused as once before, though others had succeeded in between; sorted. They are
+    /// not among those.
+    package var refusedAgain: [String] = []
     /// In the streak of everybody, some subscriptions of each batch; sorted.
     package var batches: [Pair] = []
     /// When it began, in UTC milliseconds of the business clock.
@@ -16,6 +19,20 @@ package struct StoredStreak: Hashable, Sendable {
     /// When it halted something, in UTC milliseconds of real time.
     package var haltedAt: Int64?
     package var isAboutKey = false
+    /// In the streak of everybody, the subscriptions whose refusals are not counted until a status shows whether what
+    /// they say is true of them; sorted.
+    package var believedDone: [Believed] = []
+
+    package struct Believed: Hashable, Sendable {
+        package var subject: String
+        /// When it was refused, in UTC milliseconds of real time.
+        package var at: Int64
+
+        package init(subject: String, at: Int64) {
+            self.subject = subject
+            self.at = at
+        }
+    }
 
     package struct Pair: Hashable, Sendable {
         package var batchID: String
@@ -37,7 +54,7 @@ package struct StoredStreak: Hashable, Sendable {
 
 /// The stored streaks. Who judges refusals locks them first, so that replicas judge one after another.
 package enum RefusalStreakQueries {
-    /// The streaks of a kind, none of which is empty. Nobody else judges calls of that kind until the transaction
+    /// The streaks of a kind. Nobody else judges calls of that kind until the transaction
     /// ends.
     package static func lock(
         _ kind: StoreCall.Kind, on connection: isolated PostgresConnection
@@ -59,7 +76,7 @@ package enum RefusalStreakQueries {
         try connection.query(
             """
             -- name: readStreaks
-            SELECT * FROM repricer.refusal_streaks WHERE kind = \(kind.rawValue) AND refused <> '{}'
+            SELECT * FROM repricer.refusal_streaks WHERE kind = \(kind.rawValue) AND (refused <> '{}' OR believed_done <> '{}' OR batch_id IS NOT NULL)
             """
         ).map { row in
             var streak = StoredStreak(
@@ -67,11 +84,15 @@ package enum RefusalStreakQueries {
                 code: try row.int("code"), since: try row.milliseconds("since"))
             streak.alike = try row.texts("alike")
             streak.refused = try row.texts("refused")
+            streak.refusedAgain = try row.texts("refused_again")
             streak.batches = zip(
                 try row.texts("of_batches"), try row.texts("of_subscriptions")
             ).map { StoredStreak.Pair(batchID: $0, subscription: $1) }
             streak.haltedAt = try row.millisecondsOrNil("halted_at")
             streak.isAboutKey = try row.bool("is_about_key")
+            streak.believedDone = zip(
+                try row.texts("believed_done"), try row.texts("believed_done_at")
+            ).map { StoredStreak.Believed(subject: $0, at: Int64($1) ?? 0) }
             return streak
         }
     }
@@ -97,7 +118,7 @@ package enum RefusalStreakQueries {
                 -- name: endStreakOfAll
                 UPDATE repricer.refusal_streaks
                 SET alike = '{}', refused = '{}', of_batches = '{}', of_subscriptions = '{}', halted_at = NULL,
-                    is_about_key = false
+                    is_about_key = false, believed_done = '{}', believed_done_at = '{}'
                 WHERE kind = \(kind.rawValue) AND batch_id IS NULL AND storefront IS NULL
                 """)
         }
@@ -119,21 +140,27 @@ package enum RefusalStreakQueries {
         """
         -- name: putStreaks
         INSERT INTO repricer.refusal_streaks AS r (kind, batch_id, storefront, code, alike, refused, of_batches,
-            of_subscriptions, since, halted_at, is_about_key)
+            of_subscriptions, since, halted_at, is_about_key, believed_done, believed_done_at, refused_again)
         SELECT \(kind.rawValue), t.batch, t.storefront, t.code, t.alike::text[], t.refused::text[],
-            t.of_batches::uuid[], t.of_subscriptions::text[], t.since, t.halted_at, t.is_about_key
+            t.of_batches::uuid[], t.of_subscriptions::text[], t.since, t.halted_at, t.is_about_key,
+            t.believed_done::text[], t.believed_done_at::text[], t.refused_again::text[]
         FROM unnest(\(uuids: streaks.map(\.batchID))::uuid[], \(texts: streaks.map(\.storefront))::text[],
             \(streaks.map(\.code))::bigint[], \(streaks.map { arrayText($0.alike) })::text[],
             \(streaks.map { arrayText($0.refused) })::text[],
             \(streaks.map { arrayText($0.batches.map(\.batchID)) })::text[],
             \(streaks.map { arrayText($0.batches.map(\.subscription)) })::text[],
             \(timestamps: streaks.map(\.since))::timestamptz[],
-            \(timestamps: streaks.map(\.haltedAt))::timestamptz[], \(bools: streaks.map(\.isAboutKey))::boolean[]
-        ) AS t (batch, storefront, code, alike, refused, of_batches, of_subscriptions, since, halted_at, is_about_key)
+            \(timestamps: streaks.map(\.haltedAt))::timestamptz[], \(bools: streaks.map(\.isAboutKey))::boolean[],
+            \(streaks.map { arrayText($0.believedDone.map(\.subject)) })::text[],
+            \(streaks.map { arrayText($0.believedDone.map { String($0.at) }) })::text[],
+            \(streaks.map { arrayText($0.refusedAgain) })::text[]
+        ) AS t (batch, storefront, code, alike, refused, of_batches, of_subscriptions, since, halted_at, is_about_key,
+            believed_done, believed_done_at, refused_again)
         ON CONFLICT ON CONSTRAINT refusal_streaks_scope DO UPDATE SET code = EXCLUDED.code, alike = EXCLUDED.alike,
             refused = EXCLUDED.refused, of_batches = EXCLUDED.of_batches,
             of_subscriptions = EXCLUDED.of_subscriptions, since = EXCLUDED.since, halted_at = EXCLUDED.halted_at,
-            is_about_key = EXCLUDED.is_about_key
+            is_about_key = EXCLUDED.is_about_key, believed_done = EXCLUDED.believed_done,
+            believed_done_at = EXCLUDED.believed_done_at, refused_again = EXCLUDED.refused_again
         """
     }
 }

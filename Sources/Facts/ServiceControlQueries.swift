@@ -39,9 +39,15 @@ package enum ServiceControlQueries {
 
         package var isHalted: Bool { haltedAt != nil }
 
+        /// Whether the halt of the service concerns calls of the kind. One for our key, or the token that it signs,
+        /// concerns all. Whatever else price changes were refused for says nothing of other endpoints.
+        package func isServiceHalted(_ kind: StoreCall.Kind) -> Bool {
+            isHalted && (kind == .priceChange || haltedReason?.hasPrefix("401") ?? false)
+        }
+
         /// Whether one call of the kind probes for all.
         package func isHalted(_ kind: StoreCall.Kind) -> Bool {
-            isHalted || haltedKinds.contains { $0.kind == kind.rawValue }
+            isServiceHalted(kind) || haltedKinds.contains { $0.kind == kind.rawValue }
         }
     }
 
@@ -110,7 +116,7 @@ package enum ServiceControlQueries {
             SELECT s.*, \(fragment: isHeld) AS is_held, u.since AS held_since, u.sessions AS held_by,
                 coalesce(u.is_all, false) AS held_is_all,
                 ARRAY(SELECT DISTINCT r.kind FROM repricer.refusal_streaks r
-                    WHERE r.refused <> '{}') AS refused_kinds, k.kind, k.is_halt, k.kind_at, k.kind_until, k.kind_reason,
+                    WHERE r.refused <> '{}' OR r.batch_id IS NOT NULL) AS refused_kinds, k.kind, k.is_halt, k.kind_at, k.kind_until, k.kind_reason,
                 k.kind_answer
             FROM repricer.service_controls s
             LEFT JOIN repricer.blocking_sessions u ON u.since IS NOT NULL AND repricer.was_just_now(u.seen_at)

@@ -35,17 +35,25 @@ package struct BatchHalts: Sendable {
 
     /// The batches of the changes that calls carry, by call id.
     func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]] {
-        let found = try await pool.withConnection { connection in
-            try await connection.read { try GuardQueries.batches(of: calls, on: $0) }
+        let (found, secondChances) = try await pool.withConnection { connection in
+            try await connection.read {
+                (
+                    try GuardQueries.batches(of: calls, on: $0),
+                    try HaltQueries.secondChances(of: calls, on: $0)
+                )
+            }
         }
-        return found.mapValues { concerned in
-            concerned.map {
+        var scopes: [String: [CallScope]] = [:]
+        for (call, concerned) in found {
+            scopes[call] = concerned.map {
                 CallScope(
                     batchID: $0.batchID, storefront: $0.storefront, wasParked: $0.wasParked,
                     staleTokens: $0.staleTokens, isHalted: $0.isHalted, haltedBy: $0.haltedBy,
-                    isStorefrontHalted: $0.isStorefrontHalted)
+                    isStorefrontHalted: $0.isStorefrontHalted,
+                    secondChances: secondChances[call] ?? [])
             }
         }
+        return scopes
     }
 
     func halt(

@@ -62,6 +62,13 @@ package enum DueQueries {
         /// milliseconds).
         case waited(until: Int64)
 
+        func comes(before other: ProbePlace) -> Bool {
+            switch (self, other) {
+            case (.fresh(let mine), .fresh(let others)): mine > others
+            case (_, _): self < other
+            }
+        }
+
         var didNotAsk: Bool {
             switch self {
             case .renewed, .fresh: true

@@ -213,9 +213,11 @@ struct DueOrder: Sendable {
     ///
     /// A probe of each halted batch comes before all else. It costs one call, and shows whether many may go on.
     static func turns(_ all: [DueQueries.Due], now: Int64, place: Int) -> [Turn] {
-        // Each queue of the batch may probe, because the first one may hold nothing that can be called.
+        // Each queue of the batch may probe, because the first one may hold nothing that can be called. Of those that did
+        // not ask yet the one with the latest deadline comes first: the earliest met the halt, and a few that are refused
+        // rightly may stand among them.
         let probes = all.compactMap { one in one.probe.map { (place: $0, due: one) } }
-            .sorted { $0.place < $1.place }
+            .sorted { $0.place.comes(before: $1.place) }
             .map { _, one in
                 Turn(
                     due: [one], until: nil,

@@ -354,6 +354,7 @@ import Testing
         let approved = await run("approve", "mine", "--yes", environment: office.ben)
         let status = await run("status", "mine", environment: office.ana)
         let json = await run("status", "mine", "--json", environment: office.ana)
+        let all = await run("status", environment: office.ana)
 
         let warning =
             "2 rows would miss their renewal at the allowed rate, other open batches counted"
@@ -369,6 +370,7 @@ import Testing
         #expect(approved.messages.contains("late: \(warning)\n"), "\(approved.messages)")
         #expect(status.output.contains(warning))
         #expect(json.output.contains(#""late_rows":2,"#))
+        #expect(all.output.contains("\(warning): 2 of batch mine"), "\(all.output)")
     }
 
     @Test func status_ofRowsThatMovedParkedOrDrifted_saysSo() async throws {

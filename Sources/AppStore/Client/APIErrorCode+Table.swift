@@ -116,6 +116,25 @@ extension APIErrorCode {
         4_040_009: "StatusRequestNotFoundError",
     ]
 
+    /// The codes of the App Store Server API that say nothing of the subscription or product: the app that our key names, or
+    /// the form of the call. All others with a name are about what was asked for.
+    static let serverAPIDispositions: [Int: Disposition] = [
+        4_000_000: .haltBatch,
+        4_000_002: .haltService,
+        4_000_009: .haltBatch,
+        4_000_010: .haltBatch,
+        4_000_011: .haltBatch,
+        4_000_012: .haltBatch,
+        4_000_013: .haltBatch,
+        4_000_014: .haltBatch,
+        4_000_015: .haltBatch,
+        4_000_016: .haltBatch,
+        4_000_017: .haltBatch,
+        4_000_027: .haltBatch,
+        4_000_031: .haltBatch,
+        4_040_003: .haltService,
+    ]
+
     /// What a code of the App Store Server API means to the person who reads it, and what to do.
     static let meanings: [Int: String] = [
         4_000_000: "the App Store can't read the request",

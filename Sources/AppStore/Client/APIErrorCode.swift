@@ -71,6 +71,7 @@ extension APIErrorCode {
         }
         if let documented = Self.documented[rawValue] { return documented.disposition }
         if Self.ofOtherRequests.contains(rawValue) { return .haltBatch }
+        if let ofServerAPI = Self.serverAPIDispositions[rawValue] { return ofServerAPI }
         // The App Store Server API calls these codes of "not found" retryable.
         if [4_040_002, 4_040_004, 4_040_006].contains(rawValue) { return .retrySame }
         switch httpStatus {

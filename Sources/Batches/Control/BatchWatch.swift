@@ -36,6 +36,8 @@ package struct BatchWatch: Service {
         package var probeEvery: Duration = .seconds(60)
         /// How many rows of one halt a transaction puts back.
         package var putBackAtOnce = 500
+        /// For how long what is put back stands behind what was never called, by the business clock.
+        package var putBackWait: Duration = .seconds(120)
 
         package init() {}
     }
@@ -112,6 +114,7 @@ package struct BatchWatch: Service {
         try await judgeGuards()
         try await probeStorefronts()
         try await putBackRefused()
+        try await endIdleHalts()
         try await tell()
         try await troubles.round(
             now: clock.nowMilliseconds(), realNow: realClock.nowMilliseconds())
@@ -140,8 +143,10 @@ package struct BatchWatch: Service {
     private func putBackRefused() async throws {
         let (now, realNow) = (clock.nowMilliseconds(), realClock.nowMilliseconds())
         let limit = limits.putBackAtOnce
+        let wait = clock.realDuration(of: limits.putBackWait).milliseconds
         let done = try await pool.withTransaction {
-            try HaltQueries.putBackRefused(at: now, realNow: realNow, limit: limit, on: $0)
+            try HaltQueries.putBackRefused(
+                at: now, realNow: realNow, limit: limit, wait: wait, on: $0)
         }
         for one in done {
             log.notice(
@@ -150,6 +155,17 @@ package struct BatchWatch: Service {
                     "kind": one.kind, "batch": one.batchID ?? "every", "code": one.code,
                     "count": "\(one.count)",
                 ])
+        }
+    }
+
+    /// A halt ends with an answered call. Where nothing is left to call it ends here.
+    private func endIdleHalts() async throws {
+        let now = clock.nowMilliseconds()
+        let ended = try await pool.withTransaction { try HaltQueries.endIdleHalts(at: now, on: $0) }
+        for one in ended {
+            log.notice(
+                "a halt or throttle has ended: nothing is left to call that could ask",
+                ["what": one.what, "stood_still_for": one.reason])
         }
     }
 

@@ -1,3 +1,4 @@
+package import Facts
 package import Postgres
 
 /// What follows from a halt: probes of halted storefronts, and rows that ended by refusals that everybody met.
@@ -40,19 +41,82 @@ package enum HaltQueries {
     }
 
     /// Puts back what ended by refusals that everybody met, at most `limit` rows of each halt in one transaction.
-    /// Instants are as above.
+    /// Instants are as above. `wait` (milliseconds of real time) is for how long it stands behind what was never called.
     package static func putBackRefused(
-        at: Int64, realNow: Int64, limit: Int, on connection: isolated PostgresConnection
+        at: Int64, realNow: Int64, limit: Int, wait: Int64,
+        on connection: isolated PostgresConnection
     ) throws -> [PutBack] {
         try connection.query(
             """
             -- name: putBackRefused
-            SELECT * FROM repricer.put_back_refused(\(timestamp: at), \(timestamp: realNow), \(limit)::integer)
+            SELECT * FROM repricer.put_back_refused(\(timestamp: at), \(timestamp: realNow), \(limit)::integer,
+                \(wait)::bigint * interval '1 millisecond')
             """
         ).map { row in
             PutBack(
                 kind: try row.text("kind"), batchID: try row.textOrNil("batch_id"),
                 code: try row.text("code"), count: try row.int64("rows"))
         }
+    }
+
+    /// What stood still, and what for.
+    package struct Idle: Sendable, Equatable {
+        package var what: String
+        package var reason: String
+    }
+
+    /// Ends halts and throttles of what has nothing left to call, since no call can end them any more.
+    package static func endIdleHalts(
+        at: Int64, on connection: isolated PostgresConnection
+    ) throws -> [Idle] {
+        try connection.query(
+            """
+            -- name: endIdleHalts
+            SELECT * FROM repricer.end_idle_halts(\(timestamp: at))
+            """
+        ).map { row in
+            Idle(what: try row.text("what"), reason: try row.textOrNil("reason") ?? "")
+        }
+    }
+
+    /// The codes by which changes of these calls had ended before, were put back, and have their second chance: a call of
+    /// another subscription has succeeded since. By call id; the calls share a bucket.
+    package static func secondChances(
+        of calls: [StoreCall], on connection: isolated PostgresConnection
+    ) throws -> [String: Set<Int>] {
+        guard let bucket = calls.first?.bucket else { return [:] }
+        let recovered = try connection.query(
+            """
+            -- name: recoveredHalts
+            SELECT 'halt ' || put_back_id AS halt, code FROM repricer.put_backs
+            WHERE kind = 'price_change' AND is_recovered
+            """
+        ).map { (halt: try $0.text("halt"), code: try $0.text("code")) }
+        guard !recovered.isEmpty else { return [:] }
+        let rows = try connection.query(
+            """
+            -- name: secondChances
+            SELECT t.call, p.halt, p.reason
+            FROM unnest(\(calls.map(\.subject))::text[], \(uuids: calls.map(\.callID))::uuid[]) AS t (id, call)
+            CROSS JOIN LATERAL (
+                SELECT h.evidence_id AS halt, h.reason FROM repricer.price_changes c
+                JOIN repricer.price_change_history h
+                    ON h.original_transaction_id = c.original_transaction_id AND h.change_id = c.change_id
+                    AND h.bucket = \(bucket)::smallint
+                WHERE c.original_transaction_id = t.id AND c.request_reference_id = t.call
+                    AND c.bucket = \(bucket)::smallint
+                    AND h.evidence_id = ANY (\(recovered.map(\.halt))::text[])
+            ) p
+            """)
+        let codes = Dictionary(recovered.map { ($0.halt, $0.code) }) { first, _ in first }
+        var found: [String: Set<Int>] = [:]
+        for row in rows {
+            // The change may have ended by another code than the one that halted the batch.
+            guard let code = codes[try row.text("halt")], let number = Int(code),
+                try row.textOrNil("reason")?.contains(": \(code) ") ?? false
+            else { continue }
+            found[try row.text("call"), default: []].insert(number)
+        }
+        return found
     }
 }

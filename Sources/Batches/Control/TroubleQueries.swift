@@ -15,6 +15,8 @@ package enum TroubleQueries {
         package var parked: Int64 = 0
         /// Rows that ended unsent, because their facts had changed after the submission.
         package var drifted: Int64 = 0
+        /// Rows that ended unsent, because no renewal was left for which they could go.
+        package var missed: Int64 = 0
 
         package init() {}
 
@@ -23,6 +25,7 @@ package enum TroubleQueries {
             left.overdue += right.overdue
             left.parked += right.parked
             left.drifted += right.drifted
+            left.missed += right.missed
         }
     }
 
@@ -46,7 +49,8 @@ package enum TroubleQueries {
         count(*) FILTER (WHERE \(fragment: isMoved)) AS moved,
         count(*) FILTER (WHERE \(fragment: isOverdue(now: now))) AS overdue,
         count(*) FILTER (WHERE c.stage IN ('queued', 'unknown') AND c.parked_reason IS NOT NULL) AS parked,
-        count(*) FILTER (WHERE c.state = 'ineligible' AND c.reason = \(RowCode.drifted.rawValue)) AS drifted
+        count(*) FILTER (WHERE c.state = 'ineligible' AND c.reason = \(RowCode.drifted.rawValue)) AS drifted,
+        count(*) FILTER (WHERE c.state = 'missed') AS missed
         """
     }
 
@@ -56,20 +60,40 @@ package enum TroubleQueries {
         trouble.overdue = try row.int64("overdue")
         trouble.parked = try row.int64("parked")
         trouble.drifted = try row.int64("drifted")
+        trouble.missed = try row.int64("missed")
         return trouble
     }
 
-    /// The troubles of each batch with something open. It reads the changes of a batch once.
+    /// A batch with its troubles.
+    package struct Troubled: Sendable, Equatable {
+        package var batchID: String
+        package var name: String
+        package var isOpen: Bool
+        package var trouble: Trouble
+        /// Rows that would miss their renewal at the allowed rate; 0 where nobody has delivered yet.
+        package var late: Int
+    }
+
+    /// The troubles of each batch with something open, of those that were decided since `decidedSince`, since all that
+    /// they had may have ended already, and of these `others`. It reads the changes of a batch once.
     package static func open(
-        now: Int64, on connection: isolated PostgresConnection
-    ) throws -> [(batchID: String, name: String, trouble: Trouble)] {
+        now: Int64, decidedSince: Int64, others: [String],
+        on connection: isolated PostgresConnection
+    ) throws -> [Troubled] {
         let batches = try connection.query(
             """
             -- name: troubledBatches
-            SELECT batch_id, name FROM repricer.batches WHERE state IN ('awaiting_approval', 'approved')
+            SELECT batch_id, name, coalesce(decided_at >= \(timestamp: decidedSince)::timestamptz
+                OR batch_id = ANY (\(uuids: others)::uuid[]), false) AS was_open
+            FROM repricer.batches WHERE state IN ('awaiting_approval', 'approved')
             ORDER BY submitted_at, batch_id
             """
-        ).map { (id: try $0.text("batch_id"), name: try $0.text("name")) }
+        ).map {
+            (
+                id: try $0.text("batch_id"), name: try $0.text("name"),
+                wasOpen: try $0.bool("was_open")
+            )
+        }
         let open = try connection.query(
             """
             -- name: openBatches
@@ -78,17 +102,28 @@ package enum TroubleQueries {
                 'unknown', 'scheduled', 'pending_consent', 'accepted')
             """
         ).map { try $0.text("batch_id") }
-        guard !open.isEmpty else { return [] }
+        let read = Set(open).union(batches.filter(\.wasOpen).map(\.id))
+        guard !read.isEmpty else { return [] }
+        let rate = try ServiceControlQueries.changePriceRate(on: connection)
+        let late = try rate.map {
+            try OpenCallQueries.lateRowCounts(
+                callsPerThousandSeconds: $0, now: now, on: connection)
+        }
+        let lateRows = Dictionary((late ?? []).map { ($0.batchID, $0.rows) }) { first, _ in first }
         let troubles = try connection.query(
             """
             -- name: batchTroubles
             SELECT c.batch_id, \(fragment: counts(now: now)) FROM repricer.price_changes c
-            WHERE c.batch_id = ANY (\(uuids: open)::uuid[]) GROUP BY c.batch_id
+            WHERE c.batch_id = ANY (\(uuids: read.sorted())::uuid[]) GROUP BY c.batch_id
             """
         ).map { (try $0.text("batch_id"), try trouble($0)) }
         let found = Dictionary(troubles) { first, _ in first }
         return batches.compactMap { batch in
-            found[batch.id].map { (batchID: batch.id, name: batch.name, trouble: $0) }
+            found[batch.id].map {
+                Troubled(
+                    batchID: batch.id, name: batch.name, isOpen: open.contains(batch.id),
+                    trouble: $0, late: lateRows[batch.id] ?? 0)
+            }
         }
     }
 

@@ -4,6 +4,19 @@ package import Pricing
 
 /// The calls that stored batches still need, which a forecast of late rows counts.
 package enum OpenCallQueries {
+    /// Rows of a batch that would be late.
+    package struct Late: Sendable, Equatable {
+        package var batchID: String
+        package var name: String
+        package var rows: Int
+
+        package init(batchID: String, name: String, rows: Int) {
+            self.batchID = batchID
+            self.name = name
+            self.rows = rows
+        }
+    }
+
     package struct Open: Sendable {
         /// The calls of the batch that was asked about, approved or not.
         package var own: [CallList.Stored] = []
@@ -11,17 +24,94 @@ package enum OpenCallQueries {
         package var others: [CallList.Stored] = []
     }
 
+    /// How many rows of each open batch would be late at the allowed rate, with its name. Batches without any are left out.
+    package static func lateRowCounts(
+        callsPerThousandSeconds rate: Int, now: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> [Late] {
+        let open = try calls(including: nil, now: now, on: connection)
+        let counts = CallList.lateRowCounts(
+            of: open.map(\.calls), callsPerThousandSeconds: rate,
+            now: Instant(milliseconds: now))
+        return zip(open, counts).compactMap { batch, count in
+            count > 0 ? Late(batchID: batch.batchID, name: batch.name, rows: count) : nil
+        }
+    }
+
+    /// Batches of which more rows are late with the batch than without it, and how many more.
+    package static func lateRowCounts(
+        becauseOf batchID: String, callsPerThousandSeconds rate: Int, now: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> [Late] {
+        let open = try calls(including: batchID, now: now, on: connection)
+        func counts(_ batches: [(batchID: String, name: String, calls: [CallList.Stored])])
+            -> [String: Int]
+        {
+            let counts = CallList.lateRowCounts(
+                of: batches.map(\.calls), callsPerThousandSeconds: rate,
+                now: Instant(milliseconds: now))
+            return Dictionary(zip(batches.map(\.batchID), counts)) { first, _ in first }
+        }
+        let (with, without) = (counts(open), counts(open.filter { $0.batchID != batchID }))
+        return open.compactMap { batch in
+            let more = with[batch.batchID, default: 0] - without[batch.batchID, default: 0]
+            guard batch.batchID != batchID, more > 0 else { return nil }
+            return Late(batchID: batch.batchID, name: batch.name, rows: more)
+        }
+    }
+
+    /// The open calls by batch, those of the earliest submission first.
+    private static func calls(
+        including batchID: String?, now: Int64, on connection: isolated PostgresConnection
+    ) throws -> [(batchID: String, name: String, calls: [CallList.Stored])] {
+        let batches = try connection.query(
+            """
+            -- name: batchesWithCalls
+            SELECT batch_id, name FROM repricer.batches
+            WHERE state = 'approved' OR batch_id = \(uuid: batchID)::uuid ORDER BY submitted_at, batch_id
+            """
+        ).map { (id: try $0.text("batch_id"), name: try $0.text("name")) }
+        var found: [String: [CallList.Stored]] = [:]
+        for row in try rows(of: batchID, now: now, on: connection) {
+            found[try row.text("batch_id"), default: []].append(try stored(row))
+        }
+        return batches.compactMap { batch in
+            found[batch.id].map { (batchID: batch.id, name: batch.name, calls: $0) }
+        }
+    }
+
     /// The open calls. Dates are rounded up to the minute, so that a million rows become a few thousand. nil asks
     /// only for the others. Rows that are overdue are left out: their calls go for a later renewal.
     package static func open(
         of batchID: String?, now: Int64, on connection: isolated PostgresConnection
     ) throws -> Open {
-        let rows = try connection.query(
+        var open = Open()
+        for row in try rows(of: batchID, now: now, on: connection) {
+            if try row.text("batch_id") == batchID {
+                open.own.append(try stored(row))
+            } else {
+                open.others.append(try stored(row))
+            }
+        }
+        return open
+    }
+
+    private static func stored(_ row: Row) throws -> CallList.Stored {
+        CallList.Stored(
+            sendBy: Instant(milliseconds: try row.milliseconds("send_by")),
+            sendAfter: try row.instant("send_after"), calls: try row.int("calls"),
+            rowsEach: try row.int("rows"))
+    }
+
+    private static func rows(
+        of batchID: String?, now: Int64, on connection: isolated PostgresConnection
+    ) throws -> Rows {
+        try connection.query(
             """
             -- name: openCalls
-            SELECT is_own, send_by, send_after, rows, count(*) AS calls
+            SELECT batch_id, send_by, send_after, rows, count(*) AS calls
             FROM (
-                SELECT c.batch_id IS NOT DISTINCT FROM \(uuid: batchID)::uuid AS is_own, count(*) AS rows,
+                SELECT c.batch_id, count(*) AS rows,
                     \(fragment: minute("min(c.send_by)")) AS send_by,
                     \(fragment: minute("max(c.send_after)")) AS send_after
                 FROM repricer.batches b JOIN repricer.price_changes c ON c.batch_id = b.batch_id
@@ -35,21 +125,8 @@ package enum OpenCallQueries {
                     CASE WHEN b.grouping = 'item' OR b.grouping = 'announced'
                         AND c.forecast_consent NOT IN ('none', 'not_required') THEN c.change_id END
             ) calls
-            GROUP BY is_own, send_by, send_after, rows
+            GROUP BY batch_id, send_by, send_after, rows
             """)
-        var open = Open()
-        for row in rows {
-            let stored = CallList.Stored(
-                sendBy: Instant(milliseconds: try row.milliseconds("send_by")),
-                sendAfter: try row.instant("send_after"), calls: try row.int("calls"),
-                rowsEach: try row.int("rows"))
-            if try row.bool("is_own") {
-                open.own.append(stored)
-            } else {
-                open.others.append(stored)
-            }
-        }
-        return open
     }
 
     private static func minute(_ instant: SQL) -> SQL {

@@ -205,6 +205,26 @@ package struct CallList: Sendable {
         ).reduce(0) { $0 + $1.members.count }
     }
 
+    /// How many rows of each batch would be late, beside the calls of the others.
+    package static func lateRowCounts(
+        of batches: [[Stored]], callsPerThousandSeconds rate: Int, now: Instant
+    ) -> [Int] {
+        // The places of members are free here: they begin with the number of the batch.
+        let calls = batches.enumerated().flatMap { number, stored in
+            stored.flatMap { one in
+                let first = UInt32(clamping: number)
+                return repeatElement(
+                    Call(one, members: first..<(first + UInt32(clamping: one.rowsEach))),
+                    count: one.calls)
+            }
+        }
+        var counts = Array(repeating: 0, count: batches.count)
+        for call in late(calls, callsPerThousandSeconds: rate, now: now.milliseconds) {
+            counts[Int(call.members.lowerBound)] += call.members.count
+        }
+        return counts
+    }
+
     private static func calls(ofOthers others: [Stored]) -> [Call] {
         others.flatMap { repeatElement(Call($0, members: 0..<0), count: $0.calls) }
     }

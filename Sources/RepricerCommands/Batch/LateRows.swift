@@ -13,6 +13,19 @@ enum LateRows {
             of: batchID, callsPerThousandSeconds: rate.perThousandSeconds, now: now, on: connection)
     }
 
+    /// Those of the batch, or else of each approved one.
+    static func counts(
+        of batchID: String?, _ rate: Configuration.CallRate, now: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> [OpenCallQueries.Late] {
+        guard let batchID else {
+            return try OpenCallQueries.lateRowCounts(
+                callsPerThousandSeconds: rate.perThousandSeconds, now: now, on: connection)
+        }
+        let rows = try count(of: batchID, rate, now: now, on: connection)
+        return rows > 0 ? [.init(batchID: batchID, name: "", rows: rows)] : []
+    }
+
     /// The late rows of a batch that was just planned and stored, whose calls are at hand.
     static func count(
         of calls: CallList, _ rate: Configuration.CallRate, now: Int64,
@@ -32,7 +45,7 @@ enum LateRows {
 }
 
 extension Invocation {
-    /// Reads how many are late and warns a person of them. `planned` are the batch's calls where they are at hand.
+    /// Reads how many are late and warns a person of them, and of those of other batches that the batch makes late. `planned` are the batch's calls where they are at hand.
     func warnOfLateRows(
         of batchID: String, planned: CallList? = nil, _ rate: Configuration.CallRate, now: Int64,
         _ pool: PostgresPool
@@ -44,6 +57,16 @@ extension Invocation {
             return try LateRows.count(of: batchID, rate, now: now, on: connection)
         }
         if count > 0 { note("late: \(LateRows.sentence(count))") }
+        let others = try await pool.withTransaction {
+            try OpenCallQueries.lateRowCounts(
+                becauseOf: batchID, callsPerThousandSeconds: rate.perThousandSeconds, now: now,
+                on: $0)
+        }
+        for other in others {
+            note(
+                "late: \(counted(other.rows, "row")) of batch \(harmless(other.name)) would miss "
+                    + "\(other.rows == 1 ? "its" : "their") renewal because of this one")
+        }
         return count
     }
 }

@@ -87,7 +87,10 @@ extension ServiceControlQueries.Everything {
     var headlines: [(String, String)] {
         let pause = isPaused ? "everything\(whoAndWhy); `repricer resume --all`" : nil
         let halt = haltedAt.map {
-            Self.halt("everything", at: $0, haltedReason ?? "", haltedAnswer)
+            Self.halt(
+                isServiceHalted(.cancel)
+                    ? "everything" : plural(StoreCall.Kind.priceChange.rawValue),
+                at: $0, haltedReason ?? "", haltedAnswer)
         }
         let wait = catchUpSince.map { since in
             let reader = catchUpBy.map { "\(harmless($0)) recovers: `repricer recover`" }

@@ -29,8 +29,10 @@ struct StatusFacts: Sendable, Equatable {
     /// The rows that were refused, or called back before they left, by batch, of those that a code has halted.
     let putBack: [String: Int64]
     let moved: [TroubleQueries.Moved]
-    /// The rows of the batch that would be late at the allowed rate; nil where it was not asked.
-    let lateRows: Int?
+    /// The rows that would be late at the allowed rate, of the batch that was asked for, or else of all approved ones.
+    let lateRows: [OpenCallQueries.Late]
+    /// Whether the allowed rate is known, and was asked about.
+    let knowsLate: Bool
     /// The waiting waves of the batch that was asked for, or else of all.
     let waitingWaves: [TroubleQueries.WaitingWave]
     let outlook: StatusQueries.Outlook
@@ -81,9 +83,9 @@ struct StatusFacts: Sendable, Equatable {
                     : batchID.map {
                         try TroubleQueries.moved(of: $0, limit: movedMax, on: connection)
                     } ?? [],
-                lateRows: try batchID.flatMap { id in
-                    try rate.map { try LateRows.count(of: id, $0, now: now, on: connection) }
-                },
+                lateRows: try rate.map {
+                    try LateRows.counts(of: batchID, $0, now: now, on: connection)
+                } ?? [], knowsLate: rate != nil,
                 waitingWaves: try TroubleQueries.waitingWaves(
                     of: batchID, now: now, on: connection), outlook: outlook,
                 undelivered: try UndeliveredQueries.find(now: now, on: connection),

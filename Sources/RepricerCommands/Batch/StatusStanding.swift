@@ -37,7 +37,7 @@ extension StatusFacts {
         let trouble = outlook.trouble
         return [
             ("moved", trouble.moved), ("overdue", trouble.overdue), ("parked", trouble.parked),
-            ("drifted", trouble.drifted),
+            ("drifted", trouble.drifted), ("missed", trouble.missed),
         ].filter { $0.1 > 0 }.map(\.0)
     }
 }

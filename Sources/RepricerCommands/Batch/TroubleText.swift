@@ -34,7 +34,7 @@ enum TroubleText {
                     + words.before + wave.firstSendBy.instantText + words.after
             )
         }
-        let late = Int64(facts.lateRows ?? 0)
+        let late = facts.lateRows.reduce(0) { $0 + Int64($1.rows) }
         let troubles: [(String, Int64, String)] = [
             (
                 "moved", trouble.moved,
@@ -48,7 +48,7 @@ enum TroubleText {
                     trouble.overdue, "is", "are",
                     "not sent, and the planned renewal can't be made any more")
             ),
-            ("late", late, LateRows.sentence(late)),
+            ("late", late, LateRows.sentence(late) + lateByBatch(facts)),
             (
                 "parked", trouble.parked,
                 rows(
@@ -61,16 +61,30 @@ enum TroubleText {
                     trouble.drifted, "ended", "ended",
                     "unsent, since the facts had changed; plan again")
             ),
+            (
+                "missed", trouble.missed,
+                rows(trouble.missed, "ended", "ended", "unsent, since no renewal was left for it")
+            ),
         ]
         return waves + troubles.filter { $0.1 > 0 }.map { ($0.0, $0.2) }
+    }
+
+    /// Whose they are, where all batches were asked for.
+    private static func lateByBatch(_ facts: StatusFacts) -> String {
+        guard facts.batch == nil else { return "" }
+        return ": "
+            + facts.lateRows.map { "\(counted($0.rows)) of batch \(harmless($0.name))" }
+            .joined(separator: ", ")
     }
 
     static func json(_ facts: StatusFacts) -> JSONValue {
         let trouble = facts.outlook.trouble
         return [
             "moved_rows": trouble.moved, "moved": facts.moved.json(movedColumns),
-            "overdue_rows": trouble.overdue, "late_rows": facts.lateRows,
+            "overdue_rows": trouble.overdue,
+            "late_rows": facts.knowsLate ? facts.lateRows.reduce(0) { $0 + $1.rows } : nil,
             "parked_rows": trouble.parked, "drifted_rows": trouble.drifted,
+            "missed_rows": trouble.missed,
             "waiting_waves": facts.waitingWaves.json(waveColumns),
         ]
     }

@@ -124,6 +124,26 @@ import Testing
         await harness.close()
     }
 
+    /// The App Store refuses the very token that its status still shows.
+    @Test func cancel_sameTokenShownAgain_goesOnceWithoutIt_thenWaits() async throws {
+        let harness = try await Harness.declined()
+        let stale = CancellingStore.Reply.refused(.refresh, code: 4_000_082)
+        let store = harness.cancellingStore(Array(repeating: stale, count: 3))
+        let canceller = harness.canceller(store)
+
+        for _ in 0..<80 {
+            _ = try await canceller.round()
+            harness.clock.advance(by: .seconds(30))
+            harness.realClock.advance(by: .seconds(30))
+        }
+
+        let tokens = store.calls.map { $0.consistencyToken ?? "none" }
+        #expect(tokens == ["token-false", "none", "token-false", "none"])
+        #expect(Set(store.calls.map(\.requestReferenceID)).count == 4)
+        #expect(try await harness.dependents() == ["2/FAR confirmed"])
+        await harness.close()
+    }
+
     @Test func cancel_refused_isCheckedBeforeItIsBelieved_thenForAPerson() async throws {
         let harness = try await Harness.declined()
         let store = harness.cancellingStore(

@@ -13,28 +13,14 @@ import Testing
 /// "What a refusal of Apple means" for the kinds of call that belong to no batch: every documented code, and thirty that are
 /// not, each for one subscription while others succeed.
 @Suite(.database) struct KindConformanceTests {
-    private static let undocumented = (1...30).map { number in
-        [4_000_900, 4_030_900, 4_040_900, 4_090_900, 4_220_900][number % 5] + number
-    }
-
-    /// A silence and an error of Apple's own are no refusals.
-    private static let refusals =
-        (Set(APIErrorCode.documented.keys).union(APIErrorCode.ofOtherRequests).sorted()
-        + undocumented).filter { $0 / 10_000 != 429 && $0 / 10_000 != 500 }
+    private static let refusals = RefusalTable.refusals
 
     /// In the order of their ids one that succeeds follows each that does not.
     private static func other(_ code: Int) -> String { "\(code)5" }
 
     fileprivate static func refusal(of id: String) -> Int? { id.utf8.count == 7 ? Int(id) : nil }
 
-    /// By the table of the contract: whether the code is about this customer or item, and final where others succeed.
-    private static func isFinal(_ code: Int) -> Bool {
-        switch APIErrorCode.documented[code]?.disposition {
-        case .reject: code / 10_000 != 404
-        case .checkStatus: true
-        case .refresh, .haltBatch, .haltStorefront, .haltService, .waitUntil, .retrySame, nil: false
-        }
-    }
+    private static func isFinal(_ code: Int) -> Bool { RefusalTable.final.contains(code) }
 
     private static func texts(_ harness: DeliveryHarness, _ sql: String) async throws -> [String:
         String]
@@ -104,11 +90,11 @@ import Testing
         await harness.delivery.close()
     }
 
-    /// Some thirty at a time: what one parent's end brings down.
-    @Test(arguments: 0..<6)
+    /// Some thirteen at a time, since fifteen refusals in a row, with whatever codes, would halt their kind.
+    @Test(arguments: 0..<14)
     func oddRefusalOfEachCode_ofACancellation_endsOrParksItAlone(part: Int) async throws {
         let codes = Self.refusals.enumerated()
-            .filter { $0.offset % 6 == part }.map(\.element)
+            .filter { $0.offset % 14 == part }.map(\.element)
         let targets = codes.flatMap { ["\($0)", Self.other($0)] }
         let harness = try await DeliveryHarness.make()
         try await harness.subscribe("1", items: ["A", "B"])
@@ -144,6 +130,26 @@ import Testing
                 (states["\(code)"] == "discrepancy") == Self.isFinal(code),
                 "\(code) \(states["\(code)"] ?? "")")
         }
+        await harness.close()
+    }
+
+    /// It says that the app of our key is not the one, so it says nothing of the subscription that was asked for.
+    @Test(arguments: [(4_000_002, true), (4_040_003, true), (4_040_010, false)])
+    func statusOfADependent_refusedForOurApp_endsNothing(code: Int, waits: Bool) async throws {
+        let harness = try await DeliveryHarness.declined()
+        let store = harness.cancellingStore()
+        store.answerChecks(
+            StoreAnswer(
+                CallOutcome<Void>.refused(
+                    code: APIErrorCode(rawValue: code), message: "as scripted",
+                    raw: RawAnswer(HTTPResponse(status: code / 10_000, body: [])))
+            ) { StoreWords([]) })
+
+        try await harness.run(harness.canceller(store), rounds: 20)
+
+        #expect(
+            try await harness.dependents() == ["2/FAR \(waits ? "requested" : "discrepancy")"])
+        #expect(store.calls.isEmpty)
         await harness.close()
     }
 }

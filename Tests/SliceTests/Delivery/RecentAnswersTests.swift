@@ -74,6 +74,30 @@ import Testing
         #expect(verdict == (isForgotten ? .believed : Self.batch))
     }
 
+    /// The product has no price in one storefront, and two batches meet it before any call succeeds.
+    @Test func storefrontOfTwoBatches_withoutAPrice_haltsThatStorefrontInEach() {
+        let recent = RecentAnswers()
+        recent.noteLive(batches: 2)
+
+        let verdicts = (0..<12).map { number in
+            recent.judge(
+                Self.refusal(.haltStorefront, 4_000_134), of: "\(number)", .priceChange,
+                [CallScope(batchID: number % 2 == 0 ? "one" : "two", storefront: "USA")],
+                realNow: 0)
+        }
+
+        for (number, verdict) in verdicts.enumerated().dropFirst(4) {
+            #expect(
+                verdict
+                    == .systemic(
+                        .storefront(
+                            CallScope(
+                                batchID: number % 2 == 0 ? "one" : "two", storefront: "USA"))),
+                "\(number)")
+        }
+        #expect(!verdicts.contains(.believed))
+    }
+
     @Test func streak_ofABatchThatIsStillHalted_isKept() {
         let recent = RecentAnswers()
         for number in 0..<15 {

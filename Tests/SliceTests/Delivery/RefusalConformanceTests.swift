@@ -14,20 +14,14 @@ import Testing
 @Suite(.database) struct RefusalConformanceTests {
     private typealias Harness = DeliveryHarness
 
-    private static let undocumented = (1...30).map { number in
-        [4_000_900, 4_030_900, 4_040_900, 4_090_900, 4_220_900][number % 5] + number
-    }
-
-    private static let documented =
-        Set(APIErrorCode.documented.keys).union(APIErrorCode.ofOtherRequests).sorted()
-
-    /// A silence and an error of Apple's own are no refusals; their rows of the table have tests of their own.
-    private static let refusals =
-        (documented + undocumented).filter { $0 / 10_000 != 429 && $0 / 10_000 != 500 }
+    private static let refusals = RefusalTable.refusals
 
     @Test func table_hasEveryDocumentedCode() {
-        #expect(Self.documented.count >= 127)
-        #expect(Self.undocumented.allSatisfy { APIErrorCode(rawValue: $0).name == nil })
+        #expect(RefusalTable.documented.count >= 127 + RefusalTable.ofServerAPI.count)
+        #expect(RefusalTable.undocumented.allSatisfy { APIErrorCode(rawValue: $0).name == nil })
+        let server = Set(APIErrorCode.serverAPINames.keys)
+        #expect(server.subtracting(RefusalTable.ofServerAPI) == [4_040_002, 4_040_004, 4_040_006])
+        #expect(RefusalTable.final.isSubset(of: RefusalTable.documented))
     }
 
     @Test func oddRefusalOfEachCode_whileOthersSucceed_endsOrParksItsRowAlone() async throws {
@@ -70,15 +64,8 @@ import Testing
         await harness.close()
     }
 
-    /// By the table of the contract, not by the code's own.
     private static func expected(_ code: Int) -> String {
-        let parked = "queued \(APIErrorCode(rawValue: code).rawValue)"
-        switch APIErrorCode.documented[code]?.disposition {
-        case .reject where code / 10_000 == 404: return parked
-        case .reject, .checkStatus: return "rejected"
-        case .refresh, .haltBatch, .haltStorefront, .haltService, .waitUntil, .retrySame, nil:
-            return parked
-        }
+        RefusalTable.final.contains(code) ? "rejected" : "queued \(code)"
     }
 
     private static func states(_ harness: Harness) async throws -> [String: String] {
@@ -112,7 +99,12 @@ import Testing
         }
 
         #expect(verdicts.count { $0 == .believed } < 50)
-        #expect(verdicts.suffix(40).allSatisfy { $0 == .systemic(.all) })
+        // A price that is missing in a storefront stops that storefront, of each batch that meets it.
+        for (number, verdict) in verdicts.enumerated().suffix(40) {
+            let place = CallScope(batchID: "batch \(number % 2)", storefront: "USA")
+            #expect(
+                verdict == .systemic(code == 4_000_134 ? .storefront(place) : .all), "\(number)")
+        }
     }
 
     /// Nothing but refusals, each time another one: they fail alike, too.

@@ -135,6 +135,38 @@ import Testing
         await harness.close()
     }
 
+    /// Each replica has seen one price that was there already. Then the App Store says so of all, and none is there.
+    @Test func pricesThatAreNotOurs_afterEachReplicaSawOneThatWas_endFewRows() async throws {
+        let harness = try await Harness.make()
+        let replicas = (0..<4).map { _ in harness.scheduler() }
+        for (number, replica) in replicas.enumerated() {
+            try await harness.submitRows((number + 1)...(number + 1))
+            harness.store.setAnswers([], nil, all: .refused(.checkStatus, code: 4_000_205))
+            for _ in 0..<3 {
+                try await harness.deliver(replica)
+                harness.store.applyLate()
+                Self.pass(harness, .seconds(10))
+            }
+        }
+        #expect(try await harness.changes() == Array(repeating: "A scheduled", count: 4))
+        try await harness.submitRows(5...254)
+
+        var most = 0
+        for _ in 0..<40 {
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for replica in replicas { group.addTask { _ = try await replica.round() } }
+                try await group.waitForAll()
+            }
+            most = max(most, try await Self.rejected(harness))
+            Self.pass(harness)
+        }
+
+        #expect(most < 50)
+        for _ in 0..<3 { try await harness.watch().round() }
+        #expect(try await Self.rejected(harness) == 0)
+        await harness.close()
+    }
+
     @Test func extensionsRefusedAlike_metByManyShortLivedProcesses_endFew() async throws {
         let harness = try await ExtensionHarness.make(
             Array(repeating: .refused(4_030_005), count: 80))

@@ -1,4 +1,5 @@
 import Batches
+import Facts
 import ServiceKit
 import Synchronization
 import TestSupport
@@ -94,6 +95,103 @@ import Testing
         await harness.close()
     }
 
+    /// Rules were imported between submission and approval. All rows end at their first claim, before anybody looked.
+    @Test func rowsThatEndUnsentAtOnce_areTold_thoughTheirBatchIsThrough() async throws {
+        let harness = try await Harness.make()
+        let (lines, metrics) = (Lines(), Metrics())
+        let watch = Self.watch(harness, lines, metrics)
+        try await watch.round()
+        let batchID = try await harness.submitAndApprove(try await Self.rows(harness, 20))
+        try await harness.askEverybody()
+
+        try await harness.deliver(harness.scheduler())
+        let ended = try await harness.changes()
+        for _ in 0..<3 {
+            harness.clock.advance(by: .seconds(61))
+            harness.realClock.advance(by: .seconds(61))
+            try await watch.round()
+        }
+
+        #expect(ended == Array(repeating: "A ineligible drifted", count: 20))
+        let told = lines.about("rows need attention")
+        #expect(told.count == 1, "\(told)")
+        #expect(told.first?.contains("drifted=20") == true, "\(told)")
+        #expect(told.first?.contains("batch=\(batchID)") == true)
+        #expect(metrics.render().contains("repricer_changes_drifted 20"))
+        await harness.close()
+    }
+
+    /// A batch waited past its dates, and most of its customers had turned renewal off meanwhile: no renewal is left.
+    @Test func rowsThatEndMissed_areTold_asTheyLeaveTheOverdue() async throws {
+        let harness = try await Harness.make()
+        let batchID = try await harness.submitAndApprove(try await Self.rows(harness, 12))
+        let (lines, metrics) = (Lines(), Metrics())
+        let watch = Self.watch(harness, lines, metrics)
+        try await watch.round()
+        try await harness.write(
+            """
+            UPDATE repricer.price_changes SET state = 'missed', reason = 'no_renewal_left',
+                ended_at = '2026-03-01T00:00:10Z' WHERE line BETWEEN 2 AND 6
+            """)
+
+        harness.realClock.advance(by: .seconds(300))
+        try await watch.round()
+
+        let told = lines.about("rows need attention")
+        #expect(told.count == 1, "\(told)")
+        #expect(told.first?.contains("missed=5") == true, "\(told)")
+        #expect(told.first?.contains("batch=\(batchID)") == true)
+        #expect(metrics.render().contains("repricer_changes_missed 5"))
+        await harness.close(isTamperedWith: true)
+    }
+
+    /// At one call in a thousand seconds most rows come too late.
+    @Test func rowsThatTheRateMakesLate_areToldInTheLog_withTheirBatch() async throws {
+        let harness = try await Harness.make()
+        let batchID = try await harness.submitAndApprove(try await Self.rows(harness, 6))
+        try await harness.write("SELECT repricer.note_change_price_rate(1)")
+        try await harness.write(
+            "UPDATE repricer.price_changes SET send_by = '2026-03-01T00:20:00Z'")
+        let lines = Lines()
+        let watch = Self.watch(harness, lines)
+
+        try await watch.round()
+
+        let told = lines.about("rows need attention")
+        #expect(told.count == 1, "\(told)")
+        #expect(told.first?.contains("batch=\(batchID)") == true)
+        #expect(told.first?.contains("late=4") == true, "\(told)")
+        await harness.close(isTamperedWith: true)
+    }
+
+    /// The calls of the new batch go first, since its deadlines are earlier.
+    @Test func rowsOfAnotherBatch_thatTheNewOneMakesLate_areFoundWithTheirBatch() async throws {
+        let harness = try await Harness.make()
+        let rows = try await Self.rows(harness, 5)
+        let first = try await harness.submit(Array(rows.prefix(3)), content: "first")
+        try await harness.approve(first)
+        let second = try await harness.submit(Array(rows.suffix(2)), content: "second")
+        try await harness.write(
+            "UPDATE repricer.price_changes SET send_by = '2026-03-01T00:04:00Z' WHERE line <= 4")
+        try await harness.write(
+            "UPDATE repricer.price_changes SET send_by = '2026-03-01T00:02:00Z' WHERE line > 4")
+        let now = harness.now.milliseconds
+
+        let late = try await harness.submitter.withTransaction {
+            (
+                try OpenCallQueries.lateRowCounts(
+                    callsPerThousandSeconds: 10, now: now, on: $0),
+                try OpenCallQueries.lateRowCounts(
+                    becauseOf: second, callsPerThousandSeconds: 10, now: now, on: $0)
+            )
+        }
+
+        // A call each hundred seconds: all three of the first are in time, and two more calls leave time for one of them.
+        #expect(late.0.isEmpty)
+        #expect(late.1 == [.init(batchID: first, name: "first", rows: 2)])
+        await harness.close(isTamperedWith: true)
+    }
+
     @Test func wave_thatWaitsPastItsDates_saysForWhatAndHowMany() async throws {
         let harness = try await Harness.make()
         let rows = try await Self.rows(harness, 20)
@@ -123,5 +221,20 @@ import Testing
         #expect(lines.about("overdue=\(waiting) first").count == 1)
         #expect(lines.about("`repricer resume \(batchID)`: its batch is paused").count == 1)
         await harness.close()
+    }
+}
+
+extension DeliveryHarness {
+    /// From now on every customer must be asked.
+    fileprivate func askEverybody() async throws {
+        let at = now
+        try await submitter.withTransaction { connection in
+            _ = try RuleQueries.add(
+                RuleSet(
+                    thresholds: [],
+                    alwaysConsent: [.init(storefront: "USA", validFrom: at, source: .apple)],
+                    currencies: []),
+                file: "rules.csv", contentSHA256: "", at: at.milliseconds, on: connection)
+        }
     }
 }

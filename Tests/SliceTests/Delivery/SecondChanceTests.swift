@@ -1,0 +1,115 @@
+import Batches
+import Postgres
+import PriceChanges
+import ServiceKit
+import TestSupport
+import Testing
+
+@testable import Pricing
+
+/// A few rows that are refused rightly, with the earliest deadlines of their batch: they do not halt it again and again.
+@Suite(.database) struct SecondChanceTests {
+    private typealias Harness = DeliveryHarness
+
+    private static func pass(
+        _ harness: Harness, _ scheduler: Scheduler, by duration: Duration = .seconds(61)
+    ) async throws {
+        for _ in 0..<3 {
+            try await harness.deliver(scheduler)
+            try await harness.watch().round()
+        }
+        harness.clock.advance(by: duration)
+        harness.realClock.advance(by: duration)
+    }
+
+    private static func lead(_ harness: Harness, lines: ClosedRange<Int>) async throws {
+        try await harness.write(
+            """
+            UPDATE repricer.price_changes SET send_by = send_by - interval '10 days'
+            WHERE line BETWEEN \(lines.lowerBound)::integer AND \(lines.upperBound)::integer
+            """)
+    }
+
+    private static let halts =
+        "SELECT object AS text FROM repricer.audit_trail WHERE action = 'halt'"
+
+    @Test(arguments: [4_030_010, 4_000_205])
+    func fewRowsThatAreRefusedRightly_atTheHead_stopOthersForMinutesAtMost(
+        code: Int
+    ) async throws {
+        let harness = try await Harness.make()
+        try await harness.submitRows(1...150)
+        try await Self.lead(harness, lines: 2...25)
+        let odd = (1...24).map(String.init)
+        harness.store.setAnswers(
+            odd, .refused(code == 4_000_205 ? .checkStatus : .reject, code: code))
+        let scheduler = harness.scheduler()
+
+        for _ in 0..<20 { try await Self.pass(harness, scheduler) }
+
+        #expect(try await harness.stateCounts() == ["rejected": 24, "scheduled": 126])
+        #expect(try await (1...3).contains(harness.texts(Self.halts).count))
+        let calls = Dictionary(harness.store.calls.map { ($0.transactionID, 1) }) { $0 + $1 }
+        #expect(odd.allSatisfy { (1...3).contains(calls[$0] ?? 0) }, "\(calls)")
+        // Nothing remembers them once the batch is through.
+        #expect(try await harness.count("put_backs") == 0)
+        await harness.close()
+    }
+
+    /// What had its second chance ends with the others where all are refused anew, and goes back with them.
+    @Test func secondRefusal_whereAllAreRefusedAgain_isPutBackWithTheOthers() async throws {
+        let harness = try await Harness.make()
+        try await harness.submitRows(1...60)
+        try await Self.lead(harness, lines: 2...7)
+        harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        try await harness.watch().round()
+        // One probe is answered.
+        harness.store.setAnswers([], nil)
+        harness.clock.advance(by: .seconds(61))
+        harness.realClock.advance(by: .seconds(61))
+        _ = try await harness.scheduler(perSecond: 1).round()
+        #expect(try await harness.stateCounts()["scheduled"] == 1)
+        harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
+
+        harness.clock.advance(by: .seconds(300))
+        harness.realClock.advance(by: .seconds(300))
+        try await harness.deliver(scheduler)
+        for _ in 0..<3 { try await harness.watch().round() }
+
+        #expect(try await harness.stateCounts()["rejected"] == nil)
+        harness.store.setAnswers([], nil)
+        for _ in 0..<15 { try await Self.pass(harness, scheduler) }
+        #expect(try await harness.stateCounts() == ["scheduled": 60])
+        await harness.close()
+    }
+
+    /// What is put back stands behind what was never called, though its deadline is earlier.
+    @Test func rowsThatWerePutBack_goBehindThoseThatWereNeverCalled() async throws {
+        let harness = try await Harness.make()
+        try await harness.submitRows(1...80)
+        try await Self.lead(harness, lines: 2...13)
+        harness.store.setAnswers((1...12).map(String.init), .refused(.reject, code: 4_030_010))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        for _ in 0..<2 { try await harness.watch().round() }
+        let before = harness.store.calls.count
+        let putBack = Set(
+            try await harness.texts(
+                """
+                SELECT original_transaction_id AS text FROM repricer.price_change_history
+                WHERE evidence_id LIKE 'halt %'
+                """))
+        harness.clock.advance(by: .seconds(61))
+        harness.realClock.advance(by: .seconds(61))
+
+        try await harness.deliver(scheduler)
+
+        let next = harness.store.calls.dropFirst(before).map(\.transactionID)
+        #expect(putBack.count >= 9)
+        #expect(next.count >= 40)
+        #expect(!next.contains { putBack.contains($0) }, "\(next)")
+        await harness.close()
+    }
+}
