@@ -1,4 +1,5 @@
 import Reports
+import ServiceKit
 import Synchronization
 
 /// One line on a terminal that says what a command does, and for how long, while it says nothing else: where one
@@ -70,9 +71,10 @@ final class WaitingLine: Sendable {
         }
         drawIfLate()
         return try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { [self] in
+            // On a thread of its own: a plan keeps all others busy.
+            group.addTask(executorPreference: Alarm.shared) { [self] in
                 while true {
-                    try await Task.sleep(for: Self.pace)
+                    try await Alarm.shared.wait(for: Self.pace)
                     drawIfLate()
                 }
             }
