@@ -37,7 +37,8 @@ extension BatchQueries.Batch {
         return Notice(
             haltedBy == nil ? .warn : .alarm, haltedBy == nil ? "Paused:" : "Halted:",
             "\(HTML.link(batchAddress(batchID), name))\(since)\(by)\(why)\(answer)\(next)\(also). "
-                + "\(HTML.command("repricer resume \(batchID)")) lets it go on.")
+                + "\(HTML.command("repricer resume \(batchID)")) lets it go on.",
+            holdsCalls: true)
     }
 }
 
@@ -83,6 +84,16 @@ extension TroubleQueries.WaitingWave {
     }
 }
 
+extension UndeliveredQueries.Undelivered {
+    var notice: Notice {
+        let since: HTML = askedAt.map { "since \(.time($0))" } ?? "so far"
+        return Notice(
+            .alarm, "Nobody delivers:",
+            "changes are due, and no process has asked for a call \(since); "
+                + "\(HTML.command("repricer serve")) delivers.")
+    }
+}
+
 extension ServiceControlQueries.Everything {
     /// What stands still as a whole; empty in ordinary times.
     var notices: [Notice] {
@@ -105,8 +116,8 @@ extension ServiceControlQueries.Everything {
             Notice(
                 .warn, "\(Self.words(kind.kind)) are slowed down",
                 " since \(.time(kind.since)): the App Store gives no answers, the latest was \(kind.answer). The next call "
-                    + "leaves at \(.time(kind.until)), or later, one at a time until one is answered."
-            )
+                    + "leaves at \(.time(kind.until)), or later, one at a time until one is answered.",
+                holdsCalls: true)
         }
         if let heldSince {
             let what: HTML =
@@ -125,7 +136,8 @@ extension ServiceControlQueries.Everything {
                     .warn, "Catching up:",
                     "no call leaves until the notifications since \(.time(catchUpSince)) are read"
                         + "\(catchUpBy.map { "; \($0) recovers" } ?? "")"
-                        + "\(catchUpAnswer.map { "; the latest reading stopped: \($0)" } ?? "")."))
+                        + "\(catchUpAnswer.map { "; the latest reading stopped: \($0)" } ?? "").",
+                    holdsCalls: true))
         }
         return notices
     }

@@ -15,6 +15,7 @@ extension Site {
                 batches: try BatchQueries.all(on: connection),
                 storefronts: try ControlQueries.haltedStorefronts(of: nil, on: connection),
                 staleness: try StalenessQueries.read(now: now, margin: margin, on: connection),
+                undelivered: try UndeliveredQueries.find(now: now, on: connection),
                 queues: try HealthQueries.queues(on: connection),
                 calls: try HealthQueries.openCalls(on: connection),
                 rates: try HealthQueries.rates(now: now, on: connection),
@@ -33,6 +34,7 @@ private struct HealthView {
     let batches: [BatchQueries.Batch]
     let storefronts: [ControlQueries.HaltedStorefront]
     let staleness: StalenessQueries.Staleness
+    let undelivered: UndeliveredQueries.Undelivered?
     let queues: HealthQueries.Queues
     let calls: [HealthQueries.OpenCalls]
     let rates: [HealthQueries.Rate]
@@ -44,9 +46,10 @@ private struct HealthView {
 
     private var notices: [Notice] {
         var notices =
-            everything.notices
-            + batches.filter { $0.state == "approved" && $0.haltedBy != nil }
-            .compactMap(\.stopNotice) + storefronts.map { $0.notice(inBatch: batches) }
+            [undelivered?.notice].compactMap(\.self) + everything.notices
+            + batches.filter { $0.state == "approved" }.compactMap(\.stopNotice)
+            + storefronts.map { $0.notice(inBatch: batches) }
+            + rates.compactMap { silence($0) }
         if let obstacle = schema.obstacle() {
             notices.append(
                 Notice(
@@ -73,12 +76,27 @@ private struct HealthView {
         return notices
     }
 
+    private func silence(_ rate: HealthQueries.Rate) -> Notice? {
+        guard let until = rate.blockedUntil, until > now else { return nil }
+        return Notice(
+            .warn, "Silence asked for:",
+            "the App Store takes no calls of \(spaced(rate.endpoint)) until \(.time(until)).",
+            holdsCalls: true)
+    }
+
+    /// An all-clear is given only where nothing holds calls back either.
     var lead: HTML {
         let alarms = Int64(notices.count { $0.kind == .alarm })
+        let holds = Int64(notices.count { $0.kind != .alarm && $0.holdsCalls })
+        let needed = "\(counted(alarms, "thing")) \(alarms == 1 ? "needs" : "need") somebody"
+        let hold = holds == 1 ? "holds calls back" : "hold calls back"
         let text =
-            alarms == 0
-            ? "Nothing stands still."
-            : "\(counted(alarms, "thing")) \(alarms == 1 ? "needs" : "need") somebody."
+            switch (alarms, holds) {
+            case (0, 0): "No alarm, and nothing holds calls back."
+            case (0, _): "No alarm, but \(counted(holds, "thing")) \(hold)."
+            case (_, 0): "\(needed)."
+            case (_, _): "\(needed), and \(counted(holds)) more \(hold)."
+            }
         return "<p class=\"lead\">\(text)</p>\n"
     }
 
@@ -146,7 +164,7 @@ private struct HealthView {
             [
                 .text("Endpoint"), .number("Calls in the last second"),
                 .text("Silence asked for by the App Store"),
-            ], rateRows
+            ], rateRows, isStacked: true
         ).html + allowed
             + HTMLTable(
                 "Calls without an end",

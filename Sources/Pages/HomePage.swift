@@ -13,18 +13,20 @@ extension Site {
     func homePage() async throws -> Page {
         let now = clock.nowMilliseconds()
         let figures = try await home.soon("") ?? HomeFigures()
-        let (batches, everything, storefronts, extensions) = try await pool.read { connection in
+        let (batches, everything, storefronts, extensions, undelivered) = try await pool.read {
+            connection in
             (
                 try BatchQueries.all(on: connection),
                 try ServiceControlQueries.everything(on: connection),
                 try ControlQueries.haltedStorefronts(of: nil, on: connection),
-                try HomeQueries.waitingExtensions(limit: Self.waitingExtensionsMax, on: connection)
+                try HomeQueries.waitingExtensions(limit: Self.waitingExtensionsMax, on: connection),
+                try UndeliveredQueries.find(now: now, on: connection)
             )
         }
         let newest = Array(batches.reversed())
         let home = Home(
             batches: newest, figures: figures, everything: everything, storefronts: storefronts,
-            extensions: extensions, now: now)
+            extensions: extensions, undelivered: undelivered, now: now)
         let shown = newest.prefix(Self.batchesMax)
         let rest = newest.count - shown.count
         var body = home.notices.html + home.deadlineSection
@@ -51,6 +53,7 @@ private struct Home {
     let everything: ServiceControlQueries.Everything
     let storefronts: [ControlQueries.HaltedStorefront]
     let extensions: [HomeQueries.WaitingExtension]
+    let undelivered: UndeliveredQueries.Undelivered?
     let now: Int64
 
     /// nil where the batch came after the figures were counted.
@@ -87,7 +90,8 @@ private struct Home {
     // MARK: What needs somebody
 
     var notices: [Notice] {
-        everything.notices + batches.flatMap(notices) + extensions.map(\.notice)
+        [undelivered?.notice].compactMap(\.self) + everything.notices + batches.flatMap(notices)
+            + extensions.map(\.notice)
             + storefronts.map { $0.notice(inBatch: batches) }
             + figures.waitingWaves.map(\.notice)
     }

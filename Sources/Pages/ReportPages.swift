@@ -149,7 +149,8 @@ extension Site {
             body: section(
                 "All reports",
                 HTMLTable(
-                    "Reports", [.text("Report"), .text("What it tells"), .text("All of it")], rows)),
+                    "Reports", [.text("Report"), .text("What it tells"), .text("All of it")], rows,
+                    isStacked: true)),
             asOf: clock.nowMilliseconds())
     }
 

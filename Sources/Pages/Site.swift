@@ -280,8 +280,8 @@ extension PageFault {
     static func noBatch(_ text: String) -> PageFault {
         PageFault(
             404, "There is no such batch",
-            "No batch has the id <code>\(String(text.prefix(80)))</code>. The <a href=\"/\">batches</a> are listed with their ids; "
-                + "the search finds one by its name.")
+            "No batch has the id <code>\(String(text.prefix(80)))</code>. The <a href=\"/\">batches</a> are listed with links to "
+                + "their pages; the search finds one by its name.")
     }
 
     fileprivate init(_ error: ReportError) {
@@ -338,11 +338,14 @@ struct Notice {
     var kind: Kind
     var title: String
     var text: HTML
+    /// Whether calls wait for it, though nothing is wrong.
+    var holdsCalls: Bool
 
-    init(_ kind: Kind, _ title: String, _ text: HTML) {
+    init(_ kind: Kind, _ title: String, _ text: HTML, holdsCalls: Bool = false) {
         self.kind = kind
         self.title = title
         self.text = text
+        self.holdsCalls = holdsCalls
     }
 }
 

@@ -23,6 +23,7 @@ extension Site {
                 money: try SubscriptionPageQueries.money(
                     of: id, limit: Self.moneyMax + 1, on: connection),
                 dependents: try SubscriptionPageQueries.dependents(of: id, on: connection),
+                claims: try SubscriptionPageQueries.claims(of: id, on: connection),
                 timeline: try TimelineQueries.lines(of: id, on: connection), now: now)
         }
         guard view.facts != nil || !view.changes.isEmpty || !view.timeline.isEmpty else {
@@ -41,6 +42,7 @@ private struct SubscriptionView {
     let changes: [SubscriptionPageQueries.Change]
     let money: [SubscriptionPageQueries.Entry]
     let dependents: [SubscriptionPageQueries.Dependent]
+    let claims: [SubscriptionPageQueries.Claim]
     let timeline: [TimelineQueries.Line]
     let now: Int64
 
@@ -63,6 +65,7 @@ private struct SubscriptionView {
     func body(timelineMax: Int) -> HTML {
         section("What is known", known)
             + section("Price changes: forecast against fact", changesTable)
+            + section("Items that fall if another one is declined", claimsTable)
             + section("Charges and refunds", moneyTable, after: moneyNote)
             + section("Dependents", dependentsTable)
             + timelineSection(timelineMax)
@@ -127,11 +130,16 @@ private struct SubscriptionView {
         let reason: HTML = change.reason.map { "<span class=\"sub\">\(spaced($0))</span>" } ?? .none
         let undo: HTML = change.isUndo ? "<span class=\"sub\">takes back a change</span>" : .none
         let isOver = ChangeState(rawValue: change.state)?.isFinal ?? false
+        // What has ended lets nothing fall any more but what the dependents' table shows.
+        let falls: HTML =
+            isOver || change.dependents.isEmpty
+            ? .none
+            : "<span class=\"sub\">falls with it: \(change.dependents.joined(separator: ", "))</span>"
         let when: HTML =
             change.effectiveAt.map { "\(.time($0)) <span class=\"sub\">in effect</span>" }
             ?? (isOver ? "–" : "\(.time(change.dueEffectiveAt)) <span class=\"sub\">due</span>")
         return [
-            .link(batchAddress(change.batchID), change.batchName), name,
+            .link(batchAddress(change.batchID), change.batchName), "\(name)\(falls)",
             whole(amount(change.oldPrice, change.currency)),
             whole(amount(change.newPrice, change.currency)),
             "\(spaced(change.state))\(reason)\(undo)", HTML(forecast ?? change.forecastConsent),
@@ -139,6 +147,20 @@ private struct SubscriptionView {
             isLater && !(isOver && change.effectiveAt == nil)
                 ? "\(when)<span class=\"sub\">later than forecast</span>" : when,
         ]
+    }
+
+    private var claimsTable: HTMLTable {
+        HTMLTable(
+            "Items that fall if another one is declined",
+            [.text("Item"), .text("Falls with"), .text("Batch"), .text("State")],
+            claims.map { claim in
+                [
+                    whole(claim.sku),
+                    "\(whole(claim.parentSKU)) on \(subscriptionLink(claim.parentID))",
+                    .link(batchAddress(claim.batchID), claim.batchName),
+                    HTML(spaced(claim.state)),
+                ]
+            })
     }
 
     private var moneyTable: HTMLTable {
@@ -218,8 +240,9 @@ private struct SubscriptionView {
 
             """ : .none
         let note: HTML = """
-            <p class="note">The evidence of a line names a notification, a call, a decision or a transaction. \
-            <code>repricer evidence ID</code> prints what the App Store signed.</p>
+            <p class="note">The evidence of a line names a notification, a call, a decision or a transaction. What the App \
+            Store signed prints <code>repricer evidence ID</code> of a notification, and \
+            <code>repricer evidence ID --subscription \(id)</code> of a call.</p>
 
             """
         return section("Timeline, the oldest first", table, after: cut + note)

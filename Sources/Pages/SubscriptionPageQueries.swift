@@ -88,6 +88,8 @@ enum SubscriptionPageQueries {
         var forecastEffectiveAt: Int64
         var dueEffectiveAt: Int64
         var effectiveAt: Int64?
+        /// The items that fall if this one is declined, by their names of today.
+        var dependents: [String]
     }
 
     /// The changes, the newest first.
@@ -120,7 +122,9 @@ enum SubscriptionPageQueries {
                 cameConsent: try row.textOrNil("came_consent"),
                 forecastEffectiveAt: try row.milliseconds("forecast_effective_at"),
                 dueEffectiveAt: try row.milliseconds("due_effective_at"),
-                effectiveAt: try row.millisecondsOrNil("effective_at"))
+                effectiveAt: try row.millisecondsOrNil("effective_at"),
+                dependents: try row.textsOrNil("current_dependent_skus")
+                    ?? row.texts("dependent_skus"))
         }
     }
 
@@ -169,6 +173,58 @@ enum SubscriptionPageQueries {
         var requestedAt: Int64
         var settledAt: Int64?
         var evidenceID: String?
+    }
+
+    /// An item that it carries and that falls if an item of another subscription is declined.
+    struct Claim: Sendable {
+        var sku: String
+        var parentID: String
+        var parentSKU: String
+        var batchID: String
+        var batchName: String
+        var state: String
+    }
+
+    /// What may fall with the open changes of other subscriptions.
+    static func claims(
+        of id: String, on connection: isolated PostgresConnection
+    ) throws -> [Claim] {
+        // Two questions, because a claim and the change that makes it are in different buckets.
+        let claims = try connection.query(
+            """
+            -- name: subscriptionPageClaims
+            SELECT sku, claimed_by, change_id FROM repricer.dependent_claims
+            WHERE original_transaction_id = \(id) ORDER BY sku, claimed_by, change_id
+            """
+        ).map { row in
+            (
+                sku: try row.text("sku"), parentID: try row.text("claimed_by"),
+                changeID: try row.text("change_id")
+            )
+        }
+        guard !claims.isEmpty else { return [] }
+        let rows = try connection.query(
+            """
+            -- name: subscriptionPageClaimants
+            SELECT c.change_id, coalesce(c.current_sku, c.sku) AS parent_sku, c.batch_id, b.name AS batch_name, c.state
+            FROM repricer.price_changes c JOIN repricer.batches b ON b.batch_id = c.batch_id
+            WHERE c.original_transaction_id = ANY (\(claims.map(\.parentID))::text[])
+                AND c.change_id = ANY (\(uuids: claims.map(\.changeID))::uuid[]) AND c.ended_at IS NULL
+            """
+        ).map { row in
+            (
+                changeID: try row.text("change_id"), sku: try row.text("parent_sku"),
+                batchID: try row.text("batch_id"), batch: try row.text("batch_name"),
+                state: try row.text("state")
+            )
+        }
+        return claims.compactMap { claim in
+            rows.first { $0.changeID == claim.changeID }.map { change in
+                Claim(
+                    sku: claim.sku, parentID: claim.parentID, parentSKU: change.sku,
+                    batchID: change.batchID, batchName: change.batch, state: change.state)
+            }
+        }
     }
 
     /// The dependents' cancellations for which it carries the parent or the dependent.

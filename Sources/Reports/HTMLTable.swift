@@ -22,6 +22,8 @@ package struct HTMLTable: Sendable {
     package var isStacked: Bool
     /// Whether the heading above it says the same, so that the caption is only for who listens.
     package var isNamedAbove = false
+    /// Whether it has too many columns to be blocks, and is scrolled sideways on a narrow screen.
+    package var isSideways = false
     /// Whether it has many columns, and is set smaller in print.
     package var isMany = false
 
@@ -65,7 +67,9 @@ package struct HTMLTable: Sendable {
     }
 
     private var kind: HTML {
-        isStacked ? " class=\"stacked\"" : isMany ? " class=\"many\"" : ""
+        let classes = [(isStacked, "stacked"), (isSideways, "sideways"), (isMany, "many")]
+            .filter(\.0).map(\.1)
+        return classes.isEmpty ? "" : " class=\"\(classes.joined(separator: " "))\""
     }
 
     private func row(_ cells: [HTML]) -> HTML {

@@ -47,8 +47,8 @@ extension ReportTable {
             table.totals = totals.map { row in shown.map { cell(row, $0, Links()) } }
         }
         table.isNamedAbove = true
-        // There are too many columns to be blocks, so it is scrolled sideways.
         table.isStacked = false
+        table.isSideways = true
         table.isMany = shown.count > columnsOfAPage
         return table.html
     }

@@ -1,17 +1,27 @@
 import Synchronization
 
-/// Reads one report and hands its text over as it grows; the pieces in order make the whole.
+/// Reads one report and hands its text over as it grows; the pieces in order make the whole. `reporting` is told how many
+/// rows were read so far.
 ///
 /// Throws a `ReportError`, or what `write` throws.
 package func writeReport(
     _ query: ReportQuery, format: ReportFormat, from store: ReportStore,
+    reporting: @escaping @Sendable (_ rows: Int64) -> Void = { _ in },
     write: @escaping @Sendable (String) throws -> Void
 ) async throws {
     let renderer = Shared(ReportRenderer(query, format: format))
+    let count = Shared(Int64(0))
     try await store.read(
         query,
         columns: { columns in try write(renderer.state.withLock { $0.begin(columns) }) },
-        page: { rows in try write(renderer.state.withLock { $0.add(rows) }) })
+        page: { rows in
+            let read = count.state.withLock { count in
+                count += Int64(rows.count)
+                return count
+            }
+            reporting(read)
+            try write(renderer.state.withLock { $0.add(rows) })
+        })
     try write(renderer.state.withLock { $0.end() })
 }
 

@@ -45,7 +45,9 @@ package enum RepricerCommands {
                 try dependencies.output.write(helpText(path))
                 return .done
             case .run(let command, let parsed):
-                return await run(command, Invocation(arguments: parsed, dependencies: dependencies))
+                return await run(
+                    command,
+                    Invocation(of: command, arguments: parsed, dependencies: dependencies))
             }
         } catch let fault as ArgumentParser.Fault {
             return report(fault.error, of: fault.command, dependencies: dependencies)

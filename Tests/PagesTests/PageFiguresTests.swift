@@ -350,10 +350,13 @@ import Testing
             for part in [
                 "Halted: halted one since", "Halted: storefront MEX of spring since",
                 "Quarantine: 3 notifications", "Silence: of 9 changes",
+                "Silence asked for: the App Store takes no calls of change price until",
             ] {
                 #expect(told.contains(part), "\(told)")
             }
-            #expect(page.notices.count == 4)
+            #expect(page.notices.count == 5)
+            #expect(
+                page.paragraphs.first == "3 things need somebody, and 1 more holds calls back.")
         }
     }
 }

@@ -16,7 +16,9 @@ enum PagesHarness {
     static func withPages<T: Sendable>(
         password: String? = nil, metrics: Metrics = Metrics(),
         conninfo: String = "host=/nowhere", now: Int64 = PagesFixture.now,
-        guessPause: Duration = .zero, _ body: (Ask, _ base: String) async throws -> T
+        guessPause: Duration = .zero,
+        changing: @escaping @Sendable (String, HTTPResponse) -> HTTPResponse = { $1 },
+        _ body: (Ask, _ base: String) async throws -> T
     ) async throws -> T {
         let pool = PostgresPool(conninfo: conninfo, applicationName: "test", size: 4)
         let about = Site.About(
@@ -28,7 +30,7 @@ enum PagesHarness {
             password: password.flatMap { SharedSecret(fileContent: $0) }, metrics: metrics,
             guessPause: guessPause)
         let server = try HTTPServer(host: "127.0.0.1", port: 0, log: .silent) {
-            await routes.respond(to: $0)
+            changing($0.target, await routes.respond(to: $0))
         }
         let base = "http://127.0.0.1:\(try server.bind())"
         let client = try HTTPClient(baseURL: base)

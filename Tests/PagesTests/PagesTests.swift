@@ -1,6 +1,7 @@
 import Foundation
 import HTTP
 import Postgres
+import Reports
 import ServiceKit
 import TestSupport
 import Testing
@@ -9,17 +10,19 @@ import Testing
 
 /// What the pages say, over HTTP, of batches in each state.
 @Suite(.database) struct PagesTests {
-    static let all = [
-        "/", "/batches/\(PagesFixture.waiting)", "/batches/\(PagesFixture.underWay)",
-        "/batches/\(PagesFixture.finished)", "/batches/\(PagesFixture.halted)",
-        "/batches/\(PagesFixture.waiting)/approval", "/batches/\(PagesFixture.underWay)/approval",
-        "/subscriptions/\(PagesFixture.subscription)", "/subscriptions/2000000000000107",
-        "/search", "/search?q=PLAN", "/search?q=%3Cscript%3E", "/reports", "/health",
-        "/reports/batch_summary", "/reports/price_change?batch=\(PagesFixture.underWay)",
-        "/reports/consent_funnel", "/reports/revenue_impact", "/reports/dependent_cancellation",
-        "/reports/forecast_accuracy?as_of=2026-03-30", "/reports/money", "/reports/reconciliation",
-        "/reports/upcoming_effective",
-    ]
+    static let all =
+        [
+            "/", "/batches/\(PagesFixture.waiting)", "/batches/\(PagesFixture.underWay)",
+            "/batches/\(PagesFixture.finished)", "/batches/\(PagesFixture.halted)",
+            "/batches/\(PagesFixture.waiting)/approval",
+            "/batches/\(PagesFixture.underWay)/approval",
+            "/subscriptions/\(PagesFixture.subscription)", "/subscriptions/2000000000000107",
+            "/search", "/search?q=PLAN", "/search?q=%3Cscript%3E", "/reports", "/health",
+        ] + ReportName.allCases.map { "/reports/\($0.rawValue)" } + [
+            "/reports/price_change?batch=\(PagesFixture.underWay)",
+            "/reports/forecast_accuracy?as_of=2026-03-30",
+            "/reports/money?batch=\(PagesFixture.finished)&currency=EUR",
+        ]
 
     @Test func pages_ofStoredMarkup_showItAsTextAndRunNothing() async throws {
         try await PagesFixture.fill()
@@ -41,6 +44,18 @@ import Testing
             }
             // Names, items and reasons bear it.
             #expect(shown >= 10)
+        }
+    }
+
+    /// What a page of a report looks like without rows says nothing of its columns.
+    @Test func everyReport_ofTheFixture_hasRows() async throws {
+        try await PagesFixture.fill()
+        try await PagesFixture.fillReports()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            for name in ReportName.allCases {
+                let text = try await ask("GET", "/reports/\(name.rawValue)", [:]).text
+                #expect(!text.contains("There are no rows"), "\(name)")
+            }
         }
     }
 

@@ -7,8 +7,8 @@ import Testing
 
 /// The road of a batch through the commands, each as the database user who types it.
 @Suite(.database) struct BatchCommandTests {
-    private static let good = "1000000000000001,PLAN,12.99,USD\n"
-    private static let unknown = "1000000000000009,PLAN,12.99,USD\n"
+    static let good = "1000000000000001,PLAN,12.99,USD\n"
+    static let unknown = "1000000000000009,PLAN,12.99,USD\n"
 
     /// Ana submits, Ben approves; one subscription renews on 1 February at 9.99 USD.
     struct Office {
@@ -155,39 +155,6 @@ import Testing
         #expect(before.output.contains(#""calls_per_thousand_seconds":50000"#))
         #expect(after.output.contains(#""calls_per_thousand_seconds":10,"#))
         #expect(own.output.contains(#""calls_per_thousand_seconds":7000"#))
-    }
-
-    @Test func commands_atATerminal_suggestTheNextOne_andNowhereElse() async throws {
-        let office = try await Office()
-        let file = try office.file(Self.good + Self.unknown)
-
-        let piped = await run("plan", file, environment: office.ana)
-        let quiet = await run("plan", file, "--quiet", environment: office.ana) {
-            $0.isMessagesTerminal = true
-        }
-        let shown = await run("plan", file, environment: office.ana) {
-            $0.isMessagesTerminal = true
-        }
-        let submitted = await run(
-            "submit", file, "--name", "spring", "--accept-valid", environment: office.ana
-        ) { $0.isMessagesTerminal = true }
-
-        #expect(!piped.messages.contains("next: "))
-        #expect(!quiet.messages.contains("next: "))
-        // They have no key of the App Store, and must not be sent to fail with their own settings.
-        #expect(
-            shown.messages.contains(
-                "next, with the settings of the service: repricer sync \(file)\n"))
-        #expect(shown.messages.contains("next: repricer submit \(file) --name NAME --plan-hash "))
-        #expect(submitted.messages.contains("next: repricer show \(submitted.output)"))
-
-        // Who submitted it cannot approve it.
-        for (who, next) in [(office.ana, "next, by another user: "), (office.ben, "next: ")] {
-            let show = await run("show", "spring", environment: who) {
-                $0.isMessagesTerminal = true
-            }
-            #expect(show.messages == "\(next)repricer approve \(submitted.output)")
-        }
     }
 
     @Test func undo_beforeTheApproval_saysOnceWhatHoldsForAll() async throws {

@@ -40,17 +40,19 @@ extension Commands {
                 return .done
             }
             let batch = try await BatchFinder.find(name, pool: pool)
-            let (count, recall) = try await pool.withTransaction { connection in
-                let count = try BatchQueries.withdraw(
-                    batch.batchID, newState: newState, reason: why, at: now, on: connection)
-                let scope = UndoQueries.Scope(batchID: batch.batchID)
-                return (
-                    count,
-                    Recall(
-                        takeable: try UndoQueries.takeable(scope, at: now, on: connection),
-                        beyond: try UndoQueries.beyond(scope, at: now, on: connection),
-                        now: Instant(milliseconds: now))
-                )
+            let (count, recall) = try await invocation.telling("withdrawing what was not sent") {
+                try await pool.withTransaction { connection in
+                    let count = try BatchQueries.withdraw(
+                        batch.batchID, newState: newState, reason: why, at: now, on: connection)
+                    let scope = UndoQueries.Scope(batchID: batch.batchID)
+                    return (
+                        count,
+                        Recall(
+                            takeable: try UndoQueries.takeable(scope, at: now, on: connection),
+                            beyond: try UndoQueries.beyond(scope, at: now, on: connection),
+                            now: Instant(milliseconds: now))
+                    )
+                }
             }
             let undo =
                 recall.rows == 0

@@ -25,7 +25,9 @@ extension Commands {
             } else {
                 let batch = try await BatchFinder.find(name, pool: pool)
                 try await ask(about: batch, at: now, rate, pool, invocation)
-                approval = try await approve(batch, at: now, pool)
+                approval = try await invocation.telling(
+                    "approving \(counted(batch.rowCount, "change"))"
+                ) { try await approve(batch, at: now, pool) }
             }
             var facts = approval.facts
             if let batchID = approval.batchID, let rate {
@@ -67,7 +69,9 @@ extension Commands {
         try invocation.checkSomebodyAnswers("approve")
         // A program that said yes only reads the result.
         guard !invocation.isJSON || !invocation.arguments[yes] else { return }
-        let facts = try await ApprovalFacts.read(batch, now: now, in: "USD", rate, pool)
+        let facts = try await invocation.telling("reading what was submitted") {
+            try await ApprovalFacts.read(batch, now: now, in: "USD", rate, pool)
+        }
         // Whoever answers for it sees all of it, however small the screen is.
         let text =
             facts.text(isTerminal: invocation.dependencies.isOutputTerminal, rows: nil) + "\n"

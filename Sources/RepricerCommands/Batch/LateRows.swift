@@ -50,11 +50,13 @@ extension Invocation {
         of batchID: String, planned: CallList? = nil, _ rate: Configuration.CallRate, now: Int64,
         _ pool: PostgresPool
     ) async throws -> Int {
-        let count = try await pool.withTransaction { connection in
-            if let planned {
-                return try LateRows.count(of: planned, rate, now: now, on: connection)
+        let count = try await telling("counting the rows that would be late") {
+            try await pool.withTransaction { connection in
+                if let planned {
+                    return try LateRows.count(of: planned, rate, now: now, on: connection)
+                }
+                return try LateRows.count(of: batchID, rate, now: now, on: connection)
             }
-            return try LateRows.count(of: batchID, rate, now: now, on: connection)
         }
         if count > 0 { note("late: \(LateRows.sentence(count))") }
         let others = try await pool.withTransaction {

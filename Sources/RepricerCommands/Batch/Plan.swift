@@ -35,9 +35,11 @@ extension Commands {
             let configuration = try await configuration.completed(by: pool)
             let environment = try configuration.knownEnvironment()
             let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
-            let session = try await PlanSession(
-                path: file, asOf: asOf, knownAt: known, environment: environment, terms: terms,
-                pool: pool)
+            let session = try await invocation.telling("reading the batch") {
+                try await PlanSession(
+                    path: file, asOf: asOf, knownAt: known, environment: environment, terms: terms,
+                    pool: pool)
+            }
             let output = try PlanOutput(
                 .init(
                     rows: invocation.arguments[rowsFile],
@@ -74,6 +76,10 @@ extension Commands {
     private static func suggestAfterPlan(
         _ summary: PlanSummary, _ file: String, _ invocation: Invocation
     ) {
+        // They are not in the plan's hash, so what is submitted without them would be stored without a word.
+        let terms = BatchTermOptions.all.compactMap { $0 as? ValueOption }.compactMap { option in
+            invocation.arguments[option].map { " --\(option.name) \(ShellWord.quoted($0))" }
+        }.joined()
         // What came from standard input is gone.
         let file = file == "-" ? "FILE" : ShellWord.quoted(file)
         if summary.figures.codes[.unknownSubscription, default: 0] > 0 {
@@ -84,11 +90,11 @@ extension Commands {
                 : invocation.suggest("sync \(file)", by: "with the settings of the service")
         }
         if summary.refusedCount > 0, invocation.arguments[rejectsFile] == nil {
-            invocation.suggest("plan \(file) --rejects mend.csv")
+            invocation.suggest("plan \(file) --rejects mend.csv\(terms)")
         }
         guard summary.refusedCount < summary.forecast.rowCount else { return }
         let valid = summary.refusedCount > 0 ? " --accept-valid" : ""
-        invocation.suggest("submit \(file) --name NAME --plan-hash \(summary.hash)\(valid)")
+        invocation.suggest("submit \(file) --name NAME --plan-hash \(summary.hash)\(terms)\(valid)")
     }
 }
 

@@ -33,7 +33,9 @@ extension Commands {
                 return .done
             }
             let rate = try await configuration.completed(by: pool).changePriceRate
-            let facts = try await ApprovalFacts.read(batch, now: now, in: currency, rate, pool)
+            let facts = try await invocation.telling("reading what was submitted") {
+                try await ApprovalFacts.read(batch, now: now, in: currency, rate, pool)
+            }
             try invocation.print(
                 json: facts.json,
                 facts.text(

@@ -35,8 +35,10 @@ extension Commands {
             let configuration = try await configuration.completed(by: pool)
             let environment = try configuration.knownEnvironment()
             let rate = try configuration.required(configuration.changePriceRate, .changePriceRate)
-            let session = try await PlanSession(
-                path: file, asOf: now, environment: environment, terms: terms, pool: pool)
+            let session = try await invocation.telling("reading the batch") {
+                try await PlanSession(
+                    path: file, asOf: now, environment: environment, terms: terms, pool: pool)
+            }
             // It is asked before the plan, whose rows would only be told that they have an open change.
             let known = try await pool.withTransaction { connection in
                 try BatchQueries.batchID(ofContent: session.outline.sha256, on: connection)

@@ -37,14 +37,18 @@ extension Commands {
             guard !invocation.arguments[dryRun] else {
                 return try await rehearse(scope, batch.name, at: now, pool, invocation)
             }
-            let (rows, counts, refused) = try await pool.withTransaction { connection in
-                (
-                    try UndoQueries.store(
-                        scope, as: undoID, name: newName, at: now, on: connection),
-                    try UndoQueries.refusedCounts(scope, by: undoID, at: now, on: connection),
-                    try UndoQueries.refused(
-                        scope, by: undoID, at: now, limit: refusedShown, on: connection)
-                )
+            let (rows, counts, refused) = try await invocation.telling(
+                "storing the inverse changes"
+            ) {
+                try await pool.withTransaction { connection in
+                    (
+                        try UndoQueries.store(
+                            scope, as: undoID, name: newName, at: now, on: connection),
+                        try UndoQueries.refusedCounts(scope, by: undoID, at: now, on: connection),
+                        try UndoQueries.refused(
+                            scope, by: undoID, at: now, limit: refusedShown, on: connection)
+                    )
+                }
             }
             tell(refused, of: counts.values.reduce(0, +), invocation)
             guard rows > 0 else { throw nothingUndone(scope, batch.name, counts) }
@@ -70,17 +74,20 @@ extension Commands {
         _ scope: UndoQueries.Scope, _ batchName: String, at now: Int64, _ pool: PostgresPool,
         _ invocation: Invocation
     ) async throws -> ExitCode {
-        let (recall, counts, refused) = try await pool.withTransaction(.repeatableRead) {
-            connection in
-            (
-                Recall(
-                    takeable: try UndoQueries.takeable(scope, at: now, on: connection),
-                    beyond: try UndoQueries.beyond(scope, at: now, on: connection),
-                    now: Instant(milliseconds: now)),
-                try UndoQueries.refusedCounts(scope, by: nil, at: now, on: connection),
-                try UndoQueries.refused(
-                    scope, by: nil, at: now, limit: refusedShown, on: connection)
-            )
+        let (recall, counts, refused) = try await invocation.telling(
+            "counting what can be taken back"
+        ) {
+            try await pool.withTransaction(.repeatableRead) { connection in
+                (
+                    Recall(
+                        takeable: try UndoQueries.takeable(scope, at: now, on: connection),
+                        beyond: try UndoQueries.beyond(scope, at: now, on: connection),
+                        now: Instant(milliseconds: now)),
+                    try UndoQueries.refusedCounts(scope, by: nil, at: now, on: connection),
+                    try UndoQueries.refused(
+                        scope, by: nil, at: now, limit: refusedShown, on: connection)
+                )
+            }
         }
         guard recall.rows > 0 else {
             tell(refused, of: counts.values.reduce(0, +), invocation)

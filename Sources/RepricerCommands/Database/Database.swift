@@ -4,7 +4,8 @@ import Postgres
 import Pricing
 
 extension Invocation {
-    /// Lends one connection for one command, and closes it when `body` is done.
+    /// Lends one connection for one command, and closes it when `body` is done. As with each pool here, a person at a
+    /// terminal is told what lasts long.
     func withConnection<Result: Sendable>(
         _ configuration: Configuration, name: String = "repricer",
         _ body: @Sendable (PostgresConnection) async throws -> Result
@@ -12,7 +13,7 @@ extension Invocation {
         let connection = try await PostgresConnection.connect(
             configuration.databaseConninfo, applicationName: name)
         do {
-            let result = try await body(connection)
+            let result = try await waiting.watch { try await body(connection) }
             await connection.close()
             return result
         } catch {
@@ -52,7 +53,7 @@ extension Invocation {
         let pool = PostgresPool(
             conninfo: configuration.databaseConninfo, applicationName: name, size: size)
         do {
-            let result = try await body(pool)
+            let result = try await waiting.watch { try await body(pool) }
             await pool.close()
             return result
         } catch {

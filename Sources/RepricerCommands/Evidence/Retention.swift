@@ -34,6 +34,8 @@ extension Commands {
         let limit = try RetentionTime.minutes(invocation.arguments[minutes])
         let isDry = invocation.arguments[dryRun]
         let dependencies = invocation.dependencies
+        invocation.waiting.tell(
+            isDry ? "looking for what is too old" : "dropping what is too old")
         let (result, rest) = try await invocation.withPool(configuration) { pool in
             let start = ContinuousClock.now
             let end = start + .seconds(60 * limit)

@@ -25,9 +25,11 @@ extension Commands {
         let note = try ExtensionArguments.note(arguments)
         let requestID = try ExtensionArguments.requestID(arguments)
         return try await invocation.withDatabase { pool, now in
-            let forecast = try await ExtensionForecast.count(
-                productID: productID, storefronts: only, now: Instant(milliseconds: now),
-                pool: pool)
+            let forecast = try await invocation.telling("counting the subscriptions") {
+                try await ExtensionForecast.count(
+                    productID: productID, storefronts: only, now: Instant(milliseconds: now),
+                    pool: pool)
+            }
             guard forecast.total > 0 else {
                 throw CommandFailure(
                     .inputRejected,

@@ -27,23 +27,29 @@ extension Commands {
         let told = try await invocation.withPool(configuration) { pool in
             let rules = try await pool.rules(at: now, knownAt: nil).inForce(at: now)
             let source = DigestingByteSource(try FileByteSource(path: path))
-            let file = try IncreaseFile(source: source, file: shownFile, rules: rules, now: now)
+            let file = try await invocation.telling("reading the past increases") {
+                try IncreaseFile(source: source, file: shownFile, rules: rules, now: now)
+            }
             let digest = source.hexadecimalDigest
             let ids = Set(file.rows.map(\.increase.originalTransactionID)).sorted()
-            return try await pool.withTransaction(.repeatableRead) { connection in
-                let change = IncreaseImport(
-                    file, stored: try IncreaseQueries.load(ids, on: connection))
-                let isStored = change.faults.isEmpty && !change.added.isEmpty && !isDryRun
-                return HistoryImportTold(
-                    file: shownFile, change: change, subscriptions: ids.count,
-                    unknown: try IncreaseQueries.unknown(ids, on: connection),
-                    ofUnknownItems: try IncreaseQueries.ofUnknownItems(
-                        change.addedRows, on: connection),
-                    number: isStored
-                        ? try IncreaseQueries.add(
-                            change.added, file: shownFile, contentSHA256: digest,
-                            at: now.milliseconds, on: connection) : nil,
-                    isDryRun: isDryRun)
+            let what =
+                "\(isDryRun ? "comparing" : "importing") \(counted(file.rows.count, "increase"))"
+            return try await invocation.telling(what) {
+                try await pool.withTransaction(.repeatableRead) { connection in
+                    let change = IncreaseImport(
+                        file, stored: try IncreaseQueries.load(ids, on: connection))
+                    let isStored = change.faults.isEmpty && !change.added.isEmpty && !isDryRun
+                    return HistoryImportTold(
+                        file: shownFile, change: change, subscriptions: ids.count,
+                        unknown: try IncreaseQueries.unknown(ids, on: connection),
+                        ofUnknownItems: try IncreaseQueries.ofUnknownItems(
+                            change.addedRows, on: connection),
+                        number: isStored
+                            ? try IncreaseQueries.add(
+                                change.added, file: shownFile, contentSHA256: digest,
+                                at: now.milliseconds, on: connection) : nil,
+                        isDryRun: isDryRun)
+                }
             }
         }
         let faults = told.change.faults

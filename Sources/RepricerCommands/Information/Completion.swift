@@ -195,61 +195,116 @@ struct CompletionScript {
 }
 
 extension CompletionScript {
+    /// What may follow depends on the words that stand first, and not on words anywhere: `show` and `status` are commands,
+    /// and words of others.
     var fish: String {
-        var text = """
-            function __repricer_batches
-                set -l words (commandline -opc)
-                set -l settings
-                if set -l at (contains -i -- --env-file $words)
-                    set settings --env-file $words[(math $at + 1)]
-                end
-                set -l begun (string unescape -- (commandline -ct))
-                # No word is none, and not an empty one.
-                if test -z "$begun"
-                    set begun
-                end
-                repricer completion batches $settings -- $begun 2>/dev/null
-            end
-            complete -c repricer -f
-
-            """
+        var text = fishFunctions
         for word in firstWords {
             let summary = commands.first { $0.path.first == word }?.summary ?? ""
-            text += line("-n __fish_use_subcommand -a \(word) -d \(quotedForFish(summary))")
+            text += offer("__repricer_none", "-a \(word) -d \(quotedForFish(summary))")
         }
-        text += line("-n __fish_use_subcommand -l version -d 'print the program\\'s version'")
+        text += offer("__repricer_none", "-l version -d 'print the program\\'s version'")
+        for option in GlobalOptions.all { text += offer("__repricer_none", option) }
+        for (noun, verbs) in verbs.sorted(by: { $0.key < $1.key }) {
+            for verb in verbs {
+                let summary = quotedForFish(verb.summary)
+                text += offer("__repricer_at \(noun)", "-a \(verb.path[1]) -d \(summary)")
+                text += offer("__repricer_at help \(noun)", "-a \(verb.path[1]) -d \(summary)")
+            }
+        }
+        for word in firstWords { text += offer("__repricer_at help", "-a \(word)") }
         for command in commands {
+            let path = command.path.joined(separator: " ")
+            let others = command.path.count > 1 ? [] : verbs[path, default: []].map { $0.path[1] }
             let seen =
-                "-n '"
-                + command.path.map { "__fish_seen_subcommand_from \($0)" }
-                .joined(separator: "; and ") + "'"
-            if command.path.count > 1, let first = command.path.first {
-                let verbs = commands.filter { $0.path.first == first }.compactMap {
-                    $0.path.dropFirst().first
-                }
-                let condition =
-                    "__fish_seen_subcommand_from \(first); and not __fish_seen_subcommand_from "
-                    + verbs.joined(separator: " ")
-                text += line(
-                    "-n '\(condition)' -a \(command.path[1]) -d \(quotedForFish(command.summary))")
-            }
+                "__repricer_in \(path)"
+                + (others.isEmpty
+                    ? ""
+                    : "; and not __repricer_second \(others.joined(separator: " "))")
             for positional in command.positionals {
-                text +=
-                    offered(positional.noun, positional.choices).map { line("\(seen) \($0)") } ?? ""
+                guard let words = offered(positional.noun, positional.choices) else { continue }
+                text += offer(seen, words)
             }
-            for option in command.allOptions {
-                let short = option.short.map { " -s \($0)" } ?? ""
-                let value =
-                    option.valueName == nil
-                    ? "" : " -r" + (offered(option.noun, option.suggestions).map { " " + $0 } ?? "")
-                text += line(
-                    "\(seen)\(short) -l \(option.name)\(value) -d \(quotedForFish(option.help))")
-            }
+            for option in command.allOptions { text += offer(seen, option) }
         }
         return text
     }
 
-    private func line(_ words: String) -> String { "complete -c repricer \(words)\n" }
+    /// The commands of two words by their first.
+    private var verbs: [String: [Command]] {
+        Dictionary(grouping: commands.filter { $0.path.count > 1 }) { $0.path[0] }
+    }
+
+    private var fishFunctions: String {
+        """
+        function __repricer_words
+            # The words before the cursor that are neither options nor their values.
+            set -l words (commandline -opc)
+            set -e words[1]
+            set -l is_value no
+            for word in $words
+                if test $is_value = yes
+                    set is_value no
+                    continue
+                end
+                switch $word
+                    case \(valued.flatMap { ["--\($0.name)"] + ($0.short.map { ["-\($0)"] } ?? []) }.joined(separator: " "))
+                        set is_value yes
+                    case '-*'
+                    case '*'
+                        printf '%s\\n' $word
+                end
+            end
+        end
+        function __repricer_none
+            test -z "$(__repricer_words)"
+        end
+        function __repricer_in
+            set -l words (__repricer_words)
+            test "$words[1..$(count $argv)]" = "$argv"
+        end
+        function __repricer_at
+            __repricer_in $argv; and test (count (__repricer_words)) = (count $argv)
+        end
+        function __repricer_second
+            set -l words (__repricer_words)
+            contains -- "$words[2]" $argv
+        end
+        function __repricer_batches
+            set -l words (commandline -opc)
+            set -l settings
+            if set -l at (contains -i -- --env-file $words)
+                set settings --env-file $words[(math $at + 1)]
+            else if set -l file (string replace -f -- --env-file= '' $words)
+                set settings --env-file $file[-1]
+            end
+            # The shell hands over what was typed.
+            set settings (string replace -r -- '^~(?=/|$)' $HOME $settings)
+            set -l begun (string unescape -- (commandline -ct))
+            # No word is none, and not an empty one.
+            if test -z "$begun"
+                set begun
+            end
+            repricer completion batches $settings -- $begun 2>/dev/null
+        end
+        complete -c repricer -f
+
+        """
+    }
+
+    private func offer(_ condition: String, _ words: String) -> String {
+        "complete -c repricer -n '\(condition)' \(words)\n"
+    }
+
+    private func offer(_ condition: String, _ option: any OptionSpecification) -> String {
+        let short = option.short.map { "-s \($0) " } ?? ""
+        let value =
+            option.valueName == nil
+            ? "" : " -r" + (offered(option.noun, option.suggestions).map { " " + $0 } ?? "")
+        return offer(
+            condition,
+            "\(short)-l \(option.name)\(value) -d \(quotedForFish(option.help))")
+    }
 
     /// The words that are offered; nil where nothing is known.
     private func offered(_ noun: Noun?, _ choices: [String]) -> String? {

@@ -5,6 +5,15 @@ import ServiceKit
 package struct Invocation: Sendable {
     let arguments: ParsedArguments
     let dependencies: Dependencies
+    /// What a person at a terminal sees while the command is silent.
+    let waiting: WaitingLine
+
+    init(of command: Command, arguments: ParsedArguments, dependencies: Dependencies) {
+        self.arguments = arguments
+        waiting = WaitingLine(
+            command.name, dependencies, isQuiet: arguments[GlobalOptions.quiet])
+        self.dependencies = waiting.dependencies
+    }
 
     var isJSON: Bool {
         arguments[GlobalOptions.json] || arguments[GlobalOptions.format] == "json"

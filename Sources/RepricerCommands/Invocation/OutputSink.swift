@@ -14,6 +14,11 @@ package struct OutputSink: Sendable {
         try writeBytes(Array(text.utf8))
     }
 
+    /// The same for bytes.
+    func write(_ bytes: [UInt8]) throws(OutputError) {
+        try writeBytes(bytes)
+    }
+
     /// Writes to an open file descriptor, which stays the caller's.
     package static func descriptor(_ descriptor: Int32) -> OutputSink {
         OutputSink { bytes throws(OutputError) in

@@ -22,8 +22,10 @@ extension Commands {
         return try await invocation.withUncheckedPool(
             configuration, name: "repricer close-month", size: 1
         ) { pool in
-            let figures = try await pool.withTransaction { connection in
-                try ClosedMonthQueries.close(typed, at: now, on: connection)
+            let figures = try await invocation.telling("closing \(typed)") {
+                try await pool.withTransaction { connection in
+                    try ClosedMonthQueries.close(typed, at: now, on: connection)
+                }
             }
             try invocation.print(
                 json: ["month": typed, "figures": figures],

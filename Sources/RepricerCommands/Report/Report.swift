@@ -47,7 +47,14 @@ extension Commands {
             if let batch = invocation.arguments[reportBatch] {
                 query.batchID = try await reports.batchID(batch, of: name)
             }
-            try await writeReport(query, format: written, from: reports) { piece in
+            let told = "report \(name.rawValue)"
+            invocation.waiting.tell(told)
+            try await writeReport(
+                query, format: written, from: reports,
+                reporting: { rows in
+                    invocation.waiting.tell("\(told), \(counted(rows, "row")) read")
+                }
+            ) { piece in
                 // A pager shows one text, and these come in pieces. A program reads them.
                 let isInPieces = written == .csv || written == .json
                 try isInPieces ? invocation.print(piece) : invocation.page(piece)

@@ -37,23 +37,28 @@ extension Commands {
         let chosen = try invocation.arguments.instant(effectiveFrom)
             .map(Instant.init(milliseconds:))
         let source = DigestingByteSource(try FileByteSource(path: path))
-        let file = try RuleFile(source: source, file: shownFile).dated(chosen)
+        let file = try await invocation.telling("reading the rules") {
+            try RuleFile(source: source, file: shownFile).dated(chosen)
+        }
         let digest = source.hexadecimalDigest
         let isDryRun = invocation.arguments[dryRun]
         let takesAll = invocation.arguments[acceptImplausible]
+        let what = "\(isDryRun ? "comparing" : "importing") the rules"
         let (change, revision) = try await invocation.withPool(configuration) { pool in
-            try await pool.withTransaction(.repeatableRead) { connection in
-                let stored = try RuleQueries.load(.all, now, on: connection)
-                let change = RuleImport(file, stored: stored, from: chosen ?? now)
-                guard change.faults.isEmpty, change.warnings.isEmpty || takesAll,
-                    !change.changes.isEmpty, !isDryRun
-                else { return (change, Int?.none) }
-                return (
-                    change,
-                    try RuleQueries.add(
-                        change, file: shownFile, contentSHA256: digest, at: now.milliseconds,
-                        on: connection)
-                )
+            try await invocation.telling(what) {
+                try await pool.withTransaction(.repeatableRead) { connection in
+                    let stored = try RuleQueries.load(.all, now, on: connection)
+                    let change = RuleImport(file, stored: stored, from: chosen ?? now)
+                    guard change.faults.isEmpty, change.warnings.isEmpty || takesAll,
+                        !change.changes.isEmpty, !isDryRun
+                    else { return (change, Int?.none) }
+                    return (
+                        change,
+                        try RuleQueries.add(
+                            change, file: shownFile, contentSHA256: digest, at: now.milliseconds,
+                            on: connection)
+                    )
+                }
             }
         }
         try refuse(change, shownFile, takesAll: takesAll, invocation)
