@@ -57,6 +57,9 @@ package struct Extender: Service {
                 checkEvery: max(
                     engine.clock.realDuration(of: limits.checkEvery), limits.checkEveryMin)))
         engine.metrics.declareCounter(
+            "repricer_extender_failures_total",
+            "Rounds of extensions that failed and are tried again.")
+        engine.metrics.declareCounter(
             "repricer_extensions_judged_total",
             "Requested extensions that ended without a call, by their end.",
             labels: ["result": ["extended", "ineligible"]])
@@ -68,8 +71,10 @@ package struct Extender: Service {
     }
 
     package func run() async throws {
+        let metrics = engine.metrics
         await engine.run(
-            failure: "extending failed; trying again", idleWait: limits.idleWait, step)
+            failure: "extending failed; trying again", idleWait: limits.idleWait,
+            count: { metrics.increment("repricer_extender_failures_total") }, step)
     }
 
     /// Does one round and waits until its calls are settled. Returns how much it found to do. Tests drive it by hand.

@@ -227,11 +227,15 @@ enum SchemaQueries {
             AND pg_has_role(a.usesysid, 'repricer_service', 'MEMBER')
         """
 
-    /// How many connections programs that may call have, and how many calls still await their answers.
+    /// How many connections programs and commands of the service have, and how many calls still await their answers.
+    /// They are known by their user: an address of the database may give a session any name. A superuser is a member of
+    /// every role, and an owner may be one of this, so that theirs are known by name.
     static let programsAtWork: SQL = """
         -- name: programsAtWork
         SELECT (SELECT count(*) FROM pg_stat_activity a WHERE a.datname = current_database()
-                AND a.application_name IN ('repricer serve', 'repricer pages')) AS sessions,
+                AND (a.application_name IN ('repricer serve', 'repricer pages') OR a.usename <> current_user AND EXISTS (
+                    SELECT FROM pg_roles r WHERE r.oid = a.usesysid AND NOT r.rolsuper
+                        AND pg_has_role(r.oid, 'repricer_service', 'MEMBER')))) AS sessions,
             (SELECT count(*) FROM repricer.store_calls
                 WHERE settled_at IS NULL AND state = 'sending' AND lease_until > to_timestamp(repricer.rate_clock() / 1000000.0)) AS calls
         """

@@ -31,10 +31,12 @@ package struct JudgeContext: Hashable, Sendable {
         package var state: ChangeState
         /// The renewal at which it raises the price; nil for a decrease.
         package var increasesAt: Instant?
+        /// Before it no call of it leaves; nil where one may leave at once.
+        package var sendAfter: Instant?
 
         package init(
             changeID: String?, sku: String, newPrice: Int64, dependentSKUs: [String],
-            state: ChangeState, increasesAt: Instant? = nil
+            state: ChangeState, increasesAt: Instant? = nil, sendAfter: Instant? = nil
         ) {
             self.changeID = changeID
             self.sku = sku
@@ -42,6 +44,7 @@ package struct JudgeContext: Hashable, Sendable {
             self.dependentSKUs = dependentSKUs
             self.state = state
             self.increasesAt = increasesAt
+            self.sendAfter = sendAfter
         }
     }
 }

@@ -96,6 +96,30 @@ struct MigrationStepTests {
         #expect(meanwhile.isHeld)
     }
 
+    /// A command of the service, or a replica whose address of the database names its sessions otherwise.
+    @Test func migrate_ofABreakingFile_waitsForIdleSessionsOfTheService_whateverTheirNames()
+        async throws
+    {
+        let service = try await PostgresConnection.connect(
+            TestDatabase.login("idle", memberOf: ["repricer_service"]), applicationName: "other")
+        let finance = try await PostgresConnection.connect(
+            TestDatabase.login("fin", memberOf: ["repricer_finance"]), applicationName: "other")
+        let passed = Mutex<[Int]>([])
+
+        try await migrate("-- breaking: yes\nCREATE TABLE repricer.more (n int);") {
+            $0.limits.programsWait = .milliseconds(1)
+            $0.report = {
+                if case .passedOver(_, let sessions) = $0 {
+                    passed.withLock { $0.append(sessions) }
+                }
+            }
+        }
+
+        #expect(passed.withLock(\.self) == [1])
+        await service.close()
+        await finance.close()
+    }
+
     @Test func migrate_ofABreakingFileThatFails_givesOlderProgramsTheirCallsBack() async throws {
         await #expect(throws: MigrationError.self) {
             try await migrate("-- breaking: yes\nSELECT 1/0;")

@@ -59,6 +59,9 @@ package struct BatchWatch: Service {
         judge = GuardJudge(
             pool: pool, clock: clock, realClock: realClock, log: log, metrics: metrics)
         metrics.declareCounter(
+            "repricer_batch_watch_failures_total",
+            "Rounds over batches (waves, guards, halts) that failed and are tried again.")
+        metrics.declareCounter(
             "repricer_waves_released_total", "Waves released by their time.")
         metrics.declareCounter(
             "repricer_batch_halts_total", "Batches paused by the service: by a guard, or a code.",
@@ -86,9 +89,11 @@ package struct BatchWatch: Service {
     }
 
     package func run() async throws {
+        let metrics = metrics
         await Rounds(
             log: log, failure: "looking after batches failed; trying again",
-            failureWait: limits.every
+            failureWait: limits.every,
+            count: { metrics.increment("repricer_batch_watch_failures_total") }
         ).run {
             try await round()
             return limits.every
@@ -97,6 +102,16 @@ package struct BatchWatch: Service {
 
     /// Does one round over all batches. Tests drive it by hand.
     package func round() async throws {
+        var failure: (any Error)?
+        do { try await act() } catch { failure = error }
+        // What stands still is told also where a guard can't be judged.
+        try await tell()
+        try await troubles.round(
+            now: clock.nowMilliseconds(), realNow: realClock.nowMilliseconds())
+        if let failure { throw failure }
+    }
+
+    private func act() async throws {
         let now = clock.nowMilliseconds()
         let released = try await pool.withTransaction {
             try ControlQueries.releaseDue(at: now, on: $0)
@@ -115,9 +130,6 @@ package struct BatchWatch: Service {
         try await probeStorefronts()
         try await putBackRefused()
         try await endIdleHalts()
-        try await tell()
-        try await troubles.round(
-            now: clock.nowMilliseconds(), realNow: realClock.nowMilliseconds())
     }
 
     // MARK: Halts

@@ -337,7 +337,7 @@ package enum ShowQueries {
                     AND o.batch_id = ANY (ARRAY(SELECT batch_id FROM earlier)) AND o.direction = 'increase'
                     AND o.stage IN ('awaiting_approval', 'queued') AND NOT o.is_held_out
                     AND o.due_effective_at > c.forecast_effective_at
-                    AND o.due_effective_at AT TIME ZONE 'UTC'
+                    AND coalesce(o.send_after, '-infinity') AT TIME ZONE 'UTC'
                         < c.forecast_effective_at AT TIME ZONE 'UTC' + interval '12 months'
                 GROUP BY o.change_id
             )

@@ -113,7 +113,8 @@ extension Array {
 }
 
 extension JudgeContext {
-    /// The open and unsent increases for which the row counts as an earlier increase.
+    /// The open and unsent increases for which the row counts as an earlier increase: within 12 months before their call,
+    /// which may leave up to 60 days before their renewal.
     fileprivate func overtaken(by row: PlanRow) -> [PlannedPiece.Overtaken] {
         guard row.fault == nil, row.direction == .increase, let effectiveAt = row.effectiveAt else {
             return []
@@ -122,7 +123,7 @@ extension JudgeContext {
         return openChanges.compactMap { change in
             guard let changeID = change.changeID, let at = change.increasesAt,
                 change.state == .awaitingApproval || change.state == .queued,
-                at > effectiveAt, at < until
+                at > effectiveAt, change.sendAfter.map({ $0 < until }) ?? true
             else { return nil }
             return PlannedPiece.Overtaken(changeID: changeID, line: row.line)
         }

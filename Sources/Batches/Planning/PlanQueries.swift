@@ -60,7 +60,7 @@ package enum PlanQueries {
             -- name: planOpenChanges
             SELECT original_transaction_id, change_id, coalesce(current_sku, sku) AS sku,
                 new_price_milliunits, coalesce(current_dependent_skus, dependent_skus) AS dependent_skus,
-                state, due_effective_at,
+                state, due_effective_at, send_after,
                 -- What is held out blocks its item until the approval, and never takes effect.
                 new_price_milliunits > current_price_milliunits AND NOT is_held_out AS is_increase
             FROM repricer.price_changes
@@ -160,7 +160,8 @@ extension PlanQueries.FactRows {
                     newPrice: try row.int64("new_price_milliunits"),
                     dependentSKUs: try row.texts("dependent_skus"), state: state,
                     increasesAt: try row.bool("is_increase")
-                        ? row.instant("due_effective_at") : nil))
+                        ? row.instant("due_effective_at") : nil,
+                    sendAfter: try row.instant("send_after")))
         }
         return known
     }

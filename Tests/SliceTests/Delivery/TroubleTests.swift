@@ -1,5 +1,6 @@
 import Batches
 import Facts
+import Postgres
 import ServiceKit
 import Synchronization
 import TestSupport
@@ -91,6 +92,30 @@ import Testing
         let text = try await owner.query("SELECT paused_reason FROM repricer.batches").one()
             .textOrNil("paused_reason")
         #expect(text == "moved>20%/5: 3 of 12")
+        await owner.close()
+        await harness.close()
+    }
+
+    /// What a person is paged for must not go unseen because a step before it fails.
+    @Test func roundThatFails_tellsAllTheSameWhatStandsStill() async throws {
+        let harness = try await Harness.make()
+        let metrics = Metrics()
+        let watch = Self.watch(harness, Lines(), metrics)
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            UPDATE repricer.service_controls SET halted_at = now(), halted_reason = '401';
+            ALTER FUNCTION repricer.release_due_waves(timestamptz) RENAME TO gone;
+            """)
+
+        await #expect(throws: PostgresError.self) { try await watch.round() }
+
+        #expect(metrics.render().contains("\nrepricer_service_halted 1\n"))
+        try await owner.script(
+            """
+            ALTER FUNCTION repricer.gone(timestamptz) RENAME TO release_due_waves;
+            UPDATE repricer.service_controls SET halted_at = NULL, halted_reason = NULL;
+            """)
         await owner.close()
         await harness.close()
     }
