@@ -2207,7 +2207,8 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
         WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
         WHEN m.is_end AND m.state = 'declined'
             THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
-        WHEN m.is_end AND m.state = 'cancelled' THEN CASE m.reason
+        -- A dependent goes on where its parent alone was given back.
+        WHEN m.is_end AND m.state = 'cancelled' AND NOT (m.is_dependent AND m.reason = 'item_refunded') THEN CASE m.reason
             WHEN 'refunded_or_revoked' THEN 'refunds' WHEN 'item_refunded' THEN 'refunds'
             WHEN 'parent_declined' THEN 'dependents'
             -- The whole subscription ended for the increase of another item.
@@ -2241,7 +2242,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
     -- Where nothing was paid for before, the old price comes back with it: that is other.
-    CASE WHEN m.closes > 0 AND NOT m.is_cut AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
+    CASE WHEN m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
         -- Of every seat that was charged at the new price first.
         THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
             SELECT h.quantity FROM repricer.charges h
@@ -2475,7 +2476,8 @@ WITH sums AS (
         round(sum(closing - opening) FILTER (WHERE cause = 'left') / 12) AS "left",
         round(sum(closing - opening) FILTER (WHERE cause = 'lapsed') / 12) AS lapsed,
         round(sum(closing - opening) FILTER (WHERE cause = 'dependents') / 12) AS dependents,
-        round(sum(closing - opening) FILTER (WHERE cause = 'refunds') / 12) AS refunds,
+        -- Where a part is left, the price of that may have changed.
+        round(sum(closing - opening - price_effect) FILTER (WHERE cause = 'refunds') / 12) AS refunds,
         round(sum(closing) / 12) AS closing
     FROM repricer.batches b
     -- Batch by batch, so that who asks for one reads its changes alone.

@@ -3974,7 +3974,7 @@ CREATE VIEW report.revenue_bridge AS
             round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'left'::text)) / (12)::numeric)) AS "left",
             round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'lapsed'::text)) / (12)::numeric)) AS lapsed,
             round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'dependents'::text)) / (12)::numeric)) AS dependents,
-            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'refunds'::text)) / (12)::numeric)) AS refunds,
+            round((sum(((m.closing - m.opening) - m.price_effect)) FILTER (WHERE (m.cause = 'refunds'::text)) / (12)::numeric)) AS refunds,
             round((sum(m.closing) / (12)::numeric)) AS closing
            FROM (repricer.batches b_1
              CROSS JOIN LATERAL repricer.bridge_moves(report.as_of(), b_1.batch_id) m(batch_id, month, currency, storefront, opening, closing, cause, price_effect))
@@ -4051,7 +4051,7 @@ BEGIN
             round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'left'::text)) / (12)::numeric)) AS "left",
             round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'lapsed'::text)) / (12)::numeric)) AS lapsed,
             round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'dependents'::text)) / (12)::numeric)) AS dependents,
-            round((sum((m.closing - m.opening)) FILTER (WHERE (m.cause = 'refunds'::text)) / (12)::numeric)) AS refunds,
+            round((sum(((m.closing - m.opening) - m.price_effect)) FILTER (WHERE (m.cause = 'refunds'::text)) / (12)::numeric)) AS refunds,
             round((sum(m.closing) / (12)::numeric)) AS closing
            FROM (repricer.batches_at(p_at) b_1
              CROSS JOIN LATERAL repricer.bridge_moves_at(p_at, b_1.batch_id) m(batch_id, month, currency, storefront, opening, closing, cause, price_effect))
@@ -6174,7 +6174,9 @@ CREATE FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason te
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 BEGIN
-    UPDATE service_controls SET halted_at = p_at, halted_reason = p_reason WHERE halted_at IS NULL;
+    -- What price changes are refused for halts them alone; a refused key halts all kinds, also while they stand still.
+    UPDATE service_controls SET halted_at = p_at, halted_reason = p_reason
+        WHERE halted_at IS NULL OR starts_with(p_reason, '401') AND NOT starts_with(halted_reason, '401');
     IF NOT FOUND THEN
         RETURN false;
     END IF;
@@ -6201,6 +6203,23 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.has_changes_to_call() RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_batch uuid;
+BEGIN
+    FOR v_batch IN SELECT b.batch_id FROM batches b WHERE b.state = 'approved' ORDER BY b.decided_at DESC LOOP
+        PERFORM 1 FROM price_changes c WHERE c.batch_id = v_batch AND c.stage IN ('queued', 'unknown') LIMIT 1;
+        IF FOUND THEN
+            RETURN true;
+        END IF;
+    END LOOP;
+    RETURN false;
+END
+$$;
+
 CREATE FUNCTION repricer.has_work(p_kind text) RETURNS boolean
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -6209,12 +6228,17 @@ BEGIN
     IF EXISTS (SELECT 1 FROM store_calls r WHERE r.kind = p_kind AND r.settled_at IS NULL) THEN
         RETURN true;
     END IF;
-    RETURN CASE p_kind
-        WHEN 'price_change' THEN EXISTS (SELECT 1 FROM price_changes c WHERE c.stage IN ('queued', 'unknown'))
-        WHEN 'extension' THEN EXISTS (SELECT 1 FROM extension_requests e WHERE e.state IN ('queued', 'sending', 'unknown'))
-        WHEN 'cancel' THEN EXISTS (
-            SELECT 1 FROM dependent_cancellations d WHERE d.state = 'requested' AND d.is_cross_subscription)
-        ELSE EXISTS (SELECT 1 FROM mass_extensions m WHERE m.state IN ('queued', 'sending', 'unknown')) END;
+    -- One table in each statement.
+    IF p_kind = 'price_change' THEN
+        RETURN has_changes_to_call();
+    ELSIF p_kind = 'extension' THEN
+        PERFORM 1 FROM extension_requests e WHERE e.state IN ('queued', 'sending', 'unknown') LIMIT 1;
+    ELSIF p_kind = 'cancel' THEN
+        PERFORM 1 FROM dependent_cancellations d WHERE d.state = 'requested' AND d.is_cross_subscription LIMIT 1;
+    ELSE
+        PERFORM 1 FROM mass_extensions m WHERE m.state IN ('queued', 'sending', 'unknown') LIMIT 1;
+    END IF;
+    RETURN FOUND;
 END
 $$;
 
@@ -7219,7 +7243,8 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
         WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
         WHEN m.is_end AND m.state = 'declined'
             THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
-        WHEN m.is_end AND m.state = 'cancelled' THEN CASE m.reason
+        -- A dependent goes on where its parent alone was given back.
+        WHEN m.is_end AND m.state = 'cancelled' AND NOT (m.is_dependent AND m.reason = 'item_refunded') THEN CASE m.reason
             WHEN 'refunded_or_revoked' THEN 'refunds' WHEN 'item_refunded' THEN 'refunds'
             WHEN 'parent_declined' THEN 'dependents'
             -- The whole subscription ended for the increase of another item.
@@ -7253,7 +7278,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
     -- Where nothing was paid for before, the old price comes back with it: that is other.
-    CASE WHEN m.closes > 0 AND NOT m.is_cut AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
+    CASE WHEN m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
         -- Of every seat that was charged at the new price first.
         THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
             SELECT h.quantity FROM repricer.charges h
@@ -7471,7 +7496,8 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
         WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
         WHEN m.is_end AND m.state = 'declined'
             THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
-        WHEN m.is_end AND m.state = 'cancelled' THEN CASE m.reason
+        -- A dependent goes on where its parent alone was given back.
+        WHEN m.is_end AND m.state = 'cancelled' AND NOT (m.is_dependent AND m.reason = 'item_refunded') THEN CASE m.reason
             WHEN 'refunded_or_revoked' THEN 'refunds' WHEN 'item_refunded' THEN 'refunds'
             WHEN 'parent_declined' THEN 'dependents'
             -- The whole subscription ended for the increase of another item.
@@ -7505,7 +7531,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
     -- Where nothing was paid for before, the old price comes back with it: that is other.
-    CASE WHEN m.closes > 0 AND NOT m.is_cut AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
+    CASE WHEN m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
         -- Of every seat that was charged at the new price first.
         THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
             SELECT h.quantity FROM repricer.charges_at(p_at) h
@@ -8258,9 +8284,11 @@ BEGIN
         v_recorded_at := keep_changes(v_ids, v_changes);
         WITH moved AS (
             UPDATE price_changes c SET state = 'queued', ended_at = NULL, sent_at = NULL, state_since = p_at,
-                next_attempt_at = CASE WHEN c.send_by > p_at + interval '10 minutes' THEN v_soon ELSE p_now END,
+                -- One after another, so that others succeed between them: many that are refused rightly are no streak.
+                next_attempt_at = CASE WHEN v_soon > p_now AND c.send_by > p_at + interval '10 minutes' + (v_rows + met.place) * interval '1 second'
+                    THEN v_soon + (v_rows + met.place) * p_wait / 120 ELSE p_now END,
                 recorded_at = v_recorded_at
-            FROM unnest(v_ids, v_changes) AS met (id, change_id)
+            FROM unnest(v_ids, v_changes) WITH ORDINALITY AS met (id, change_id, place)
             WHERE c.original_transaction_id = met.id AND c.change_id = met.change_id
                 AND c.bucket = v_bucket AND c.state = 'rejected'
             RETURNING c.*
@@ -8414,20 +8442,29 @@ BEGIN
     -- A batch with nothing left to call needs no streak any more, and nothing of it has a second chance. Each is asked by
     -- itself: Citus joins no local table.
     FOR v_batch IN SELECT r.batch_id FROM refusal_streaks r WHERE r.batch_id IS NOT NULL
-        UNION SELECT h.batch_id FROM put_backs h WHERE h.is_done AND h.batch_id IS NOT NULL
+        UNION SELECT h.batch_id FROM put_backs h WHERE h.batch_id IS NOT NULL AND h.kind = 'price_change'
+        ORDER BY 1
     LOOP
         IF NOT EXISTS (SELECT 1 FROM price_changes c
             WHERE c.batch_id = v_batch AND c.stage IN ('queued', 'unknown'))
         THEN
             DELETE FROM refusal_streaks r WHERE r.batch_id = v_batch;
             DELETE FROM put_backs h WHERE h.batch_id = v_batch AND h.is_done;
+            -- Nor is anything left that could probe whether its halt is over.
+            IF EXISTS (SELECT FROM batches b WHERE b.batch_id = v_batch AND b.state = 'approved')
+                AND NOT EXISTS (SELECT FROM put_backs h WHERE h.batch_id = v_batch AND NOT h.is_done AND h.checks < 3)
+            THEN
+                PERFORM recover_batch(v_batch, p_at);
+            END IF;
         END IF;
     END LOOP;
     DELETE FROM put_backs h WHERE h.batch_id IS NULL AND h.is_done AND h.kind <> 'price_change';
-    IF EXISTS (SELECT FROM put_backs h WHERE h.batch_id IS NULL AND h.is_done)
-        AND NOT EXISTS (SELECT 1 FROM price_changes c WHERE c.stage IN ('queued', 'unknown'))
-    THEN
-        DELETE FROM put_backs h WHERE h.batch_id IS NULL AND h.is_done;
+    IF EXISTS (SELECT FROM put_backs h WHERE h.batch_id IS NULL AND h.is_done AND h.next_check_at <= p_now) THEN
+        IF has_changes_to_call() THEN
+            UPDATE put_backs h SET next_check_at = p_now + interval '5 seconds' WHERE h.batch_id IS NULL AND h.is_done;
+        ELSE
+            DELETE FROM put_backs h WHERE h.batch_id IS NULL AND h.is_done;
+        END IF;
     END IF;
 END
 $$;
@@ -12968,6 +13005,8 @@ GRANT ALL ON FUNCTION repricer.halt_service(p_at timestamp with time zone, p_rea
 
 REVOKE ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text, p_probe_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront text, p_at timestamp with time zone, p_by text, p_reason text, p_probe_at timestamp with time zone) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.has_changes_to_call() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.has_work(p_kind text) FROM PUBLIC;
 

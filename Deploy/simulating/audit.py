@@ -621,6 +621,8 @@ def judge(path):
           f"({', '.join(f'{count} {state}' for state, count in sorted(states.items()))}): "
           f"{'sound' if not faults else f'{len(faults)} faults'}")
     report(faults)
+    saw = [name for name, happened in HAPPENINGS.items() if happened(auditor)]
+    print(f"  saw: {', '.join(saw) or 'nothing'}")
     return auditor, not faults
 
 
@@ -628,6 +630,12 @@ def main():
     if len(sys.argv) < 2:
         print(__doc__.strip(), file=sys.stderr)
         return 2
+    if sys.argv[1] == "--lacking":
+        # Of worlds that were judged one by one: what none of their lines says that it saw.
+        told = {name.strip() for line in sys.stdin for name in line.removeprefix("  saw: ").split(",")}
+        lacking = [name for name in HAPPENINGS if name not in told]
+        print("\n".join(f"no {name} in any world" for name in lacking))
+        return 1 if lacking else 0
     try:
         judged = [judge(path) for path in sys.argv[1:]]
     except (OSError, ValueError) as error:

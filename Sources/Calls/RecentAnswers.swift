@@ -360,20 +360,25 @@ extension RecentAnswers.State {
         guard refusal.isAboutCustomer, !serviceHalted.contains(kind), !scopes.isEmpty,
             scopes.allSatisfy({ $0.secondChances.contains(refusal.code) && !$0.isHalted })
         else { return false }
-        var areFew = true
         for scope in scopes {
             let key = RecentAnswers.Key(kind: kind, scope: scope.batch)
-            var streak = streaks[key] ?? RecentAnswers.Streak(code: refusal.code, since: now)
-            streak.refusedAgain.insert(subject)
-            if streak.refusedAgain.count > RecentAnswers.secondChancesMax {
-                areFew = false
+            streaks[key, default: RecentAnswers.Streak(code: refusal.code, since: now)]
+                .refusedAgain.insert(subject)
+        }
+        // Of all batches: what everybody meets, a few of each would meet.
+        let again = streaks.filter { $0.key.kind == kind }
+            .reduce(into: Set<String>()) { $0.formUnion($1.value.refusedAgain) }
+        let areFew = again.count <= RecentAnswers.secondChancesMax
+        for scope in scopes where !areFew {
+            let key = RecentAnswers.Key(kind: kind, scope: scope.batch)
+            if var streak = streaks[key] {
                 if streak.code != refusal.code { streak.subjects = [] }
                 streak.code = refusal.code
                 streak.subjects.formUnion(streak.refusedAgain)
                 streak.refused.formUnion(streak.refusedAgain)
                 streak.refusedAgain = []
+                streaks[key] = streak
             }
-            streaks[key] = streak
         }
         return areFew
     }
@@ -385,8 +390,15 @@ extension RecentAnswers.State {
             case .storefront(let place), .batch(let place): place
             case .kind, .all: CallScope()
             }
+        // Where all stand still, what was refused for a second time right before goes back with the others.
+        let again =
+            place == CallScope()
+            ? streaks.filter { $0.key.kind == kind && !$0.value.refusedAgain.isEmpty }
+                .map(\.value.since).min() : nil
         return streaks[RecentAnswers.Key(kind: kind, scope: place)].map {
-            RefusalStreak(since: $0.since, alike: $0.subjects.count, refused: $0.refused.count)
+            RefusalStreak(
+                since: min($0.since, again ?? $0.since), alike: $0.subjects.count,
+                refused: $0.refused.count)
         }
     }
 

@@ -107,7 +107,10 @@ extension ServiceControlQueries.Everything {
                         + "\(HTML.command("repricer resume --all")) lets it go on."))
         }
         if let haltedAt {
-            notices.append(Self.halt("Everything is halted", haltedAt, haltedReason, haltedAnswer))
+            // What price changes are refused for halts them alone.
+            let what =
+                isServiceHalted(.cancel) ? "Everything is halted" : "Price changes are halted"
+            notices.append(Self.halt(what, haltedAt, haltedReason, haltedAnswer))
         }
         notices += haltedKinds.map {
             Self.halt("\(Self.words($0.kind)) are halted", $0.at, $0.reason, $0.answer)

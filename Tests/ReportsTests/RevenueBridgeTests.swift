@@ -549,25 +549,29 @@ import Testing
                 ])
     }
 
-    /// The plan's own charge is revoked and the seat that was added to it stays, or the other way round.
-    @Test(arguments: ["plan", "seat"]) func oneOfTwoSeatsThatIsRevoked_isARefund(revoked: String)
-        async throws
-    {
+    /// The plan's own charge is revoked and the seat that was added to it stays, or the other way round: in the month after
+    /// the increase, or in its own.
+    @Test(arguments: ["plan", "seat"], ["2026-04-05Z", "2026-03-25Z"])
+    func oneOfTwoSeatsThatIsRevoked_isARefund(revoked: String, day: String) async throws {
         let charges =
             charge("before", "2026-02-10Z", until: "2026-03-10Z", 9990)
+            + charge("seat before", "2026-02-20Z", until: "2026-03-10Z", 9990)
             + charge("plan", "2026-03-10Z", until: "2026-04-10Z", 12990)
             + charge("seat", "2026-03-20Z", until: "2026-04-10Z", 12990) + """
-                UPDATE repricer.charges SET is_purchase = true, is_added_seat = true WHERE transaction_id = 'seat';
-                UPDATE repricer.charges SET revoked_at = '2026-04-05Z', refunded_milliunits = 12990
+                UPDATE repricer.charges SET is_purchase = true, is_added_seat = true WHERE transaction_id LIKE 'seat%';
+                UPDATE repricer.charges SET revoked_at = '\(day)', refunded_milliunits = 12990
                 WHERE transaction_id = '\(revoked)';
                 UPDATE repricer.price_changes SET effective_at = '2026-03-10Z';
                 """
 
+        let rows = try await bridge(
+            [Life(subscription: "1", line: 2)], until: "2026-04-08Z", more: charges)
+
         #expect(
-            try await bridge(
-                [Life(subscription: "1", line: 2)], until: "2026-04-08Z", more: charges
-            ).suffix(1)
-                == ["04 25980 0 0 0 0 0 -12990 0 12990"])
+            rows.suffix(2)
+                == (day == "2026-04-05Z"
+                    ? ["03 19980 3000 0 0 0 0 0 3000 25980", "04 25980 0 0 0 0 0 -12990 0 12990"]
+                    : ["03 19980 3000 0 0 0 0 -9990 0 12990", "04 12990 0 0 0 0 0 0 0 12990"]))
     }
 
     @Test func inOneCurrency_atTheNewestRates_saysWhatHasNone() async throws {

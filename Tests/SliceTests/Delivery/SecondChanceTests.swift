@@ -56,10 +56,31 @@ import Testing
         await harness.close()
     }
 
-    /// What had its second chance ends with the others where all are refused anew, and goes back with them.
-    @Test func secondRefusal_whereAllAreRefusedAgain_isPutBackWithTheOthers() async throws {
+    /// More than may be refused a second time in a row: they come back one after another, between others that succeed.
+    @Test func manyRowsThatAreRefusedRightly_atTheHead_doNotHaltTheirBatchForGood() async throws {
         let harness = try await Harness.make()
-        try await harness.submitRows(1...60)
+        try await harness.submitRows(1...260)
+        try await Self.lead(harness, lines: 2...61)
+        let odd = (1...60).map(String.init)
+        harness.store.setAnswers(odd, .refused(.reject, code: 4_030_010))
+        let scheduler = harness.scheduler()
+
+        for _ in 0..<24 { try await Self.pass(harness, scheduler) }
+
+        #expect(try await harness.stateCounts() == ["rejected": 60, "scheduled": 200])
+        // Ten that were never called halt it each time.
+        #expect(try await (1...8).contains(harness.texts(Self.halts).count))
+        await harness.close()
+    }
+
+    /// What had its second chance ends with the others where all are refused anew, and goes back with them.
+    @Test(arguments: [1, 2])
+    func secondRefusal_whereAllAreRefusedAgain_isPutBackWithTheOthers(batches: Int) async throws {
+        let harness = try await Harness.make()
+        for batch in 0..<batches {
+            let count = 60 / batches
+            try await harness.submitRows(batch * count + 1...(batch + 1) * count)
+        }
         try await Self.lead(harness, lines: 2...7)
         harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
         let scheduler = harness.scheduler()
