@@ -92,6 +92,44 @@ import Testing
         await harness.close()
     }
 
+    /// The last rows of a halted batch end otherwise, as by their deadline: nothing is left that could probe.
+    @Test func haltOfABatch_whenNothingIsLeftToCall_endsByItself() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...12)
+        harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
+        try await harness.deliver(harness.scheduler())
+        try await Self.watch(harness)
+        let halts = "SELECT CASE WHEN is_paused THEN halted_by END AS text FROM repricer.batches"
+        let before = try await harness.texts(halts)
+
+        try await harness.write(
+            "UPDATE repricer.price_changes SET state = 'missed', ended_at = state_since")
+        try await Self.watch(harness, rounds: 6)
+
+        #expect(before != ["-"])
+        #expect(try await harness.texts(halts) == ["-"])
+        #expect(
+            try await harness.texts(
+                "SELECT object AS text FROM repricer.audit_trail WHERE action = 'recover'"
+            ).count == 1)
+        await harness.close(isTamperedWith: true)
+    }
+
+    /// A key that is refused while price changes stand still for another reason halts all kinds.
+    @Test func refusedKey_duringAHaltForAnotherReason_haltsAllKinds() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...3)
+        for reason in ["403 without_code: 10", "401 unauthorized: 10", "403 without_code: 10"] {
+            try await harness.write(
+                "SELECT repricer.halt_service(now(), \(reason)::text, 'price_change', now())")
+        }
+
+        let controls = try await Self.controls(harness)
+        #expect(controls.haltedReason?.hasPrefix("401") == true)
+        #expect(controls.isServiceHalted(.cancel))
+        await harness.close()
+    }
+
     /// One cancellation is refused while price changes are halted for what they say, and not for our key.
     @Test(arguments: ["4030010 SubscriptionNotEligibleError", "403 without_code"])
     func refusedCancellation_whilePriceChangesAreHalted_ends(reason: String) async throws {
