@@ -32,9 +32,10 @@ package struct Rounds: Sendable {
                 let pause = try await round()
                 outage.end()
                 if pause > .zero { try await wait(pause) }
-            } catch is CancellationError {
+            } catch is CancellationError where Task.isCancelled {
                 return
             } catch {
+                // Also where a part of the round was cancelled, since another one had failed.
                 outage.note(error)
                 count()
                 // A wait that is cancelled ends it.
