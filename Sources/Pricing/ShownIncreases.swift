@@ -1,7 +1,8 @@
 extension RowGroup {
     /// The increases that Apple shows and that have not taken effect, without those that open changes of ours brought,
-    /// whose renewals are known: a change that is not sent yet, or of another price, is not what Apple shows. The renewals of the others are inferred: those that are only scheduled are taken one after the
-    /// other, because an increase that takes effect before may bring consent, and so another renewal.
+    /// whose renewals are known: a change that is not sent yet, or of another price, is not what Apple shows. The
+    /// renewals of the others are inferred: those that are only scheduled are taken one after the other, because an
+    /// increase that takes effect before may bring consent, and so another renewal.
     func shown(besides known: IncreaseHistory) -> [EarlierIncrease] {
         guard let renewals else { return [] }
         let items = facts.items.filter { item in

@@ -152,30 +152,6 @@ import Testing
         #expect(rows.suffix(1) == ["07 9990 0 \(columns) 0 0 0 0"])
     }
 
-    /// The second batch was refused, or never sent: the first one keeps the item.
-    @Test(arguments: ["rejected", "ineligible", "missed", "aborted"])
-    func aBatchThatTheAppStoreRefused_movesNothing(state: String) async throws {
-        var life = Life(subscription: "1", line: 2)
-        life.pays(9990, from: 1, to: 2)
-        life.pays(12990, from: 3, to: 5)
-        let refused = ReportFixture.Change(
-            subscription: "1", batch: ReportFixture.otherBatch, line: 9, old: 12990, new: 14990,
-            consent: "required", state: state)
-
-        let rows = try await bridge(
-            [life], until: "2026-05-20Z",
-            more: ReportFixture.batchSQL(ReportFixture.otherBatch, name: "summer", rows: 1)
-                + refused.sql
-                + "UPDATE repricer.price_changes SET sent_at = '2026-04-10Z' WHERE line = 9;")
-
-        #expect(
-            rows == [
-                "01 9990 0 0 0 0 0 0 0 9990", "02 9990 0 0 0 0 0 0 0 9990",
-                "03 9990 3000 0 0 0 0 0 0 12990", "04 12990 0 0 0 0 0 0 0 12990",
-                "05 12990 0 0 0 0 0 0 0 12990",
-            ])
-    }
-
     @Test func aDependentThatWasRenamed_isPaidForUnderEitherName() async throws {
         var life = Life(subscription: "1", line: 2, dependents: "{EXTRA}")
         life.pays(9990, from: 1, to: 2)
@@ -465,21 +441,22 @@ import Testing
         #expect(try await rows("'P1M'").suffix(1) == ["06 99990 99990"])
     }
 
-    @Test func anItemThatASecondBatchCalls_countsOnce() async throws {
-        var life = Life(subscription: "1", line: 2)
-        life.pays(9990, from: 1, to: 2)
-        life.pays(12990, from: 3, to: 5)
+    /// `batch month opening closing`, where a second batch called something of the subscription on 10 April.
+    private func bridgeOfTwo(
+        _ life: Life, until asOf: String, sku: String = "PLAN", dependents: String = "{}",
+        state: String = "scheduled"
+    ) async throws -> [String] {
         let connection = try await TestDatabase.connect()
         let later = ReportFixture.Change(
             subscription: "1", batch: ReportFixture.otherBatch, line: 9, old: 12990, new: 14990,
-            consent: "required", state: "scheduled")
+            consent: "required", state: state, dependents: dependents)
         try await connection.script(
             ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 1)
                 + ReportFixture.batchSQL(ReportFixture.otherBatch, name: "summer", rows: 1)
                 + life.sql + later.sql
                     + """
-                    UPDATE repricer.price_changes SET sent_at = '2026-04-10Z' WHERE line = 9;
-                    SET repricer.as_of = '2026-05-20Z';
+                    UPDATE repricer.price_changes SET sent_at = '2026-04-10Z', sku = '\(sku)' WHERE line = 9;
+                    SET repricer.as_of = '\(asOf)';
                     """)
         let rows = try await connection.query(
             """
@@ -488,19 +465,40 @@ import Testing
             """
         ).map { try $0.text("line") }
         await connection.close()
+        return rows
+    }
+
+    @Test func anItemThatASecondBatchCalls_countsOnce() async throws {
+        var life = Life(subscription: "1", line: 2)
+        life.pays(9990, from: 1, to: 2)
+        life.pays(12990, from: 3, to: 5)
 
         #expect(
-            rows == [
+            try await bridgeOfTwo(life, until: "2026-05-20Z") == [
                 "spring 01 9990 9990", "spring 02 9990 9990", "spring 03 9990 12990",
                 "summer 04 12990 12990", "summer 05 12990 12990",
             ])
     }
 
+    /// The second batch was refused, or never sent: the first one keeps the item.
+    @Test(arguments: ["rejected", "ineligible", "missed", "aborted"])
+    func aBatchThatTheAppStoreRefused_movesNothing(state: String) async throws {
+        var life = Life(subscription: "1", line: 2)
+        life.pays(9990, from: 1, to: 2)
+        life.pays(12990, from: 3, to: 5)
+
+        #expect(
+            try await bridgeOfTwo(life, until: "2026-05-20Z", state: state) == [
+                "spring 01 9990 9990", "spring 02 9990 9990", "spring 03 9990 12990",
+                "spring 04 12990 12990", "spring 05 12990 12990",
+            ])
+    }
+
     /// What the second batch does with the dependent that the first one named: nothing, the same, or it changes its price.
     @Test(arguments: [
-        ("'PLAN'", "'{}'", "spring 04 2000 2000", "summer 04 12990 12990"),
-        ("'PLAN'", "'{EXTRA}'", nil, "summer 04 14990 14990"),
-        ("'EXTRA'", "'{}'", "spring 04 12990 12990", "summer 04 2000 2000"),
+        ("PLAN", "{}", "spring 04 2000 2000", "summer 04 12990 12990"),
+        ("PLAN", "{EXTRA}", nil, "summer 04 14990 14990"),
+        ("EXTRA", "{}", "spring 04 12990 12990", "summer 04 2000 2000"),
     ])
     func aDependentOfTheFirstBatch_countsOnce_untilALaterOneNamesIt(
         sku: String, dependents: String, spring: String?, summer: String
@@ -509,30 +507,29 @@ import Testing
         life.pays(9990, from: 1, to: 2)
         life.pays(12990, from: 3, to: 5)
         life.pays(2000, from: 1, to: 5, sku: "EXTRA")
-        let connection = try await TestDatabase.connect()
-        let later = ReportFixture.Change(
-            subscription: "1", batch: ReportFixture.otherBatch, line: 9, old: 12990, new: 14990,
-            consent: "required", state: "scheduled")
-        try await connection.script(
-            ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 1)
-                + ReportFixture.batchSQL(ReportFixture.otherBatch, name: "summer", rows: 1)
-                + life.sql + later.sql
-                    + """
-                    UPDATE repricer.price_changes SET sent_at = '2026-04-10Z', sku = \(sku), dependent_skus = \(dependents)
-                    WHERE line = 9;
-                    SET repricer.as_of = '2026-04-20Z';
-                    """)
-        let rows = try await connection.query(
-            """
-            SELECT concat_ws(' ', batch_name, to_char(month, 'MM'), opening_milliunits, closing_milliunits) AS line
-            FROM report.revenue_bridge ORDER BY month, batch_name
-            """
-        ).map { try $0.text("line") }
-        await connection.close()
+
+        let rows = try await bridgeOfTwo(
+            life, until: "2026-04-20Z", sku: sku, dependents: dependents)
 
         #expect(
             rows == ["spring 01 11990 11990", "spring 02 11990 11990", "spring 03 11990 14990"]
-                + [spring, summer].compactMap { $0 })
+                + [spring, summer].compactMap(\.self))
+    }
+
+    /// The parent alone was given back: its dependent goes on, and leaves later of the customer's own accord.
+    @Test func aDependentOfAnItemThatWasRefunded_leavesForItsOwnReason() async throws {
+        var life = Life(
+            subscription: "1", line: 2, state: "cancelled", reason: "item_refunded",
+            ended: "2026-03-01Z",
+            dependents: "{EXTRA}")
+        life.pays(9990, from: 1, to: 2)
+        life.pays(2000, from: 1, to: 3, sku: "EXTRA")
+        life.events = [("2026-04-01Z", "EXPIRED", "VOLUNTARY")]
+
+        #expect(
+            try await bridge([life], until: "2026-04-10Z").suffix(2) == [
+                "03 11990 0 0 0 0 0 -9990 0 2000", "04 2000 0 0 -2000 0 0 0 0 0",
+            ])
     }
 
     /// Nothing was paid for when March began: the old price came back, and with it the increase.

@@ -1,6 +1,7 @@
 extension RulesInForce {
     /// The highest price of the currency whose amount needs no consent, as far as the threshold goes: one step more is
-    /// over it, or not known. What is paid now may be no price of the currency: of several seats it is the average. Nil where not even one step is free, or the current price is no number to start from.
+    /// over it, or not known. What is paid now may be no price of the currency: of several seats it is the average. Nil
+    /// where not even one step is free, or the current price is no number to start from.
     ///
     /// As the price grows, the answer turns once: at half of the current price, or at the amount.
     func largestBelowThreshold(

@@ -45,7 +45,8 @@ enum LateRows {
 }
 
 extension Invocation {
-    /// Reads how many are late and warns a person of them, and of those of other batches that the batch makes late. `planned` are the batch's calls where they are at hand.
+    /// Reads how many are late and warns a person of them, and of those of other batches that the batch makes late.
+    /// `planned` are the batch's calls where they are at hand.
     func warnOfLateRows(
         of batchID: String, planned: CallList? = nil, _ rate: Configuration.CallRate, now: Int64,
         _ pool: PostgresPool
