@@ -345,7 +345,10 @@ import Testing
             "mine.csv",
             header + "2000000000000001,PLAN,12.99,USD\n2000000000000002,PLAN,12.99,GBP\n")
         let alone = await run("plan", mine, "--json", environment: office.ana)
-        _ = await run("submit", other, "--name", "other", environment: office.ana)
+        // Rows due at one time are called in the order in which they were submitted.
+        _ = await run("submit", other, "--name", "other", environment: office.ana) {
+            $0.realClock = ManualClock(1_767_571_140_000)
+        }
         _ = await run("approve", "other", "--yes", environment: office.ben)
 
         let plan = await run("plan", mine, environment: office.ana)
