@@ -150,7 +150,9 @@ private struct ApprovalView {
                     : hasSum ? "if everybody stays, of the currencies with a rate" : noSum),
             card(
                 "At risk a month", hasSum ? HTML(sum(total.atRisk, reporting)) : "–",
-                hasSum ? "if nobody agrees who must; dependents counted in" : noSum),
+                hasSum
+                    ? "if nobody agrees who must; dependents counted in\(isWhole ? "" : "; of the currencies with a rate")"
+                    : noSum),
             card(
                 "Consent required", HTML(counted(Int64(figures.consents[.required] ?? 0))),
                 "of \(counted(Int64(figures.canGoCount), "row"))"),

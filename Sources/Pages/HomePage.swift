@@ -228,11 +228,8 @@ private struct Home {
         figures.deadlines.first { $0.batchID == batch.batchID && $0.kind == .call }?.overdue ?? 0
     }
 
-    /// The most currencies that stand beside each other, as on the batch's own page. One of several would be read as the
-    /// effect of the whole.
-    static let currenciesShown = 3
-
-    /// The effect in one currency where rates are known, otherwise in each currency.
+    /// The effect in one currency where rates are known. Otherwise it is that of the currency of most changes, with the
+    /// number of the others, because one alone would be read as the effect of the whole.
     private func effect(_ batch: BatchQueries.Batch) -> HTML {
         let lines = figures.effects[batch.batchID] ?? []
         if lines.count > 1, let total = figures.totals[batch.batchID] {
@@ -241,12 +238,10 @@ private struct Home {
                 <span class="sub">of \(lines.count) currencies</span>
                 """
         }
-        let shown = lines.prefix(Self.currenciesShown).map { signed($0.net, $0.currency) }
-            .joined(by: "<br>")
-        guard lines.count > Self.currenciesShown else { return shown }
-        let rest = HTML.link(
-            batchAddress(batch.batchID), moreCurrencies(lines.count - Self.currenciesShown))
-        return "\(shown)<span class=\"sub\">those of most changes, and \(rest)</span>"
+        guard let first = lines.first else { return .none }
+        let shown = signed(first.net, first.currency)
+        guard lines.count > 1 else { return shown }
+        return "\(shown), and \(HTML.link(batchAddress(batch.batchID), moreCurrencies(lines.count - 1)))"
     }
 
     private var rates: HTML {

@@ -164,9 +164,7 @@ extension RowCase {
             return RowFault(
                 .conflictOpenChange,
                 "a change of \(row.sku) to \(price(open.newPrice)) is \(open.state.rawValue)",
-                remedy: open.state == .scheduled
-                    ? "wait until it ends, or take it back with repricer undo"
-                    : "wait until it ends, or abort it")
+                remedy: Self.remedy(ofOpen: open.state))
         }
         if let decrease {
             return RowFault(
@@ -179,6 +177,17 @@ extension RowCase {
             .conflictOpenChange,
             "an increase of \(row.sku) that was not made here is \(increase.status)",
             remedy: "wait until it took effect")
+    }
+
+    /// What ends an open change earlier. Once a customer was asked, or while a call may be under way, nothing does.
+    private static func remedy(ofOpen state: ChangeState) -> String {
+        switch state {
+        case .awaitingApproval, .queued: "wait until it ends, or abort its batch"
+        case .scheduled: "wait until it ends, or take it back with repricer undo"
+        case .sending, .unknown, .pendingConsent, .accepted, .effective, .declined, .cancelled, .lapsed,
+            .invalidated, .rejected, .ineligible, .missed, .aborted:
+            "wait until it ends; repricer timeline tells how it stands"
+        }
     }
 
     private var dependentInFile: RowFault? {

@@ -77,8 +77,8 @@ package enum RepricerCommands {
     ) -> ExitCode {
         let name = command.map { "\($0.name): " } ?? ""
         dependencies.say(name + error.message)
-        let usage = command.map(HelpText.usage(of:)) ?? "repricer COMMAND [ARGUMENT...]"
-        dependencies.sayPlainly("usage: \(usage)\n")
+        dependencies.sayPlainly(
+            command.map(HelpText.usageLines(of:)) ?? "usage: repricer COMMAND [ARGUMENT...]\n")
         return .usage
     }
 

@@ -9,7 +9,9 @@ import Testing
             ["plan"],
             """
             repricer: plan: missing FILE
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT]
+                     [--reporting-currency CODE] [--details]
+                     [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),
@@ -17,7 +19,9 @@ import Testing
             ["plan", "a.csv", "b.csv"],
             """
             repricer: plan: unexpected argument "b.csv"
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT]
+                     [--reporting-currency CODE] [--details]
+                     [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),
@@ -25,7 +29,9 @@ import Testing
             ["plan", "a.csv", "--rejcts", "x"],
             """
             repricer: plan: unknown option "--rejcts"; did you mean "--rejects"?
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT]
+                     [--reporting-currency CODE] [--details]
+                     [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),
@@ -33,7 +39,9 @@ import Testing
             ["plan", "a.csv", "--rows", "x", "--rows=y"],
             """
             repricer: plan: --rows is given twice
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT]
+                     [--reporting-currency CODE] [--details]
+                     [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),
@@ -41,7 +49,9 @@ import Testing
             ["plan", "a.csv", "--rows", "--json"],
             """
             repricer: plan: --rows needs a value: --rows OUT
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT]
+                     [--reporting-currency CODE] [--details]
+                     [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),
@@ -49,7 +59,9 @@ import Testing
             ["plan", "a.csv", "--json=yes"],
             """
             repricer: plan: --json takes no value
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT]
+                     [--reporting-currency CODE] [--details]
+                     [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),
@@ -57,7 +69,9 @@ import Testing
             ["plan", "a.csv", "-j"],
             """
             repricer: plan: unknown option "-j"; options begin with two dashes, and -- stands before a name that begins with one
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT]
+                     [--reporting-currency CODE] [--details]
+                     [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),
@@ -65,7 +79,9 @@ import Testing
             ["plan", "a.csv", "-ojson"],
             """
             repricer: plan: unknown option "-ojson"; write -o json
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT]
+                     [--reporting-currency CODE] [--details]
+                     [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),
@@ -73,7 +89,10 @@ import Testing
             ["submit", "a.csv"],
             """
             repricer: submit: missing --name NAME
-            usage: repricer submit FILE --name NAME [--plan-hash H] [--plan-rows ROWS] [--accept-valid] [--rejects OUT] [--grouping announced|item|subscription] [--waves LIST] [--halt-if LIST] [--holdout PERCENT]
+            usage: repricer submit FILE --name NAME [--plan-hash H] [--plan-rows ROWS]
+                     [--accept-valid] [--rejects OUT]
+                     [--grouping announced|item|subscription] [--waves LIST]
+                     [--halt-if LIST] [--holdout PERCENT]
 
             """
         ),
@@ -97,7 +116,8 @@ import Testing
             ["report", "batch_sumary"],
             """
             repricer: report: unknown report "batch_sumary"; did you mean "batch_summary"?
-            usage: repricer report [NAME] [--batch B] [--as-of INSTANT] [--format table|csv|json|html] [--reporting-currency CODE] [--describe]
+            usage: repricer report [NAME] [--batch B] [--as-of INSTANT]
+                     [--format table|csv|json|html] [--reporting-currency CODE] [--describe]
 
             """
         ),
@@ -154,7 +174,9 @@ import Testing
             ["plan", "a\nb", "c\u{1B}[2J"],
             """
             repricer: plan: unexpected argument "c\\u{1b}[2J"
-            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT] [--reporting-currency CODE] [--details] [--grouping announced|item|subscription] [--waves LIST]
+            usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT]
+                     [--reporting-currency CODE] [--details]
+                     [--grouping announced|item|subscription] [--waves LIST]
 
             """
         ),

@@ -3,6 +3,7 @@ import Postgres
 import TestSupport
 import Testing
 
+@testable import Pricing
 @testable import RepricerCommands
 
 /// Rules from a file to a verdict, as the database users who type the commands.
@@ -205,6 +206,24 @@ import Testing
         #expect(
             outcome.output.contains(
                 "no earlier increase is known; statements tell from its first period on\n"))
+    }
+
+    /// An increase of ours that is scheduled counts as well, before it has taken effect.
+    @Test(arguments: [("2026-01-01T00:00:00Z", "rises"), ("2026-03-01T00:00:00Z", "rose")])
+    func increase_thatIsStillToCome_isNotToldAsPast(judged: String, verb: String) throws {
+        let increase = try #require(Instant("2026-02-01T00:00:00Z"))
+        let answer = RuleAnswer(
+            rule: .increaseWithin12Months, answer: true,
+            inputs: [
+                .init(name: "last_increase_at", value: .instant(increase)),
+                .init(name: "counts_until", value: .instant(increase)),
+                .init(name: "last_increase_sku", value: .text("PLAN")),
+            ])
+
+        let words = RuleInWords(
+            answer, currency: "USD", judgedAt: Instant(judged))
+
+        #expect(words.text.hasPrefix("PLAN \(verb) at 2026-02-01T00:00:00Z"))
     }
 
     @Test func rules_importedLater_changeNoEarlierPlan() async throws {

@@ -25,7 +25,7 @@ enum HelpText {
     }
 
     /// `usage: …`; what does not fit goes on below the command.
-    private static func usageLines(of command: Command) -> String {
+    static func usageLines(of command: Command) -> String {
         let indent = "       "
         return "usage: "
             + wrapped(usageWords(of: command), width: columns - indent.count - 2)

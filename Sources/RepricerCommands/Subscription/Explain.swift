@@ -99,7 +99,7 @@ extension Commands {
             for rule in row.rules {
                 table.add([
                     rule.rule.rawValue, rule.answer.map { $0 ? "yes" : "no" } ?? "not known",
-                    RuleInWords(rule, currency: currency).text,
+                    RuleInWords(rule, currency: currency, judgedAt: row.judgedAt).text,
                 ])
             }
             text += "\n" + table.text

@@ -5,11 +5,14 @@ import Reports
 struct RuleInWords {
     private let rule: ConsentReason
     private let currency: String
+    /// For when the rule was answered. An earlier increase may lie behind it and still be to come.
+    private let judgedAt: Instant?
     private var inputs: [String: RuleAnswer.Value] = [:]
 
-    init(_ answer: RuleAnswer, currency: String) {
+    init(_ answer: RuleAnswer, currency: String, judgedAt: Instant?) {
         rule = answer.rule
         self.currency = currency
+        self.judgedAt = judgedAt
         for input in answer.inputs { inputs[input.name] = input.value }
     }
 
@@ -78,7 +81,8 @@ struct RuleInWords {
                 + "\(since ?? "no period") on"
         }
         let isImported = string("increase_source") == PastIncrease.Source.imported.rawValue
-        return "\(string("last_increase_sku") ?? "?") rose at \(at.text)"
+        let verb = judgedAt.map { at > $0 } ?? false ? "rises" : "rose"
+        return "\(string("last_increase_sku") ?? "?") \(verb) at \(at.text)"
             + "\(isImported ? " (imported)" : ""); counts until \(until.text)"
     }
 
