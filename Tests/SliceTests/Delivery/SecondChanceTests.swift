@@ -12,8 +12,10 @@ import Testing
     private typealias Harness = DeliveryHarness
 
     private static func pass(
-        _ harness: Harness, _ scheduler: Scheduler, by duration: Duration = .seconds(61)
+        _ harness: Harness, _ scheduler: Scheduler, by duration: Duration = .seconds(61),
+        leading lines: ClosedRange<Int>? = nil
     ) async throws {
+        if let lines { try await lead(harness, lines: lines) }
         for _ in 0..<3 {
             try await harness.deliver(scheduler)
             try await harness.watch().round()
@@ -22,11 +24,13 @@ import Testing
         harness.realClock.advance(by: duration)
     }
 
+    /// Gives these lines an earlier deadline than the others have. A call dates them anew.
     private static func lead(_ harness: Harness, lines: ClosedRange<Int>) async throws {
         try await harness.write(
             """
-            UPDATE repricer.price_changes SET send_by = send_by - interval '10 days'
-            WHERE line BETWEEN \(lines.lowerBound)::integer AND \(lines.upperBound)::integer
+            UPDATE repricer.price_changes SET send_by = '2026-03-04Z'
+            WHERE stage = 'queued' AND state = 'queued'
+                AND line BETWEEN \(lines.lowerBound)::integer AND \(lines.upperBound)::integer
             """)
     }
 
@@ -45,12 +49,14 @@ import Testing
             odd, .refused(code == 4_000_205 ? .checkStatus : .reject, code: code))
         let scheduler = harness.scheduler()
 
-        for _ in 0..<20 { try await Self.pass(harness, scheduler) }
+        for _ in 0..<20 { try await Self.pass(harness, scheduler, leading: 2...25) }
 
         #expect(try await harness.stateCounts() == ["rejected": 24, "scheduled": 126])
-        #expect(try await (1...3).contains(harness.texts(Self.halts).count))
+        let halts = try await harness.texts(Self.halts).count
+        #expect((1...3).contains(halts))
+        // One call at first, and one after each halt at most.
         let calls = Dictionary(harness.store.calls.map { ($0.transactionID, 1) }) { $0 + $1 }
-        #expect(odd.allSatisfy { (1...3).contains(calls[$0] ?? 0) }, "\(calls)")
+        #expect(odd.allSatisfy { (1...1 + halts).contains(calls[$0] ?? 0) }, "\(halts): \(calls)")
         // Nothing remembers them once the batch is through.
         #expect(try await harness.count("put_backs") == 0)
         await harness.close()
@@ -65,7 +71,7 @@ import Testing
         harness.store.setAnswers(odd, .refused(.reject, code: 4_030_010))
         let scheduler = harness.scheduler()
 
-        for _ in 0..<24 { try await Self.pass(harness, scheduler) }
+        for _ in 0..<24 { try await Self.pass(harness, scheduler, leading: 2...61) }
 
         #expect(try await harness.stateCounts() == ["rejected": 60, "scheduled": 200])
         // Ten that were never called halt it each time.
@@ -96,6 +102,15 @@ import Testing
 
         harness.clock.advance(by: .seconds(300))
         harness.realClock.advance(by: .seconds(300))
+        try await Self.lead(harness, lines: 2...7)
+        // Their second refusals come some minutes before the first ones that are counted.
+        let slow = harness.scheduler(perSecond: 1)
+        for refused in 1...5 {
+            _ = try await slow.round()
+            #expect(try await harness.stateCounts()["rejected"] == refused)
+            harness.clock.advance(by: .seconds(61))
+            harness.realClock.advance(by: .seconds(61))
+        }
         try await harness.deliver(scheduler)
         for _ in 0..<3 { try await harness.watch().round() }
 
@@ -129,6 +144,17 @@ import Testing
 
         let next = harness.store.calls.dropFirst(before).map(\.transactionID)
         #expect(putBack.count >= 9)
+        // They come back one a second, so that others succeed between them.
+        #expect(
+            try await harness.texts(
+                """
+                SELECT count(*)::text AS text FROM (
+                    SELECT next_attempt_at - lag(next_attempt_at) OVER (ORDER BY next_attempt_at) AS apart
+                    FROM repricer.price_changes WHERE original_transaction_id IN (
+                        SELECT original_transaction_id FROM repricer.price_change_history
+                        WHERE evidence_id LIKE 'halt %')
+                ) gaps WHERE apart = interval '1 second'
+                """) == ["\(putBack.count - 1)"])
         #expect(next.count >= 40)
         #expect(!next.contains { putBack.contains($0) }, "\(next)")
         await harness.close()
