@@ -205,7 +205,9 @@ package struct StatusCheckRunner: Sendable {
             let id = one.check.originalTransactionID
             switch StatusCheckVerdict(one.answer, attempts: one.check.attempts) {
             case .read(let events):
-                statuses.append(StatusCheckSettlement.Status(askedFor: id, events: events))
+                statuses.append(
+                    StatusCheckSettlement.Status(
+                        askedFor: id, requestedAt: one.check.requestedAt, events: events))
                 run.refused.remove(id)
                 run.answersInARow += 1
             case .ended(let outcome, let detail, let isAboutUs):

@@ -58,7 +58,21 @@ struct StatusCheckSettlement: Sendable {
     struct Status: Sendable {
         /// The id that was asked for. Its statements may also be about the customer's other subscriptions.
         var askedFor: String
+        /// When the check was asked for, in UTC milliseconds.
+        var requestedAt: Int64
         var events: [SubscriptionEvent]
+
+        /// Why it does not say what Apple has of the subscription that was asked for; nil where it does. What was signed
+        /// before the check was asked for tells nothing of calls that came in between.
+        var silence: (outcome: StatusCheckQueries.Outcome, detail: String)? {
+            let own = events.filter { $0.originalTransactionID == askedFor }
+            guard let newest = own.map(\.key.signedAt).max() else {
+                let others = Set(events.map(\.originalTransactionID)).sorted()
+                return (.notFound, "told only of \(others.joined(separator: ", "))")
+            }
+            return newest.milliseconds < requestedAt
+                ? (.unreadable, "signed at \(newest.text), before it was asked for") : nil
+        }
     }
 
     /// Folds statuses bucket by bucket, each bucket in one transaction.
@@ -151,15 +165,22 @@ struct StatusCheckSettlement: Sendable {
                         return drifts.isEmpty
                             ? nil : DriftLine(originalTransactionID: id, drifts: drifts)
                     }
-                let isAbout = status.events.contains { $0.originalTransactionID == status.askedFor }
+                // A person's list may hold transaction ids, which are answered by their original one. A recovery asks
+                // what Apple has of each subscription, and no call of it goes before that is known.
+                let silence = status.silence
+                let isRead = silence == nil || list.reason != .recover
+                let outcome = lines.isEmpty ? StatusCheckQueries.Outcome.read : .drifted
                 settled[
                     StatusCheckQueries.Settled(
-                        status.askedFor, lines.isEmpty ? .read : .drifted,
-                        detail: isAbout ? nil : "told of \(ids.joined(separator: ", "))")] = lines
+                        status.askedFor, isRead ? outcome : silence?.outcome ?? outcome,
+                        detail: silence?.outcome == .notFound || !isRead ? silence?.detail : nil)] =
+                    lines
             }
+            let all = Array(settled.keys)
+            let read = all.filter { $0.outcome == .read || $0.outcome == .drifted }
             _ = try connection.pipeline(
-                StatusCheckQueries.settle(Array(settled.keys), in: list, at: at)
-                    + wakeUps(Array(settled.keys), read: Set(ids)))
+                StatusCheckQueries.settle(all, in: list, at: at)
+                    + wakeUps(all, read: Set(read.map(\.originalTransactionID))))
             return settled
         }
     }

@@ -422,6 +422,49 @@ import Testing
         await harness.close()
     }
 
+    /// A status of another subscription alone, and one that was signed before anybody asked, say nothing of what Apple has.
+    private static let silent: [StoreAnswer] = [
+        .answered([DeliveryHarness.scheduled("2", "NONE", at: later)], StoreReply(httpStatus: 200)),
+        .answered(
+            [DeliveryHarness.scheduled("1", "NONE", at: DeliveryHarness.start)],
+            StoreReply(httpStatus: 200)),
+    ]
+    private static let later = DeliveryHarness.start.advanced(by: 7_200_000)
+
+    @Test(arguments: silent)
+    func statusThatIsSilent_isNotRead_andCallsNothingTwice(answer: StoreAnswer) async throws {
+        let harness = try await Self.approved(2)
+        try await Self.forgottenCall(harness, "1")
+
+        let outcome = try await Self.recover(
+            Self.recovery(harness, store: RefusingChecks(["1"], harness.store, answer)))
+        // As `resume` does.
+        try await harness.write(
+            "UPDATE repricer.price_changes SET parked_reason = NULL, next_attempt_at = NULL")
+        try await harness.deliver(harness.scheduler())
+
+        #expect(outcome.unread.map(\.originalTransactionID) == ["1"])
+        #expect(outcome.batches.map { [$0.released, $0.unread] } == [[1, 1]])
+        #expect(harness.store.calls.map(\.transactionID) == ["1", "2"])
+        await harness.close()
+    }
+
+    @Test(arguments: silent)
+    func anotherDatabase_statusThatIsSilent_isAskedForAgain(answer: StoreAnswer) async throws {
+        let harness = try await Self.approved(2)
+        try await Self.forgottenCall(harness, "1")
+        try await Self.restored(harness)
+        try await harness.deliver(harness.scheduler())
+
+        try await Self.readStatuses(harness, RefusingChecks(["1"], harness.store, answer))
+        try await harness.write(
+            "UPDATE repricer.price_changes SET parked_reason = NULL, next_attempt_at = NULL")
+        try await harness.deliver(harness.scheduler())
+
+        #expect(harness.store.calls.map(\.transactionID) == ["1", "2"])
+        await harness.close()
+    }
+
     @Test func anotherDatabase_aStatusThatCanNotBeRead_parksItsRow_andStopsNoOther() async throws {
         let harness = try await Self.approved(2)
         try await Self.restored(harness)
