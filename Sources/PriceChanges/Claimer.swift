@@ -16,7 +16,7 @@ struct Claimer: Sendable {
     /// How long a call may take to be applied, in milliseconds of the business clock. A change whose call could be
     /// applied after the change's last instant is judged as of then, because it would take effect a renewal later
     /// than is stored. The periods of the other environments are too short for such care.
-    private var callTime: Int64 { engine.environment == .production ? 60_000 : 0 }
+    private var callTime: Int64 { engine.environment == .production ? 5_000 : 0 }
     /// How long a subscription whose stored facts cannot be read waits until it is read again, in milliseconds.
     static let unreadableWait: Int64 = 60_000
     /// How long a subscription waits whose status must be read first, in milliseconds of real time. The check that

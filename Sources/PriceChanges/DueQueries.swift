@@ -26,7 +26,7 @@ package enum DueQueries {
     /// A queue with changes that may be claimed now.
     package struct Due: Hashable, Sendable {
         package var queue: Queue
-        /// The earliest deadline among them, in UTC milliseconds.
+        /// The earliest deadline among them that has not passed, or else the earliest, in UTC milliseconds.
         package var sendBy: Int64
         /// The code that has halted its batch. One call of the batch may probe whether the batch may go on.
         package var haltedBy: String?
@@ -47,8 +47,13 @@ package enum DueQueries {
             self.probe = probe
         }
 
-        /// A deadline that is no later than any in the queue; nil where none is known.
+        /// A deadline that is no later than any in the queue that has not passed; nil where none is known.
         var floor: Int64? { probe == nil ? sendBy : nil }
+
+        /// The earliest deadline comes first, and what has passed comes last.
+        func comes(before other: Due, now: Int64) -> Bool {
+            (sendBy < now ? 1 : 0, sendBy) < (other.sendBy < now ? 1 : 0, other.sendBy)
+        }
     }
 
     /// Which change of a queue probes for all.
@@ -179,14 +184,18 @@ package enum DueQueries {
             wave: try row.int("wave"))
     }
 
-    /// All queues with changes that may be claimed, the earliest deadline first. Each costs two steps of the index.
-    package static func earliest(realNow: Int64, isProbing: Bool = false) -> Question<[Due]> {
+    /// All queues with changes that may be claimed, the earliest deadline first. Each costs two steps of the index. `now`
+    /// is the business clock in UTC milliseconds; with nil no deadline counts as passed.
+    package static func earliest(
+        now: Int64? = nil, realNow: Int64, isProbing: Bool = false
+    ) -> Question<[Due]> {
         Question(
             """
             -- name: earliestDueOfAll
             WITH RECURSIVE \(fragment: ready("true"))
             \(fragment: earliest(
-                of: "(SELECT *, NULL::timestamptz AS floor FROM ready) q", realNow: realNow, isProbing: isProbing))
+                of: "(SELECT *, NULL::timestamptz AS floor FROM ready) q", now: now, realNow: realNow,
+                isProbing: isProbing))
             """, read)
     }
 
@@ -207,7 +216,7 @@ package enum DueQueries {
     /// All queues of these buckets, as `earliest` finds them, by a statement for each bucket: in a spread database none
     /// searches them all.
     package static func earliest(
-        inEach buckets: [Int], realNow: Int64, isProbing: Bool = false
+        inEach buckets: [Int], now: Int64? = nil, realNow: Int64, isProbing: Bool = false
     ) -> Question<[Due]> {
         Question(
             buckets.map { bucket in
@@ -215,34 +224,38 @@ package enum DueQueries {
                 -- name: earliestDueOfBucket
                 WITH RECURSIVE \(fragment: ready("bucket = \(bucket)::smallint"))
                 \(fragment: earliest(
-                    of: "(SELECT *, NULL::timestamptz AS floor FROM ready) q", realNow: realNow,
+                    of: "(SELECT *, NULL::timestamptz AS floor FROM ready) q", now: now, realNow: realNow,
                     isProbing: isProbing, places: "c.bucket = \(bucket)::smallint"))
                 """
             }
-        ) { try $0.flatMap(read).sorted { $0.sendBy < $1.sendBy } }
+        ) { try $0.flatMap(read).sorted { $0.comes(before: $1, now: now ?? .min) } }
     }
 
     /// Those of these queues with changes that may be claimed, the earliest deadline first. Each costs one step of
     /// the index. `floor` (UTC milliseconds, nil where there is none) is a deadline before which the queue has no
     /// change.
     package static func earliest(
-        _ queues: [(queue: Queue, floor: Int64?)], realNow: Int64, isProbing: Bool = false
+        _ queues: [(queue: Queue, floor: Int64?)], now: Int64? = nil, realNow: Int64,
+        isProbing: Bool = false
     ) -> Question<[Due]> {
         guard !queues.isEmpty else { return .answered([]) }
         return Question(
             """
             -- name: earliestDue
-            \(fragment: earliest(of: list(queues), realNow: realNow, isProbing: isProbing))
+            \(fragment: earliest(of: list(queues), now: now, realNow: realNow, isProbing: isProbing))
             """, read)
     }
 
     /// With `isProbing` one call probes for all; in a halted batch one always does. As long as there is a
     /// subscription that did not probe yet, the probe is of such a one. Subscriptions that were refused are few, so
     /// passing over them costs little.
+    ///
+    /// Changes whose deadline has passed come after all others: their next one is a renewal later.
     private static func earliest(
-        of queues: SQL, realNow: Int64, isProbing: Bool, places: SQL = "true"
+        of queues: SQL, now: Int64?, realNow: Int64, isProbing: Bool, places: SQL = "true"
     ) -> SQL {
-        """
+        let inTime: SQL = "coalesce(\(timestamp: now)::timestamptz, '-infinity')"
+        return """
         SELECT q.bucket, q.batch_id, q.wave, first.send_by, first.next_attempt_at,
             CASE WHEN p.is_probe THEN first.place END AS place,
             CASE WHEN b.is_paused THEN b.halted_by END AS halted_by,
@@ -266,7 +279,13 @@ package enum DueQueries {
             UNION ALL
             (SELECT c.send_by, 'fresh', c.next_attempt_at FROM repricer.price_changes c
             WHERE \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
-                AND c.send_by >= coalesce(q.floor, '-infinity')
+                AND c.send_by >= greatest(q.floor, \(fragment: inTime))
+                AND (c.next_attempt_at IS NULL OR NOT p.is_probe)
+            ORDER BY c.send_by LIMIT 1)
+            UNION ALL
+            (SELECT c.send_by, 'fresh', c.next_attempt_at FROM repricer.price_changes c
+            WHERE \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
+                AND c.send_by >= coalesce(q.floor, '-infinity') AND c.send_by < \(fragment: inTime)
                 AND (c.next_attempt_at IS NULL OR NOT p.is_probe)
             ORDER BY c.send_by LIMIT 1)
             UNION ALL
@@ -276,7 +295,7 @@ package enum DueQueries {
             ORDER BY c.next_attempt_at LIMIT 1)
             LIMIT 1
         ) first
-        ORDER BY first.send_by
+        ORDER BY first.send_by < \(fragment: inTime), first.send_by
         """
     }
 

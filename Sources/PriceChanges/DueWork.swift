@@ -82,14 +82,15 @@ final class DueWork: Sendable {
             DueQueries.parked(from: floors?.wakeFloor, now: now, limit: wakes),
             ServiceControlQueries.everything, engine.waiting(kind, from: floors?.leaseFloor),
             isSearched
-                ? earliest(from: floors, realNow: realNow, isProbing: isProbing) : .answered([]),
+                ? earliest(from: floors, now: now, realNow: realNow, isProbing: isProbing)
+                : .answered([]),
             engine.sharedClock?.following ?? .answered(()))
         var (open, due) = (openAtFirst, dueAtFirst)
         let isPaused = controls.isHeld
         let searches = !isPaused && layout == .whole
         let allDue =
             searches
-            ? earliest(from: nil, realNow: realNow, isProbing: isProbing) : .answered([])
+            ? earliest(from: nil, now: now, realNow: realNow, isProbing: isProbing) : .answered([])
         var wokenAtFirst: Int?
         if !parked.isEmpty, !known.areHeld {
             // Nearly always all of it wakes, and one trip does both.
@@ -106,12 +107,13 @@ final class DueWork: Sendable {
             (open, due) = try connection.ask(engine.waiting(kind), allDue)
         } else if wokenAtFirst == nil, known.isPaused, searches {
             due = try connection.ask(
-                earliest(from: floors, realNow: realNow, isProbing: isProbing))
+                earliest(from: floors, now: now, realNow: realNow, isProbing: isProbing))
         }
         if layout == .spread, !isPaused {
             let busy = try connection.ask(DueQueries.busyBuckets)
             due = try connection.ask(
-                DueQueries.earliest(inEach: busy, realNow: realNow, isProbing: isProbing))
+                DueQueries.earliest(
+                    inEach: busy, now: now, realNow: realNow, isProbing: isProbing))
         }
         if isPaused { due = [] }
         let took = ContinuousClock.now - started
@@ -170,13 +172,13 @@ final class DueWork: Sendable {
     }
 
     private func earliest(
-        from floors: Memory?, realNow: Int64, isProbing: Bool
+        from floors: Memory?, now: Int64, realNow: Int64, isProbing: Bool
     ) -> Question<[DueQueries.Due]> {
         guard let floors else {
-            return DueQueries.earliest(realNow: realNow, isProbing: isProbing)
+            return DueQueries.earliest(now: now, realNow: realNow, isProbing: isProbing)
         }
         return DueQueries.earliest(
-            floors.floors.map { (queue: $0.key, floor: $0.value) }, realNow: realNow,
+            floors.floors.map { (queue: $0.key, floor: $0.value) }, now: now, realNow: realNow,
             isProbing: isProbing)
     }
 }
@@ -223,7 +225,11 @@ struct DueOrder: Sendable {
                     due: [one], until: nil,
                     probe: one.haltedBy.map { _ in .batch(one.queue.batchID) })
             }
-        let due = all.filter { $0.probe == nil }
+        let open = all.filter { $0.probe == nil }
+        // What has passed its deadline waits for the others, since its next one is a renewal later.
+        let overdue = open.filter { $0.sendBy < now }
+        let inTime = open.filter { $0.sendBy >= now }
+        let due = inTime.isEmpty ? overdue : inTime
         guard let first = due.first?.sendBy else { return probes }
         let close = max(closeMin, (first - now) / closeShare)
         let until = max(first, now) + close
@@ -232,6 +238,7 @@ struct DueOrder: Sendable {
         let start = close == closeMin ? 0 : urgent.count * (place % places) / places
         return probes + (urgent[start...] + urgent[..<start]).map { Turn(due: $0, until: until) }
             + byBucket(due).map { Turn(due: $0, until: nil) }
+            + (inTime.isEmpty ? [] : byBucket(overdue).map { Turn(due: $0, until: nil) })
     }
 
     private static func byBucket(_ due: [DueQueries.Due]) -> [[DueQueries.Due]] {

@@ -80,8 +80,9 @@ package enum OpenCallQueries {
         }
     }
 
-    /// The open calls. Dates are rounded up to the minute, so that a million rows become a few thousand. nil asks
-    /// only for the others. Rows that are overdue are left out: their calls go for a later renewal.
+    /// The open calls. Dates are rounded down, to the second within a day and to the minute after it, so that a million
+    /// rows become some thousands, and no late row is left out. nil asks only for the others. Rows that are overdue are
+    /// left out: their calls go for a later renewal.
     package static func open(
         of batchID: String?, now: Int64, on connection: isolated PostgresConnection
     ) throws -> Open {
@@ -112,8 +113,8 @@ package enum OpenCallQueries {
             SELECT batch_id, send_by, send_after, rows, count(*) AS calls
             FROM (
                 SELECT c.batch_id, count(*) AS rows,
-                    \(fragment: minute("min(c.send_by)")) AS send_by,
-                    \(fragment: minute("max(c.send_after)")) AS send_after
+                    \(fragment: rounded("min(c.send_by)", now: now)) AS send_by,
+                    \(fragment: rounded("max(c.send_after)", now: now)) AS send_after
                 FROM repricer.batches b JOIN repricer.price_changes c ON c.batch_id = b.batch_id
                     AND c.stage IN ('awaiting_approval', 'queued') AND c.state <> 'sending' AND NOT c.is_held_out
                     AND NOT \(fragment: TroubleQueries.isOverdue(now: now))
@@ -129,7 +130,12 @@ package enum OpenCallQueries {
             """)
     }
 
-    private static func minute(_ instant: SQL) -> SQL {
-        "date_bin('1 minute', \(fragment: instant) + interval '59.999 seconds', 'epoch')"
+    /// The second of an instant within the next day, and the minute of a later one.
+    private static func rounded(_ instant: SQL, now: Int64) -> SQL {
+        """
+        CASE WHEN \(fragment: instant) < \(timestamp: now)::timestamptz + interval '1 day'
+            THEN date_bin('1 second', \(fragment: instant), 'epoch')
+            ELSE date_bin('1 minute', \(fragment: instant), 'epoch') END
+        """
     }
 }

@@ -37,8 +37,9 @@ import Testing
     @Test(arguments: [
         // Sixteen hours away: one due within an hour of it is as urgent.
         (hours: [16, 17, 18] as [Int64], urgent: 2), (hours: [16, 16, 16], urgent: 3),
-        // Overdue ones are all as urgent as what is due this minute.
-        (hours: [-500, -1, 0, 1], urgent: 3), (hours: [0, 1], urgent: 1),
+        // Overdue ones come after all others; where there are no others, they are all as urgent.
+        (hours: [0, 1, -500, -1], urgent: 1), (hours: [0, 1], urgent: 1),
+        (hours: [-500, -1], urgent: 2),
     ])
     func turns_beginWithWhatIsMostUrgent(hours: [Int64], urgent: Int) {
         let all = hours.enumerated().map { due($0.offset, $0.element) }
@@ -118,6 +119,33 @@ import Testing
         let order = harness.store.calls.map(\.originalTransactionID)
         #expect(order.count == 40)
         #expect(Set(order.prefix(10)) == Set(ids.suffix(10)))
+        await harness.close()
+    }
+
+    /// Their next deadline is a renewal later, and what is in time would else miss its own.
+    @Test(arguments: [true, false])
+    func calls_thatAreOverdue_leaveAfterThoseThatAreInTime(ofOneBatch: Bool) async throws {
+        let harness = try await Harness.make()
+        let ids = (1...40).map { "\($0)" }
+        for id in ids { try await harness.subscribe(id) }
+        let (overdue, inTime) = (ids.prefix(30), ids.suffix(10))
+        for rows in ofOneBatch ? [ids] : [Array(overdue), Array(inTime)] {
+            try await harness.approve(
+                try await harness.submit(
+                    rows.map { Harness.row($0, line: 2) }, content: "\(rows.count) rows"))
+        }
+        try await harness.write(
+            """
+            UPDATE repricer.price_changes SET send_by = \(timestamp: Harness.start.milliseconds)::timestamptz
+                + CASE WHEN original_transaction_id = ANY (\(Array(inTime))::text[]) THEN interval '2 days'
+                    ELSE interval '-2 hours' END
+            """)
+
+        try await harness.deliver(harness.scheduler())
+
+        let order = harness.store.calls.map(\.originalTransactionID)
+        #expect(order.count == 40)
+        #expect(Set(order.prefix(10)) == Set(inTime))
         await harness.close()
     }
 
