@@ -220,7 +220,7 @@ import Testing
         let imported = await run(
             "rules", "import",
             try office.file(header + "threshold,JPN,JPY,nonannual,800,2026-01-01\n"),
-            environment: office.ana)
+            "--accept-implausible", environment: office.ana)
         let after = await run(plan, environment: office.ana)
         let now = await run(
             ["plan", batch, "--json", "--as-of", "2027-01-01"], environment: office.ana)
@@ -245,7 +245,7 @@ import Testing
             try office.file(
                 "rule,storefront,currency,period_kind,amount,valid_from\n"
                     + "threshold,JPN,JPY,nonannual,700,2026-01-01\n"),
-            environment: office.ana)
+            "--accept-implausible", environment: office.ana)
 
         let now = await run(explain, environment: office.ana)
         let asOf = await run(explain + ["--as-of", "2026-01-05"], environment: office.ana)
