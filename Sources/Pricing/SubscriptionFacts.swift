@@ -116,6 +116,8 @@ package struct SubscriptionFacts: Hashable, Sendable {
         package var status: String
         package var price: Int64?
         package var dependentSKUs: [String] = []
+        /// When the first statement that showed it was signed; nil where the subscriber was told of it.
+        package var shownAt: Instant?
     }
 }
 
