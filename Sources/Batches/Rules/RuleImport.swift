@@ -131,7 +131,7 @@ package struct RuleImport: Hashable, Sendable {
             if case .exchangeRate(let rate) = row.rule { rate } else { nil }
         }
         let plausibility = RulePlausibility(
-            stored: stored.inForce(at: now), rated: rated.inForce(at: now), timelines: after,
+            stored: stored.inForce(at: now), timelines: after, rated: rated.inForce(at: now),
             brought: brought)
         return rows.flatMap { row in
             switch row.rule {
