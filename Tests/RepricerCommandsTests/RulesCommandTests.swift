@@ -123,9 +123,12 @@ import Testing
                 the currency and its decimals
                 \(file):3: bad_storefront: storefront cannot be 'JP'; write ISO 3166-1 alpha-3 in \
                 capitals, as USA
+                \(file):4: implausible_amount: 500 JPY cannot be checked: no amount in JPY and no exchange \
+                rate of it is known; import exchange rates before it, such as the European Central Bank's \
+                eurofxref.csv, or check it yourself
                 \(file):5: duplicate_row: threshold JPN JPY annual from the import is also on line 4; \
                 keep one of the rows
-                repricer: nothing imported: 3 rows of \(file) are wrong
+                repricer: nothing imported: 4 rows of \(file) are wrong
 
                 """)
     }
