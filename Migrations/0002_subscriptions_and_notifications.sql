@@ -61,7 +61,7 @@ CREATE INDEX subscriptions_customer ON repricer.subscriptions (app_account_token
 COMMENT ON TABLE repricer.subscriptions IS
     'The newest facts of each subscription, folded from subscription_events in the order of signed_at.';
 COMMENT ON COLUMN repricer.subscriptions.known_since IS
-    'Start of the earliest period from which on statements tell what was charged; an increase before it may be unknown.';
+    'Start of the period from which on no increase can have gone unseen: statements tell each period after it, or prices that can be compared with the period told before.';
 COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS
     'Of the running period of an ordinary subscription: FREE_TRIAL, PAY_AS_YOU_GO, PAY_UP_FRONT, ONE_TIME; null: '
     'no offer.';

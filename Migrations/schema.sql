@@ -1078,7 +1078,7 @@ COMMENT ON COLUMN repricer.subscriptions.signed_details IS 'What else was signed
 
 COMMENT ON COLUMN repricer.subscriptions.renames IS 'What items were called, until when, and the transaction of the period that ran then; isDoubtful: only that transaction tells it, at another price; isOfItsTransaction: and it is about no other one. Null: nothing was renamed lately.';
 
-COMMENT ON COLUMN repricer.subscriptions.known_since IS 'Start of the earliest period from which on statements tell what was charged; an increase before it may be unknown.';
+COMMENT ON COLUMN repricer.subscriptions.known_since IS 'Start of the period from which on no increase can have gone unseen: statements tell each period after it, or prices that can be compared with the period told before.';
 
 COMMENT ON COLUMN repricer.subscriptions.checkpoint_at IS 'Statements signed before it stand in subscription_checkpoints; one that comes later is in overdue_statements. Null: all statements are kept.';
 

@@ -32,10 +32,14 @@ class Worked:
     raised: tuple = None
     # Only the running period is told of.
     is_young: bool = False
+    # Of these periods nobody told: how many periods ago each was, the running one being the first.
+    untold: tuple = ()
     not_before: str = ""
     sibling: Item = None
     sibling_renews: Item = None
     sibling_raised: tuple = None
+    # Since so many periods the sibling is there.
+    sibling_joined: int = 1000
     # The same file raises the sibling, too, to this price.
     with_sibling: int = None
     began: str = None
@@ -59,7 +63,7 @@ class Worked:
             items = [Item("ITEM", self._price(ago, self.raised, self.prices[0]))]
             if self.moved_from and ago > 1:
                 items = [Item("ITEM", self.moved_from[2])]
-            if self.sibling:
+            if self.sibling and ago <= self.sibling_joined:
                 price = self._price(ago, self.sibling_raised, self.sibling.price)
                 items.append(Item("SIBLING", price, self.sibling.offer if ago == 1 else None))
             expires = starts[index + 1] if index + 1 < len(starts) else end
@@ -67,7 +71,7 @@ class Worked:
             renewal = tuple(items)
             if ago == 1 and self.sibling:
                 renewal = (items[0], self.sibling_renews or Item("SIBLING", self.sibling.price))
-            if ago == 1 or not self.is_young:
+            if ago == 1 or not self.is_young and ago not in self.untold:
                 statements.append(Statement(
                     "DID_RENEW" if index else "SUBSCRIBED", None if index else "INITIAL_BUY", start + 1000, 1, period,
                     renewal))
@@ -176,12 +180,26 @@ CASES = [
            periods=5, raised=(3, 8990), not_before="2028-02-16"),
     Worked("a move is no increase", "P1M", "CAN/CAD", "2027-04-15T12:00:00Z", (13990, 14990), "2027-03-16T00:00:00Z", {
         "consent": "not_known", "reasons": [], "not_known": [ALWAYS]}, periods=4, moved_from=("USD", "USA", 9990)),
+    # Periods that nobody told: a rise in them shows where prices can be compared.
+    Worked("untold, and compared", *MONTHLY, (9990, 10990), "2027-03-16T00:00:00Z", {
+        "consent": "not_required"}, periods=4, untold=(2, 3)),
+    Worked("untold, and risen", *MONTHLY, (9990, 10990), "2027-03-16T00:00:00Z", {
+        "consent": "required", "reasons": [RECENT]}, periods=4, untold=(2, 3), raised=(3, 8990)),
+    Worked("a move that nobody told", "P1M", "CAN/CAD", "2027-04-15T12:00:00Z", (13990, 14990), "2027-03-16T00:00:00Z", {
+        "consent": "not_known", "reasons": [], "not_known": [ALWAYS, RECENT]}, periods=4, untold=(2, 3),
+        moved_from=("USD", "USA", 9990)),
+    Worked("a sibling that joined while nobody told", *MONTHLY, (9990, 10990), "2027-03-16T00:00:00Z", {
+        "consent": "not_known", "reasons": [], "not_known": [RECENT]}, periods=4, untold=(2, 3), sibling_joined=2,
+        sibling=Item("SIBLING", 5990)),
+    Worked("a sibling that joined, and was told", *MONTHLY, (9990, 10990), "2027-03-16T00:00:00Z", {
+        "consent": "not_required"}, periods=4, sibling_joined=2, sibling=Item("SIBLING", 5990)),
     Worked("nothing is known of a year", *MONTHLY, (9990, 10990), "2027-03-20T00:00:00Z", {
         "consent": "not_known", "not_known": [RECENT], "effective_at": "2027-05-15T12:00:00Z"}, periods=6,
         is_young=True),
-    Worked("imported, and counting", *MONTHLY, (9990, 10990), "2027-03-16T23:59:59Z", {
+    # A stated day is over everywhere two days after it began in UTC.
+    Worked("imported, and counting", *MONTHLY, (9990, 10990), "2027-03-18T23:59:59.999Z", {
         "consent": "required", "reasons": [RECENT]}, periods=13, imported="2026-03-17"),
-    Worked("imported, and over", *MONTHLY, (9990, 10990), "2027-03-17T00:00:00Z", {
+    Worked("imported, and over", *MONTHLY, (9990, 10990), "2027-03-19T00:00:00Z", {
         "consent": "not_required"}, periods=13, imported="2026-03-17"),
     # Which storefronts always need consent: none is known, and Apple's own amount says no.
     Worked("nothing is known of Germany", "P1M", "DEU/EUR", "2027-04-15T12:00:00Z", (10000, 13000),

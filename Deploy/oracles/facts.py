@@ -4,7 +4,7 @@ that were delivered."""
 from dataclasses import dataclass, field, replace
 import uuid
 
-from dates import add_months, text_of
+from dates import DAY, add_months, text_of
 
 APP = {"bundleId": "com.example.stream", "environment": "Production"}
 APP_APPLE_ID = 1234567890
@@ -41,6 +41,15 @@ class Period:
     storefront: str
     # How many were bought at these prices, each of which is that of one.
     seats: int = 1
+    # Its length, where it is another than that of the running one.
+    plan: str = None
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """An increase of the past: when it took effect, at the earliest, and until when it counts."""
+    at: int
+    until: int
 
 
 @dataclass(frozen=True)
@@ -85,8 +94,24 @@ class Subscription:
         return [found[at] for at in sorted(found)]
 
     def known_since(self):
-        """Since when statements tell of the running subscription: what was before a lapse says nothing of it."""
-        return next(each.purchased for each in self.periods() if self.began is None or each.purchased >= self.began)
+        """Since when no increase of the running subscription can have been missed. What was before a lapse says nothing
+        of it. Nor does what was before a pause in the telling, unless each price after it has one before it."""
+        told = [each for each in self.periods() if self.began is None or each.purchased >= self.began]
+        since = told[0].purchased
+        for before, after in zip(told, told[1:]):
+            if after.purchased > before.expires and not self._compares(before, after):
+                since = after.purchased
+        return since
+
+    def _compares(self, before, after):
+        """Whether a rise between the two would be seen in their prices."""
+        of = {each.sku for each in before.items}
+        return self._are_alike(before, after) and all(each.sku in of for each in after.items)
+
+    def _are_alike(self, before, after):
+        """Prices of two storefronts, currencies or lengths are not higher or lower than one another."""
+        return (before.currency, before.storefront, before.plan or self.plan) == (
+            after.currency, after.storefront, after.plan or self.plan)
 
     def known_from_start(self):
         """The running subscription is known from its first period on: from the very first purchase, where Apple leaves
@@ -94,17 +119,25 @@ class Subscription:
         return self.known_since() == (self.bought if self.began is None else self.began)
 
     def increases(self, known_at):
-        """Instants of earlier increases of any item: in the statements, and imported until `known_at`."""
-        found = []
+        """Earlier increases of any item: in the statements, and imported until `known_at`."""
+        told = []
         periods = self.periods()
         for before, after in zip(periods, periods[1:]):
-            if (before.currency, before.storefront) != (after.currency, after.storefront):
+            if not self._are_alike(before, after):
                 continue
             prices = {each.sku: each.price for each in before.items}
-            if any(each.price > prices.get(each.sku, each.price) for each in after.items):
-                found.append(after.purchased)
-        return found + [at for _, at, recorded in self.imported
-                        if recorded is not None and recorded <= known_at]
+            told += [(each.sku, after.purchased) for each in after.items
+                     if each.price > prices.get(each.sku, each.price)]
+        found = [Earlier(at, twelve_months_after(at)) for _, at in told]
+        for sku, day, recorded in self.imported:
+            # Somewhere on earth the day lasts until two days after it began in UTC.
+            over = day + 2 * DAY
+            if recorded is None or recorded > known_at:
+                continue
+            # Who states what a statement tells states nothing more.
+            if not any(sku == of and day <= at < over for of, at in told):
+                found.append(Earlier(day, twelve_months_after(over)))
+        return found
 
     def story(self):
         """What decides about it, for who reads a difference."""
@@ -113,12 +146,13 @@ class Subscription:
                 f"{self.began and text_of(self.began)} known since {text_of(self.known_since())} renews "
                 f"{text_of(newest.period.expires)} told {text_of(newest.signed)} status {newest.status} "
                 f"auto-renews {newest.auto_renews}\n    runs {newest.period.items}\n    renews {newest.renewal}\n"
-                f"    increases {[text_of(each) for each in self.increases(10**15)]} "
+                f"    increases {[text_of(each.at) for each in self.increases(10**15)]} "
                 f"imported {[text_of(at) for _, at, _ in self.imported]}")
 
     def payload(self, statement, signer):
         """The signed notification of one statement."""
-        period, plan = statement.period, self.plan
+        period = statement.period
+        plan = period.plan or self.plan
         common = {"originalTransactionId": self.id, "environment": self.environment,
                   "productId": PRODUCT, "signedDate": statement.signed,
                   "appTransactionId": self.customer, "appAccountToken": account_of(self.customer)}

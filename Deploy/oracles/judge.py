@@ -151,7 +151,7 @@ class Case:
         return difference > threshold.amount
 
     def _increased(self, at, index):
-        counting = [each for each in self.past if twelve_months_after(each) > at]
+        counting = [each for each in self.past if each.until > at]
         siblings = [each for each in self.siblings if each.at < self.renewals[index] and
                     twelve_months_after(each.at) > at]
         if counting or siblings:
@@ -163,7 +163,7 @@ class Case:
     def _because(self, at, index):
         """The latest increase that counts, as its row in this file or as its instant; None where nothing does or where
         two are the latest."""
-        counting = [(each, each) for each in self.past if twelve_months_after(each) > at]
+        counting = [(each.at, each.at) for each in self.past if each.until > at]
         counting += [(each.at, each.why if each.why.startswith("line ") else None) for each in self.siblings
                      if each.at < self.renewals[index] and twelve_months_after(each.at) > at]
         latest = max((when for when, _ in counting), default=None)
@@ -203,7 +203,8 @@ class Case:
             for lead in [DAY, 7 * DAY, NOTICE_LEAD, KOREA_LEAD, LONG_LEAD]:
                 found.add(self.renewals[index] - lead + 1)
             index += 1
-        for at in [*self.past, *(each.at for each in self.siblings), self.subscription.known_since()]:
+        found |= {each.until for each in self.past}
+        for at in [*(each.at for each in self.siblings), self.subscription.known_since()]:
             found.add(twelve_months_after(at))
         return sorted((found | self.rulebook.instants()) - {0})
 

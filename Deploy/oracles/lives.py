@@ -45,7 +45,7 @@ class LifeMaker:
         if self.maybe(8):
             bought, before = self._earlier_life(starts, plan, periods[0])
             periods = before + periods
-        if self.maybe(4):
+        if self.maybe(30 if bought != starts else 4):
             began = None
         found = Subscription(
             str(2000000000000000 + number * 10000 + chance.randint(1, 9)), str(72000000000000000 + number), plan, bought,
@@ -88,18 +88,20 @@ class LifeMaker:
         return found
 
     def _history(self, renewals, items, currency, storefront):
-        """What each period cost: raises, decreases, and at times a move to another storefront."""
+        """What each period cost: raises, decreases, and at times a move to another storefront, or an item that joins."""
         chance, found = self.chance, []
         count = len(renewals) - 1
         turns = {chance.randrange(count) for _ in range(chance.choice([0, 0, 1, 1, 2]))}
-        moved = chance.randrange(1, count) if count > 1 and self.maybe(6) else 0
+        moved = chance.randrange(1, count) if count > 1 and self.maybe(12) else 0
+        joined = chance.randrange(1, count) if count > 1 and len(items) > 1 and self.maybe(25) else 0
         for index in range(count):
             if index in turns and index:
                 items = self._turn(items, currency)
             here = (currency, storefront)
             if index < moved:
                 here = chance.choice([("USD", "USA"), ("CAD", "CAN"), ("EUR", "FRA")])
-            found.append(Period(renewals[index], renewals[index + 1], tuple(items), *here))
+            here_now = items[:-1] if index < joined else items
+            found.append(Period(renewals[index], renewals[index + 1], tuple(here_now), *here))
         return found
 
     def _turn(self, items, currency):
@@ -119,7 +121,8 @@ class LifeMaker:
         began = add_months(starts - gap, -MONTHS.get(plan, 1))
         items = tuple(Item(each.sku, each.price if self.maybe(50) else max(grain(first.currency), each.price
                       * 2 // 3 // grain(first.currency) * grain(first.currency))) for each in first.items)
-        period = Period(began, step(began, plan, 1), items, first.currency, first.storefront)
+        other = ("P1M" if plan == "P1W" else "P1W") if self.maybe(30) else None
+        period = Period(began, step(began, other or plan, 1), items, first.currency, first.storefront, plan=other)
         return began, [period]
 
     def _tell(self, found, periods):
@@ -180,6 +183,10 @@ class LifeMaker:
             type_, subtype = "REVOKE", None
         asked = tuple(Item(each.sku, each.price, each.offer, each.increase and ("PENDING", each.increase[1]))
                       for each in renewal)
+        if type_ == "PRICE_CHANGE" and self.maybe(60) and signed - HOUR > period.purchased:
+            # It was shown before: since then consent may have become needless.
+            found.statements.append(Statement(
+                "PRICE_CHANGE", None, chance.randint(period.purchased + 1, signed - HOUR), 1, period, renewal))
         if subtype == "ACCEPTED" and self.maybe(50) and signed - HOUR > period.purchased:
             found.statements.append(Statement(
                 "PRICE_INCREASE", "PENDING", signed - HOUR, 1, period, asked))

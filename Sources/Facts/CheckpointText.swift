@@ -34,6 +34,9 @@ enum CheckpointText {
             $0.text("currency", period.currency)
             $0.text("storefront", period.storefront)
             $0.text("period", period.period)
+            $0.number("endsAt", period.endsAt?.milliseconds)
+            $0.number("knownSince", period.knownSince?.milliseconds)
+            $0.flag("isAfterToldPause", period.isAfterToldPause ? true : nil)
             $0.list("prices", period.prices) { one, json in
                 json.object {
                     $0.text("sku", one.sku)
@@ -148,6 +151,9 @@ enum CheckpointText {
             currency: try told.textOrNil("currency"),
             storefront: try told.textOrNil("storefront"), period: try told.textOrNil("period"),
             prices: [])
+        period.endsAt = try told.instantOrNil("endsAt")
+        period.knownSince = try told.instantOrNil("knownSince")
+        period.isAfterToldPause = try told.boolOrNil("isAfterToldPause") ?? false
         for price in try told.records("prices") {
             period.prices.append(
                 ToldPeriod.Price(sku: try price.text("sku"), price: try price.int64("price")))

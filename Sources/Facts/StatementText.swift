@@ -172,6 +172,7 @@ enum StatementText {
                             $0.text("status", increase.status)
                             $0.number("price", increase.price)
                             $0.texts("dependentSKUs", increase.dependentSKUs)
+                            $0.number("shownAt", increase.shownAt?.milliseconds)
                         }
                     }
                 }
@@ -392,6 +393,7 @@ enum StatementText {
                 var increase = SubscriptionFacts.Increase(status: try told.text("status"))
                 increase.price = try told.int64OrNil("price")
                 increase.dependentSKUs = try told.texts("dependentSKUs")
+                increase.shownAt = try told.instantOrNil("shownAt")
                 item.increase = increase
             }
             items.append(item)

@@ -31,12 +31,18 @@ struct Claimer: Sendable {
         fileprivate var again: [(id: String, changeID: String)] = []
         /// Subscriptions of these calls that were called before.
         fileprivate var called: [String] = []
+        /// What the history says beside the calls of some changes.
+        fileprivate var remarks: [(changeID: String, text: String)] = []
 
         fileprivate mutating func note(
-            _ changes: [OpenChangeQueries.OpenChange], of id: String, wasCalled: Bool
-        ) {
+            _ call: StoreCall, _ group: [JudgedChange], of id: String, wasCalled: Bool
+        ) -> [OpenChangeQueries.OpenChange] {
+            calls.append(call)
+            let changes = group.map(\.change)
+            remarks += group.compactMap(\.remark)
             again += changes.lazy.filter { !$0.isFresh }.map { (id: id, changeID: $0.changeID) }
             if wasCalled { called.append(id) }
+            return changes
         }
 
         /// How many changes were judged, with whatever result. 0 means that the bucket had nothing to claim.
@@ -120,12 +126,11 @@ struct Claimer: Sendable {
                 let moves = judged.flatMap { $0.statements(now: now) }
                 statements += moves
                 guard
-                    let (call, intent, changes) = call(
+                    let (call, intent, group) = call(
                         of: judged, subscription.facts, bucket: turn.bucket, realNow: realNow)
                 else { continue }
-                claim.calls.append(call)
+                let changes = claim.note(call, group, of: id, wasCalled: found.wasCalled)
                 follow(call, changes)
-                claim.note(changes, of: id, wasCalled: found.wasCalled)
                 claim.claimed[call.callID] = ClaimedCall(
                     intent,
                     found.wasCalled || !moves.isEmpty
@@ -143,7 +148,8 @@ struct Claimer: Sendable {
             statements += engine.intents(claim.calls, now: now)
             statements += PriceCallQueries.claim(
                 claim.calls, planned: stored.compactMapValues(\.facts.renewalAt),
-                again: claim.again, called: claim.called, now: now.milliseconds)
+                again: claim.again, called: claim.called, remarks: claim.remarks,
+                now: now.milliseconds)
             try connection.sendLater(statements)
             return claim
         }
@@ -278,7 +284,7 @@ struct Claimer: Sendable {
     /// The call of one subscription and claim. It carries the group of the most urgent change.
     private func call(
         of judged: [JudgedChange], _ facts: SubscriptionFacts, bucket: Int, realNow: Int64
-    ) -> (StoreCall, PriceChangeIntent, [OpenChangeQueries.OpenChange])? {
+    ) -> (StoreCall, PriceChangeIntent, [JudgedChange])? {
         let sendable = judged.filter(\.isSendable)
         guard let first = sendable.first else { return nil }
         let key = sendable.count > 1 ? first.groupKey : nil
@@ -304,7 +310,7 @@ struct Claimer: Sendable {
         let call = StoreCall(
             .priceChange, subject: intent.originalTransactionID, callID: intent.requestReferenceID,
             bucket: bucket, carries: group.map(\.change.changeID), intent: intent.text)
-        return (call, intent, group.map(\.change))
+        return (call, intent, group)
     }
 }
 
@@ -342,6 +348,14 @@ private final class JudgedChange {
         case .send(let plan): plan
         case .wait, .ineligible: nil
         }
+    }
+
+    /// What the history says beside its call: the customer will be asked, and nobody was told so.
+    var remark: (changeID: String, text: String)? {
+        guard change.undoes == nil, let plan, plan.consent == .required,
+            let text = StoredChange(change).unforeseenConsent(in: plan)
+        else { return nil }
+        return (change.changeID, text)
     }
 
     /// The key that changes share which share a call; nil for a change that goes alone.

@@ -37,10 +37,12 @@ package enum PriceCallQueries {
     ///   - renewals: The renewal dates of their subscriptions, by which the calls were planned.
     ///   - again: Changes among them that are not as every change is before its first call.
     ///   - called: Subscriptions among theirs that were called before. Reports may keep figures of these.
+    ///   - remarks: What the history says beside the call of some changes, by their ids.
     ///   - now: The business clock, in UTC milliseconds.
     package static func claim(
         _ calls: [StoreCall], planned renewals: [String: Instant],
-        again: [(id: String, changeID: String)], called: [String], now: Int64
+        again: [(id: String, changeID: String)], called: [String],
+        remarks: [(changeID: String, text: String)] = [], now: Int64
     ) -> [SQL] {
         guard let bucket = calls.first?.bucket else { return [] }
         let marked: SQL =
@@ -53,6 +55,13 @@ package enum PriceCallQueries {
             """
         let changes = calls.flatMap { call in call.carries.map { (call.subject, $0, call.callID) } }
         let knownAt = changes.map { renewals[$0.0]?.milliseconds }
+        let remark: SQL =
+            remarks.isEmpty
+            ? "NULL"
+            : """
+            (SELECT r.remark FROM unnest(\(uuids: remarks.map(\.changeID))::uuid[], \(remarks.map(\.text))::text[])
+                AS r (change_id, remark) WHERE r.change_id = t.change_id)
+            """
         return [
             """
             -- name: claimChanges
@@ -76,7 +85,7 @@ package enum PriceCallQueries {
                 (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, reason,
                  recorded_at)
             SELECT t.id, \(bucket)::smallint, t.change_id, \(timestamp: now)::timestamptz, 'sending', 'request',
-                t.call::text, NULL, (SELECT repricer.recording_instant())
+                t.call::text, \(fragment: remark), (SELECT repricer.recording_instant())
             FROM unnest(\(changes.map(\.0))::text[], \(uuids: changes.map(\.1))::uuid[],
                 \(uuids: changes.map(\.2))::uuid[]) AS t (id, change_id, call)
             """,

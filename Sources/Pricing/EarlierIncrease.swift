@@ -24,8 +24,18 @@ package struct EarlierIncrease: Hashable, Sendable {
 
     fileprivate var isSigned: Bool { source != .imported }
 
-    /// Until when it counts: 12 calendar months.
-    var countsUntil: Instant { at.advanced(byMonths: 12) }
+    /// Until when it counts: 12 calendar months. Of what a person states only the day is known, and `at` is its first
+    /// instant in UTC. The day is over everywhere two days after that.
+    var countsUntil: Instant { latestAt.advanced(byMonths: 12) }
+
+    private var latestAt: Instant {
+        isSigned ? at : at.advanced(by: 2 * Instant.millisecondsPerDay)
+    }
+
+    /// Whether a person stated, by its day, the very increase that a statement or a change of ours tells exactly.
+    fileprivate func isToldExactly(by other: EarlierIncrease) -> Bool {
+        !isSigned && other.isSigned && sku == other.sku && other.at >= at && other.at < latestAt
+    }
 }
 
 /// The increases of one subscription that may count against another, whoever made them.
@@ -33,7 +43,11 @@ struct IncreaseHistory: Hashable, Sendable {
     private var increases: [EarlierIncrease]
 
     init(_ increases: [EarlierIncrease] = []) {
-        self.increases = increases.sorted(by: IncreaseHistory.isEarlier)
+        let told =
+            increases.allSatisfy(\.isSigned)
+            ? increases
+            : increases.filter { one in !increases.contains { one.isToldExactly(by: $0) } }
+        self.increases = told.sorted(by: IncreaseHistory.isEarlier)
     }
 
     mutating func add(_ increase: EarlierIncrease) {
@@ -45,6 +59,14 @@ struct IncreaseHistory: Hashable, Sendable {
     /// each other.
     func latest(before renewal: Instant) -> EarlierIncrease? {
         increases.last { $0.at < renewal }
+    }
+
+    /// The latest of those that still count at the instant of a call, or where none does, of all. One that was imported
+    /// may count longer than a later one that was charged.
+    func latest(before renewal: Instant, countingAt call: Instant) -> EarlierIncrease? {
+        let latest = latest(before: renewal)
+        guard let latest, latest.countsUntil <= call else { return latest }
+        return increases.last { $0.at < renewal && $0.countsUntil > call } ?? latest
     }
 
     /// The instants at which the increases stop counting.

@@ -48,7 +48,7 @@ struct IncreaseCase {
     private func asked(at call: Instant, for renewal: Instant) -> ConsentQuestion {
         var asked = question
         asked.now = call
-        asked.lastIncrease = history.latest(before: renewal)
+        asked.lastIncrease = history.latest(before: renewal, countingAt: call)
         asked.koreaConversion = conversion(at: renewal)
         return asked
     }

@@ -138,6 +138,29 @@ extension StoredChange {
     }
 }
 
+extension StoredChange {
+    /// Why a call needs consent that the change's own plan did not foresee, though it is no drift: an increase of ours
+    /// came before it. nil where it needs none, or its plan said so.
+    package func unforeseenConsent(in plan: PlanRow) -> String? {
+        guard consent == .notRequired, plan.consent == .required,
+            let increase = plan.verdict?.lastIncrease,
+            plan.reasons.contains(.increaseWithin12Months)
+        else { return nil }
+        if let foreseen, foreseen.reasons.contains(.increaseWithin12Months),
+            plan.judgedAt.map({ foreseen.from <= $0 }) ?? false
+        {
+            return nil
+        }
+        let cause =
+            switch increase.origin {
+            case .change(let id): "of \(id)"
+            case .past: "\(increase.sku) rose at \(increase.at.text)"
+            case .line(let line): "of line \(line)"
+            }
+        return "needs consent now because \(cause), which its plan did not foresee"
+    }
+}
+
 extension RowCode {
     /// Its place in the list of codes. A row carries the first code of the list that applies.
     package var rank: Int { RowCode.allCases.firstIndex(of: self) ?? 0 }

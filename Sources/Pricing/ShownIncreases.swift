@@ -63,11 +63,11 @@ extension RowGroup {
         return max(0, (first ?? 0) + 3)
     }
 
-    /// The renewal that our own dates give to a call at the instant of the statement.
+    /// The renewal that our own dates give to a call at the instant of the first statement that showed it.
     private func scheduledIndex(
         of item: SubscriptionFacts.Item, _ renewals: Renewals, besides history: IncreaseHistory
     ) -> Int? {
-        let at = facts.signedAt ?? judge.now
+        let at = item.increase?.shownAt ?? facts.signedAt ?? judge.now
         guard let price = item.increase?.price, let current = item.currentPrice,
             let increase = self.increase(
                 of: item.sku, from: current, to: price, currency: facts.currency,

@@ -59,8 +59,8 @@ package struct SubscriptionFacts: Hashable, Sendable {
     package var renames: [FormerName] = []
     /// The `signedDate` of the newest folded payload.
     package var signedAt: Instant?
-    /// The start of the earliest period from which on statements tell what was charged: every later increase was
-    /// noticed.
+    /// The start of the period from which on every increase was noticed. Statements tell each period after it, or where
+    /// one is missing, the prices of the next can be compared with those of the one before.
     package var knownSince: Instant?
 
     /// One SKU of the bundle, as it is charged now and as it is set to renew.
@@ -116,6 +116,8 @@ package struct SubscriptionFacts: Hashable, Sendable {
         package var status: String
         package var price: Int64?
         package var dependentSKUs: [String] = []
+        /// When the first statement that showed it was signed; nil where the subscriber was told of it.
+        package var shownAt: Instant?
     }
 }
 

@@ -45,11 +45,15 @@ import Testing
     }
 
     @Test func toldPeriods_areReadAsTheyWereWritten() throws {
-        let periods = [
+        var periods = [
             ToldPeriod(
                 purchasedAt: Self.at, currency: "USD", storefront: nil, period: "P1M",
                 prices: [.init(sku: "A", price: 9990), .init(sku: "B", price: 0)])
         ]
+        periods.append(periods[0])
+        periods[1].endsAt = Self.at.advanced(by: 5)
+        periods[1].knownSince = Self.at.advanced(by: -5)
+        periods[1].isAfterToldPause = true
         let checkpoint = FoldCheckpoint(
             before: Self.at, facts: SubscriptionFacts(originalTransactionID: "1"), increases: [],
             seenSKUs: [], foldedThrough: nil, changes: [], money: [], cancellations: [],

@@ -93,6 +93,43 @@ struct ConsentTests {
         #expect(plan.reasons == (expected ? [.increaseWithin12Months] : []))
     }
 
+    /// A person states a day, which begins and ends elsewhere at other instants.
+    @Test(arguments: [
+        ("2026-11-11T23:59:59.999Z", true), ("2026-11-12T00:00:00Z", false),
+    ])
+    func history_thatWasImported_countsUntilItsDayIsOverEverywhere(now: String, expected: Bool) {
+        let day = PastIncrease(sku: "ITEM", at: at("2025-11-10T00:00:00Z"), source: .imported)
+        // It is later, and counts no longer.
+        let charged = PastIncrease(sku: "OTHER", at: at("2025-11-10T20:00:00Z"))
+
+        for history in [[day], [day, charged]] {
+            let plan = Judge.make(now: now).one(
+                .make(9999), .make(), JudgeContext(increaseHistory: history))
+            #expect(plan.reasons == (expected ? [.increaseWithin12Months] : []))
+        }
+    }
+
+    /// A statement tells exactly when an imported increase was charged.
+    @Test(arguments: [
+        ("ITEM", "2025-11-10T20:00:00Z", false), ("ITEM", "2025-11-11T23:59:59.999Z", false),
+        ("ITEM", "2025-11-12T00:00:00Z", true), ("ITEM", "2025-11-09T23:59:59.999Z", true),
+        ("OTHER", "2025-11-10T20:00:00Z", true),
+    ])
+    func history_thatWasImportedAndIsTold_countsFromWhereItWasCharged(
+        sku: String, charged: String, isAnother: Bool
+    ) {
+        let context = JudgeContext(increaseHistory: [
+            PastIncrease(sku: "ITEM", at: at("2025-11-10T00:00:00Z"), source: .imported),
+            PastIncrease(sku: sku, at: at(charged)),
+        ])
+        let end = at(charged).advanced(byMonths: 12)
+        let now = isAnother ? at("2026-11-11T23:59:59Z") : end
+
+        let plan = Judge.make(now: now.text).one(.make(9999), .make(), context)
+
+        #expect(plan.reasons == (isAnother ? [.increaseWithin12Months] : []))
+    }
+
     @Test(arguments: [
         ("KOR", 0, "2026-11-01T00:00:00Z", true), ("KOR", 1, "2026-11-01T00:00:00Z", false),
         ("KOR", 1, "2026-11-20T00:00:00Z", true), ("USA", 0, "2026-11-01T00:00:00Z", false),

@@ -178,4 +178,29 @@ private typealias Story = LifecycleStory
 
         #expect(fold([told]).facts.knownSince == nil)
     }
+
+    /// An increase that is only scheduled is dated from the first statement that showed it, at this price.
+    @Test(
+        arguments: [
+            (["SCHEDULED", "SCHEDULED"], [15_990, 15_990], 3), (["SCHEDULED"], [15_990], 3),
+            (["SCHEDULED", "SCHEDULED"], [14_990, 15_990], 4),
+            ([nil, "SCHEDULED"], [15_990, 15_990], 4),
+            (["SCHEDULED", nil, "SCHEDULED"], [15_990, 15_990, 15_990], 5),
+            (["SCHEDULED", "PENDING"], [15_990, 15_990], nil),
+        ] as [([String?], [Int64], Int64?)])
+    func scheduledIncrease_isShownSinceTheFirstStatementOfIt(
+        statuses: [String?], prices: [Int64], day: Int64?
+    ) {
+        var events = [Story.bought]
+        for (place, status) in statuses.enumerated() {
+            events.append(
+                Story.event(
+                    3 + Int64(place), "PRICE_CHANGE", charged: [Story.charged()],
+                    renewing: [Story.renewing(status: status, to: prices[place])]))
+        }
+
+        let items = fold(events).facts.items
+
+        #expect(items.map { $0.increase?.shownAt } == [day.map(Story.at)])
+    }
 }

@@ -328,6 +328,34 @@ struct SiblingTests {
         #expect(shown.map(\.at) == [at("2026-12-01T00:00:00Z"), at("2026-12-08T00:00:00Z")])
     }
 
+    /// Annual, and raised on 20 November 2025: on 10 November 2026 the increase of OTHER needs consent, and 60 days'
+    /// notice, so that it takes effect in 2028. What another statement says a fortnight later moves no date.
+    @Test func increaseThatIsScheduled_isDatedFromTheFirstStatementThatShowedIt() {
+        var facts = SubscriptionFacts.make(
+            period: "P1Y", renewalAt: "2027-01-01T00:00:00Z", startedAt: "2024-01-01T00:00:00Z")
+        facts.edit("OTHER") { $0.increase = .init(status: "SCHEDULED", price: 4200) }
+        facts.signedAt = at("2026-11-25T00:00:00Z")
+        var first = facts
+        first.edit("OTHER") { $0.increase?.shownAt = at("2026-11-10T00:00:00Z") }
+        let context = JudgeContext(increaseHistory: [
+            PastIncrease(sku: "ITEM", at: at("2025-11-20T00:00:00Z"))
+        ])
+
+        let dates = [first, facts].map { facts in
+            RowGroup(
+                Judge.make(now: "2026-11-26T00:00:00Z"), rows: [.make()], facts: facts,
+                context: context
+            ).shown(
+                besides: IncreaseHistory([
+                    EarlierIncrease(
+                        sku: "ITEM", at: at("2025-11-20T00:00:00Z"), origin: .past(.statement))
+                ])
+            ).map(\.at)
+        }
+
+        #expect(dates == [[at("2028-01-01T00:00:00Z")], [at("2027-01-01T00:00:00Z")]])
+    }
+
     @Test func increaseThatAppleShows_ofOurOpenChange_isShownOnce() {
         let facts = SubscriptionFacts.make {
             $0.edit("OTHER") { $0.increase = .init(status: "SCHEDULED", price: 4200) }

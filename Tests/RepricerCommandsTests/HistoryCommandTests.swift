@@ -78,7 +78,7 @@ import Testing
         #expect(after.output.contains(#""known_since":"2025-12-01T00:00:00Z""#))
         #expect(
             words.output.contains(
-                "PLAN rose at 2025-09-01T00:00:00Z (imported); counts until 2026-09-01T00:00:00Z"))
+                "PLAN rose at 2025-09-01T00:00:00Z (imported); counts until 2026-09-03T00:00:00Z"))
     }
 
     @Test func import_ofAnOldIncrease_doesNotMakeTheTimeSinceKnown() async throws {

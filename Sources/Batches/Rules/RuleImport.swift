@@ -126,8 +126,13 @@ package struct RuleImport: Hashable, Sendable {
                 .sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }
             after[key] = sorted.map(\.element)
         }
+        var rated = stored
+        rated.exchangeRates += rows.compactMap { row in
+            if case .exchangeRate(let rate) = row.rule { rate } else { nil }
+        }
         let plausibility = RulePlausibility(
-            stored: stored.inForce(at: now), timelines: after, brought: brought)
+            stored: stored.inForce(at: now), timelines: after, rated: rated.inForce(at: now),
+            brought: brought)
         return rows.flatMap { row in
             switch row.rule {
             case .threshold(let rule): plausibility.warnings(of: rule, line: row.line)

@@ -1,13 +1,15 @@
 import Pricing
 
 /// Finds rules that can hardly be meant: thresholds in a currency that the storefront does not have, below the amount of
-/// shorter periods, or ten times what their neighbours say; rates ten times those in force; other decimals than those in
+/// shorter periods, ten times what their neighbours say, or without neighbours to compare them with; rates ten times those in force; other decimals than those in
 /// force.
 struct RulePlausibility {
     /// The rules as they were stored before the file, at the instant of the import.
     let stored: RulesInForce
     /// All rows that stand once the file is imported, by key and in the order of dates.
     let timelines: [String: [RuleRow]]
+    /// Those with the exchange rates that the file brings.
+    let rated: RulesInForce
     /// The keys and instants of thresholds that the file brings.
     let brought: Set<String>
 
@@ -91,7 +93,18 @@ struct RulePlausibility {
     }
 
     private func estimate(_ rule: RuleSet.Threshold, _ line: Int) -> RuleFault? {
-        guard let estimate = stored.estimate(currency: rule.currency, kind: rule.kind),
+        let estimate =
+            stored.estimate(currency: rule.currency, kind: rule.kind)
+            ?? rated.estimate(currency: rule.currency, kind: rule.kind)
+        guard let estimate else {
+            return RuleFault(
+                line, .implausibleAmount,
+                "\(shown(rule.amount, rule)) cannot be checked: no amount in \(rule.currency) and no "
+                    + "exchange rate of it is known",
+                remedy: "import exchange rates before it, such as the European Central Bank's "
+                    + "eurofxref.csv, or check it yourself")
+        }
+        guard
             Self.isMoreThanTenfold(rule.amount, estimate.amount)
                 || Self.isMoreThanTenfold(estimate.amount, rule.amount)
         else { return nil }

@@ -22,7 +22,7 @@ extension SubscriptionFacts {
         status = event.status ?? (isRevoked ? 5 : event.impliedStatus) ?? status
         if let renewal = event.renewal {
             overlay(renewal)
-            items = Self.items(items, asSetToRenewBy: renewal)
+            items = Self.items(items, asSetToRenewBy: renewal, at: event.key.signedAt)
         } else {
             overlayImplications(of: event)
         }
@@ -128,7 +128,9 @@ extension SubscriptionFacts {
         return items
     }
 
-    private static func items(_ known: [Item], asSetToRenewBy renewal: RenewalStatement) -> [Item] {
+    private static func items(
+        _ known: [Item], asSetToRenewBy renewal: RenewalStatement, at signedAt: Instant
+    ) -> [Item] {
         guard let renewing = renewal.items else { return known }
         let toldPlaces = SKUPlaces(renewing.map(\.sku))
         var items: [Item] = known.compactMap { item in
@@ -145,10 +147,7 @@ extension SubscriptionFacts {
             item.renews = true
             item.renewalPrice = told.price
             item.offer = told.offer(besides: item.offer)
-            item.increase = told.increaseStatus.map {
-                Increase(
-                    status: $0, price: told.increasePrice, dependentSKUs: told.dependentSKUs ?? [])
-            }
+            item.increase = told.increase(after: item.increase, at: signedAt)
             items.append(item)
         }
         return items.sorted { $0.sku < $1.sku }
@@ -193,6 +192,20 @@ extension StatementItem {
         return SubscriptionFacts.Offer(
             price: offerPrice, period: offerPeriod, periodsLeft: 0, reason: offerReason,
             isRunning: true)
+    }
+
+    /// The increase that the renewal info shows. While it is only scheduled, what follows from its date rests on the
+    /// first statement that showed it.
+    fileprivate func increase(
+        after known: SubscriptionFacts.Increase?, at signedAt: Instant
+    ) -> SubscriptionFacts.Increase? {
+        guard let increaseStatus else { return nil }
+        var increase = SubscriptionFacts.Increase(
+            status: increaseStatus, price: increasePrice, dependentSKUs: dependentSKUs ?? [])
+        guard !increase.isCommunicated else { return increase }
+        let isKnown = known?.status == increaseStatus && known?.price == increasePrice
+        increase.shownAt = isKnown ? known?.shownAt ?? signedAt : signedAt
+        return increase
     }
 
     /// The offer from the renewal info, which counts the periods still to come. Without an offer in it, a running

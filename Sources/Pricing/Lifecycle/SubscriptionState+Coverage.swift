@@ -2,22 +2,143 @@ extension SubscriptionState {
     /// Notes since when statements tell what the subscription was charged. Before that an increase may have gone
     /// unseen.
     mutating func noteCoverage(_ reading: Reading) {
-        let (before, start) = (reading.before, facts.startedAt)
-        // It began anew after a lapse, and nobody told of its first period. What was known before the lapse says
-        // nothing of the time between.
-        if let start, start != before.startedAt, let known = facts.knownSince, known < start,
-            let running = facts.purchasedAt, running > start
-        {
-            facts.knownSince = running
-        }
+        noteStartUnseen(reading)
         guard let transaction = reading.event.transaction, let told = transaction.purchasedAt,
             !transaction.addsSeats, transaction.items.contains(where: { $0.price != nil }),
-            told >= start ?? told
+            told >= facts.startedAt ?? told
         else { return }
-        guard let known = facts.knownSince else {
+        guard facts.knownSince != nil else {
             facts.knownSince = told
             return
         }
-        if told < known { facts.knownSince = told }
+        if reading.mayHideIncrease { facts.knownSince = told }
+    }
+
+    /// The running subscription began after the last period that was told before it, and nobody told of its first
+    /// one. What was known before the lapse says nothing of the time between, whichever statement told of the start.
+    private mutating func noteStartUnseen(_ reading: Reading) {
+        let before = reading.before
+        guard let start = facts.startedAt, let known = facts.knownSince, known < start,
+            let running = facts.purchasedAt, running > start,
+            start != before.startedAt || before.purchasedAt.map({ $0 < start }) ?? false
+        else { return }
+        facts.knownSince = running
+        if let last = toldPeriods.indices.last, toldPeriods[last].purchasedAt == running {
+            toldPeriods[last].knownSince = running
+        }
+    }
+
+    /// Brings up to date since when increases were noticed, where a period was told late: it may close a gap, or show
+    /// one. Of a lapse before the running subscription it says nothing.
+    mutating func noteCoverage(around place: Int) {
+        let (told, start) = (toldPeriods[place], facts.startedAt)
+        guard told.purchasedAt >= start ?? told.purchasedAt else { return }
+        var known = told.purchasedAt
+        if place > 0, let earlier = toldPeriods[place - 1].knownSince,
+            toldPeriods[place - 1].isFollowed(by: told, start: start)
+        {
+            known = earlier
+        }
+        toldPeriods[place].knownSince = known
+        guard place + 1 < toldPeriods.count, let before = toldPeriods[place + 1].knownSince else {
+            return
+        }
+        let next = toldPeriods[place + 1]
+        if told.isFollowed(by: next, start: start) {
+            // Before the first period that is kept there may be some that are not.
+            toldPeriods[place + 1].knownSince = place == 0 ? min(before, known) : known
+        } else if before < told.purchasedAt {
+            toldPeriods[place + 1].knownSince = next.purchasedAt
+        }
+        for index in toldPeriods.indices.dropFirst(place + 2) {
+            guard let known = toldPeriods[index].knownSince, known < toldPeriods[index].purchasedAt
+            else { break }
+            toldPeriods[index].knownSince = toldPeriods[index - 1].knownSince
+        }
+        if let last = toldPeriods.last, last.purchasedAt == facts.purchasedAt {
+            facts.knownSince = last.knownSince
+        }
+    }
+}
+
+extension Reading {
+    /// Whether it tells that the former period was the last one before the pause: it was the payment that was retried
+    /// or a new purchase after the end.
+    var isAfterToldPause: Bool {
+        let isRetried = before.isInBillingRetry || before.status == 3 || before.status == 4
+        if isRetried, event.subtype == "BILLING_RECOVERY" { return true }
+        return (before.status == 2 || before.status == 5) && isCustomersDoing
+    }
+
+    /// Whether an increase may have gone unseen between the period that ran and the new one that it tells.
+    fileprivate var mayHideIncrease: Bool {
+        guard let transaction = newTransaction, let purchasedAt = transaction.purchasedAt,
+            let running = before.purchasedAt, !isAfterToldPause
+        else { return false }
+        var known = ToldPeriod(
+            purchasedAt: running, currency: before.currency, storefront: before.storefront,
+            period: before.period, prices: [])
+        // An unsigned statement moves the first alone, and one that tells of no new period the second alone.
+        known.endsAt = [before.expiresAt, before.renewalAt].compactMap(\.self).min()
+        var told = ToldPeriod(
+            purchasedAt: purchasedAt, currency: transaction.currency,
+            storefront: transaction.storefront, period: transaction.period, prices: [])
+        told.endsAt = transaction.expiresAt
+        // Hardly ever is there a pause. Prices need not be gathered otherwise.
+        guard known.leavesRoom(before: told), let told = ToldPeriod(transaction, facts) else {
+            return false
+        }
+        known.prices = before.items.compactMap { item in
+            item.currentPrice.map { ToldPeriod.Price(sku: item.sku, price: $0) }
+        }
+        return !known.tellsOfEveryPrice(in: told)
+    }
+}
+
+extension ToldPeriod {
+    /// Whether no increase can have gone unseen between the two: none was charged between them, or each price of the
+    /// later one can be compared with one of this.
+    fileprivate func isFollowed(by later: ToldPeriod, start: Instant?) -> Bool {
+        if let start, purchasedAt < start, start < later.purchasedAt { return false }
+        return later.isAfterToldPause || !leavesRoom(before: later) || tellsOfEveryPrice(in: later)
+    }
+
+    fileprivate func tellsOfEveryPrice(in later: ToldPeriod) -> Bool {
+        guard isComparable(to: later) else { return false }
+        let places = SKUPlaces(prices.map(\.sku))
+        return later.prices.allSatisfy { places[$0.sku] != nil }
+    }
+
+    /// Whether a period that nobody told may lie between the two: there is room for half of the shorter one. A payment
+    /// that is late by less is none.
+    fileprivate func leavesRoom(before later: ToldPeriod) -> Bool {
+        let pause = later.purchasedAt.milliseconds(since: endsAt ?? purchasedAt)
+        guard pause > 0 else { return false }
+        let shortest = (lengths + later.lengths).filter { $0 > 0 }.min() ?? 0
+        return pause >= shortest / 2
+    }
+
+    /// How long it lasts by its dates, and at least by its name: an extension makes it longer, and Apple's Sandbox makes
+    /// it shorter.
+    private var lengths: [Int64] {
+        let told = endsAt.map { $0.milliseconds(since: purchasedAt) }
+        return [told, period.flatMap { Period($0).shortest }].compactMap(\.self)
+    }
+}
+
+extension Instant {
+    fileprivate func milliseconds(since earlier: Instant) -> Int64 {
+        milliseconds.addingSaturated(earlier.milliseconds.negatedSaturated)
+    }
+}
+
+extension Period {
+    /// In milliseconds; nil where it is not known.
+    fileprivate var shortest: Int64? {
+        switch step {
+        case .days(let days): Int64(days) * Instant.millisecondsPerDay
+        case .months(let months): Int64(months) * 28 * Instant.millisecondsPerDay
+        case nil: nil
+        }
     }
 }

@@ -18,6 +18,12 @@ package struct ToldPeriod: Hashable, Sendable {
     package var storefront: String?
     package var period: String?
     package var prices: [Price]
+    /// When it ends, as far as that was told.
+    package var endsAt: Instant?
+    /// Since when every increase until this period was noticed; nil where it is no part of what was known then.
+    package var knownSince: Instant?
+    /// Whether the pause between the former period and this one was told, so that none can lie between them.
+    package var isAfterToldPause = false
 
     package init(
         purchasedAt: Instant, currency: String?, storefront: String?, period: String?,
@@ -32,7 +38,7 @@ package struct ToldPeriod: Hashable, Sendable {
 
     /// nil where the transaction tells no price of a period: seats that are added are no period. Its items go by the names
     /// that they have today: one that was renamed since may be signed under either.
-    fileprivate init?(_ transaction: TransactionStatement, _ facts: SubscriptionFacts) {
+    init?(_ transaction: TransactionStatement, _ facts: SubscriptionFacts) {
         guard let purchasedAt = transaction.purchasedAt, !transaction.addsSeats else { return nil }
         let names = facts.namesToday(in: transaction)
         let prices = transaction.items.compactMap { item in
@@ -42,12 +48,20 @@ package struct ToldPeriod: Hashable, Sendable {
         self.init(
             purchasedAt: purchasedAt, currency: transaction.currency,
             storefront: transaction.storefront, period: transaction.period, prices: prices)
+        endsAt = transaction.expiresAt
     }
 
     /// Whether prices of the two can be compared.
-    fileprivate func isComparable(to other: ToldPeriod) -> Bool {
+    func isComparable(to other: ToldPeriod) -> Bool {
         !Reading.differs(currency, other.currency) && !Reading.differs(storefront, other.storefront)
             && !Reading.differs(period, other.period)
+    }
+
+    /// Keeps what was known when it was told first.
+    fileprivate mutating func repeats(_ former: ToldPeriod) {
+        endsAt = endsAt ?? former.endsAt
+        knownSince = former.knownSince
+        isAfterToldPause = former.isAfterToldPause
     }
 
     /// The items whose price is higher in a later period.
@@ -67,17 +81,23 @@ extension SubscriptionState {
 
     /// Notes what a statement tells of a period, and the increases that a period told late brings to light.
     mutating func notePeriod(_ reading: Reading) {
-        guard let told = reading.event.transaction.flatMap({ ToldPeriod($0, facts) }) else {
+        guard var told = reading.event.transaction.flatMap({ ToldPeriod($0, facts) }) else {
             return
         }
+        told.isAfterToldPause = reading.isAfterToldPause
         let place = toldPeriods.firstIndex { $0.purchasedAt >= told.purchasedAt }
         guard let place else {
             // The newest. What is charged in a running period is compared with the facts before.
+            told.knownSince = facts.knownSince
             return toldPeriods.append(told)
         }
         let isRepeated = toldPeriods[place].purchasedAt == told.purchasedAt
-        if isRepeated, toldPeriods[place].prices == told.prices { return }
         if isRepeated {
+            told.repeats(toldPeriods[place])
+            if toldPeriods[place].prices == told.prices {
+                toldPeriods[place].endsAt = told.endsAt
+                return
+            }
             toldPeriods[place] = told
         } else {
             toldPeriods.insert(told, at: place)
@@ -85,6 +105,7 @@ extension SubscriptionState {
         // Of the running period a repetition is compared with the facts, too.
         guard reading.runningTransaction == nil else { return }
         noteRises(around: place, toldAt: reading.at)
+        noteCoverage(around: place)
     }
 
     private mutating func noteRises(around place: Int, toldAt signedAt: Instant) {

@@ -46,6 +46,19 @@ import Testing
         }
     }
 
+    /// What the history of B says beside its call.
+    private func remarks(_ harness: Harness) async throws -> [String] {
+        try await harness.service.withConnection { connection in
+            try await connection.query(
+                """
+                SELECT coalesce(h.reason, '') AS reason FROM repricer.price_change_history h
+                JOIN repricer.price_changes c USING (original_transaction_id, change_id)
+                WHERE h.state = 'sending' AND c.sku = 'B'
+                """
+            ).map { try $0.text("reason") }
+        }
+    }
+
     /// The clock goes to 6 May, when the call for June may leave, and the second row is judged anew.
     private func deliverTheSecond(_ harness: Harness) async throws {
         harness.clock.advance(by: .milliseconds(66 * Self.day))
@@ -66,6 +79,7 @@ import Testing
         try await deliverTheSecond(harness)
 
         #expect(harness.store.calls.map { $0.items.map(\.sku) } == [["A"], ["B"]])
+        #expect(try await remarks(harness) == [""])
         #expect(try await harness.changes().first == "A effective")
         #expect(try await harness.changes().last?.hasPrefix("B ineligible") == false)
         await harness.close()
@@ -87,6 +101,11 @@ import Testing
         try await deliverTheSecond(harness)
 
         #expect(harness.store.calls.map { $0.items.map(\.sku) } == [["A"], ["B"]])
+        // Its customer is asked, and no plan of B said so.
+        #expect(
+            try await remarks(harness) == [
+                "needs consent now because A rose at 2026-04-10T00:00:00Z, which its plan did not foresee"
+            ])
         await harness.close()
     }
 

@@ -39,7 +39,7 @@ struct RulePlausibilityTests {
         ("threshold,USA,USD,annual,50.01,,\n", ["2 implausible_amount"]),
         ("threshold,USA,USD,nonannual,6,,\nthreshold,USA,USD,annual,60,,\n", []),
         (
-            "threshold,JPN,JPY,nonannual,800,,\nthreshold,JPN,JPY,annual,8001,,\n",
+            "threshold,BRA,BRL,nonannual,20,,\nthreshold,BRA,BRL,annual,201,,\n",
             ["3 implausible_amount"]
         ),
         // A currency that the storefront does not have.
@@ -54,6 +54,39 @@ struct RulePlausibilityTests {
 
         #expect(change.faults.isEmpty)
         #expect(change.warnings.map { "\($0.line) \($0.code.rawValue)" } == warnings)
+    }
+
+    /// In yen Apple's amounts are not shipped, and neither is a rate. So a slip of the hand would look like any amount.
+    @Test(arguments: ["800", "80000000"])
+    func threshold_thatNothingCanBeComparedWith_isWarnedOf(amount: String) throws {
+        let row = "threshold,JPN,JPY,nonannual,\(amount),,\n"
+        let threshold =
+            "rule,storefront,currency,period_kind,amount,per_euro\n"
+            + "threshold,JPN,JPY,nonannual,\(amount),\n"
+        let rates = "exchange_rate,,JPY,,,160\nexchange_rate,,USD,,,1.1\n"
+        var stored = RuleSet.shipped
+        stored.exchangeRates = try [("JPY", "160"), ("USD", "1.1")].map { currency, rate in
+            .init(
+                currency: currency, perEuro: try Rate(decimal: rate),
+                validFrom: Instant(milliseconds: 1_790_000_000_000), source: "ecb")
+        }
+        let both = try RuleFile(
+            source: MemoryByteSource(Array((threshold + rates).utf8)), file: "rules.csv")
+        let isMeant = amount == "800"
+
+        let alone = try change(row).warnings
+        let rated = try change(row, stored: stored).warnings
+        let together = RuleImport(both, stored: .shipped, from: Self.now)
+
+        #expect(
+            alone.map { $0.text(file: "rules.csv") } == [
+                "rules.csv:2: implausible_amount: \(amount) JPY cannot be checked: no amount in JPY and no "
+                    + "exchange rate of it is known; import exchange rates before it, such as the "
+                    + "European Central Bank's eurofxref.csv, or check it yourself"
+            ])
+        #expect(rated.isEmpty == isMeant, "\(rated)")
+        #expect(together.faults.isEmpty)
+        #expect(together.warnings.isEmpty == isMeant, "\(together.warnings)")
     }
 
     /// Rates and decimals that are not those in force: a slip of the decimal point, or the wrong way round.
