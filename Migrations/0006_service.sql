@@ -140,7 +140,7 @@ COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS
 COMMENT ON COLUMN repricer.service_controls.change_price_rate IS
     'Calls in a thousand seconds that the service makes at most: what people reckon with who name no rate of their own.';
 COMMENT ON COLUMN repricer.service_controls.lowest_program IS
-    'The schema that a program must have been written for to make a call: the newest breaking migration. The migrator sets it.';
+    'The schema that a program must have been written for to make a call, or to write: the newest breaking migration. The migrator sets it.';
 COMMENT ON COLUMN repricer.service_controls.clock_rate IS
     'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. '
     'What is recorded is dated by it. Null: by the server''s clock.';
@@ -229,6 +229,22 @@ COMMENT ON TABLE repricer.refusal_streaks IS
 CREATE FUNCTION repricer.was_just_now(p_at timestamptz) RETURNS boolean
 LANGUAGE sql VOLATILE
 RETURN p_at > clock_timestamp() - interval '3 minutes';
+
+-- Every statement that folds, stores or drops asks it with the schema that its program was written for. It ends the transaction of
+-- one that is older than the newest breaking migration, so that nothing of it is half done. Claims ask for the column itself,
+-- since what they find is no error.
+CREATE FUNCTION repricer.allow_program(p_schema integer) RETURNS boolean
+    LANGUAGE plpgsql STABLE SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_lowest integer := (SELECT lowest_program FROM service_controls);
+BEGIN
+    IF v_lowest > p_schema THEN
+        RAISE EXCEPTION 'the database is for programs of schema version % or newer, this one is of %; install the release that migrated it',
+            v_lowest, p_schema USING ERRCODE = 'RP001';
+    END IF;
+    RETURN true;
+END;
+$$;
 
 -- Which database this is: cluster, timeline, database, and a table, which a restore makes anew even where it puts a
 -- dump in the place of dropped schemas. So a restored dump has another one, and so has a promoted standby. A snapshot

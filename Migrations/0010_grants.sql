@@ -143,7 +143,8 @@ GRANT SELECT ON repricer.app_binding TO repricer_service, repricer_pricing;
 GRANT EXECUTE ON FUNCTION repricer.approval_outlook(uuid) TO repricer_service;
 GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsal(timestamptz), repricer.summarise_figures(integer),
     repricer.follow_clock(timestamptz, double precision, timestamptz), repricer.recording_instant(),
-    repricer.bucket_of(text), repricer.rate_clock(), repricer.database_identity(), repricer.was_just_now(timestamptz),
+    repricer.bucket_of(text), repricer.rate_clock(), repricer.allow_program(integer), repricer.database_identity(),
+    repricer.was_just_now(timestamptz),
     repricer.note_change_price_rate(integer), repricer.settle_audit(), repricer.lease_permits(text, bigint, bigint, bigint, bigint, bigint, bigint, bigint[]),
     repricer.prepare_months(text, timestamptz, integer),
     repricer.release_due_waves(timestamptz), repricer.park_halted(integer),

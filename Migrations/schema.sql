@@ -4832,6 +4832,21 @@ $$;
 
 COMMENT ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.upcoming_effective as it was known at the instant: by what was recorded until then, late news left out.';
 
+CREATE FUNCTION repricer.allow_program(p_schema integer) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_lowest integer := (SELECT lowest_program FROM service_controls);
+BEGIN
+    IF v_lowest > p_schema THEN
+        RAISE EXCEPTION 'the database is for programs of schema version % or newer, this one is of %; install the release that migrated it',
+            v_lowest, p_schema USING ERRCODE = 'RP001';
+    END IF;
+    RETURN true;
+END;
+$$;
+
 CREATE FUNCTION repricer.answers_id(p_answers text) RETURNS uuid
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     SET search_path TO 'repricer', 'pg_temp'
@@ -7648,7 +7663,7 @@ COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions bear the 
 
 COMMENT ON COLUMN repricer.service_controls.clock_rate IS 'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. What is recorded is dated by it. Null: by the server''s clock.';
 
-COMMENT ON COLUMN repricer.service_controls.lowest_program IS 'The schema that a program must have been written for to make a call: the newest breaking migration. The migrator sets it.';
+COMMENT ON COLUMN repricer.service_controls.lowest_program IS 'The schema that a program must have been written for to make a call, or to write: the newest breaking migration. The migrator sets it.';
 
 COMMENT ON COLUMN repricer.service_controls.change_price_rate IS 'Calls in a thousand seconds that the service makes at most: what people reckon with who name no rate of their own.';
 
@@ -12892,6 +12907,9 @@ REVOKE ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time 
 GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
 GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.allow_program(p_schema integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.allow_program(p_schema integer) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.answers_id(p_answers text) FROM PUBLIC;
 

@@ -12,6 +12,7 @@ import time
 
 import forecasts
 import refusals
+import unsent
 
 OPEN = {"scheduled", "pending_consent", "accepted"}
 IN_FLIGHT = {"sending", "unknown"}
@@ -39,7 +40,7 @@ class Auditor:
     def run(self):
         for failure in self.world["failures"]:
             self.fault("failed-in-quiet-times", failure)
-        for check in (self.rows, self.refusals, self.states_add_up, self.effects, self.one_in_flight, self.ids_of_unknowns,
+        for check in (self.rows, self.refusals, self.unsent, self.states_add_up, self.effects, self.one_in_flight, self.ids_of_unknowns,
                       self.decisions, self.truth_of_changes, self.dates, self.effective_when_charged,
                       self.charged_when_not_effective, self.dependents, self.extensions,
                       self.at_rest, self.subscriptions, self.ledger, self.explanations, self.bridge, self.forecasts):
@@ -89,6 +90,10 @@ class Auditor:
     # Refusals: nobody was refused, and no row, but for a reason that was so.
     def refusals(self):
         self.faults += refusals.check(self.world, self.store, self.db)
+
+    # Ends without a call: each has its cause.
+    def unsent(self):
+        self.faults += unsent.check(self.world, self.store, self.db)
 
     # States: each is one that exists, an end has its instant, and the report says what the rows say.
     def states_add_up(self):

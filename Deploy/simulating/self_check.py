@@ -191,6 +191,31 @@ def mass_left(world):
     world["database"]["masses"].append({"extension_id": "m", "state": "queued", "code": None})
 
 
+def ended(world, state, **values):
+    """A row that was called and took effect ends unsent, and nothing that anybody did or said is a reason."""
+    refused = {line.get("reference") for line in world["world"]["wire"] if line.get("outcome") == "refused"}
+    refused |= {call.get("requestReferenceId") for call in world["store"]["calls"] if call["status"] >= 400}
+    mine = {change for call in world["database"]["calls"] if call["call_id"] in refused for change in call["carries"]}
+    decided = {word for deed in world["world"]["deeds"] if deed["kind"].split()[0] in ("withdraw", "undo")
+               for word in (deed["subject"], deed["kind"].split()[-1])}
+    row = change(world, state="effective", reference=lambda id: id not in refused, change_id=lambda id: id not in mine,
+                 batch_id=lambda id: id not in decided)
+    row.update(state=state, **values)
+    return row
+
+
+def missed(world):
+    """Nothing goes wrong in the last days."""
+    now = world["store"]["now"]
+    ended(world, "missed", sent_at=None, send_after=None, send_by=now - 86_400_000, wave=0)
+
+
+def missed_in_a_wave(world):
+    """Released long before."""
+    now = world["store"]["now"]
+    ended(world, "missed", sent_at=None, send_after=now - 30 * 86_400_000, send_by=now - 86_400_000, wave=2)
+
+
 def refused_row(world, **values):
     """A row that could go, by all that the store says."""
     deed = first(world["world"]["deeds"], kind="batch", subject=bool)
@@ -427,6 +452,13 @@ LIES = [
     ("row-refused", lambda world: refused_row(world, refusedAs="drifted")),
     ("row-refused", rows_with_dependents_refused),
     ("row-refused", lambda world: refused_row(world, refusedAs="no_change", price=1)),
+    ("ended-without-cause", lambda world: ended(world, "rejected", reason="INVALID_SKU")),
+    ("ended-without-cause", lambda world: ended(world, "aborted")),
+    ("ended-without-cause", lambda world: ended(world, "ineligible", reason="billing_retry", ended_at=0)),
+    ("ended-without-cause", lambda world: ended(world, "ineligible", reason="drifted", ended_at=0)),
+    ("ended-without-cause", lambda world: ended(world, "ineligible", reason="nobody_knows")),
+    ("ended-without-cause", missed),
+    ("ended-without-cause", missed_in_a_wave),
     ("change-never-sent", never_sent),
     ("change-never-sent", lambda world: never_sent(world) or change(world, state="queued").update(
         send_after=world["store"]["now"] - 3 * 86_400_000)),
@@ -460,7 +492,7 @@ LIES = [
 def names():
     """Every fault that the auditor can name."""
     here = pathlib.Path(__file__).parent
-    text = "".join((here / file).read_text(encoding="utf-8") for file in ("audit.py", "forecasts.py", "refusals.py"))
+    text = "".join((here / file).read_text(encoding="utf-8") for file in ("audit.py", "forecasts.py", "refusals.py", "unsent.py"))
     return set(re.findall(r"fault(?:s\.append)?\(+\s*\"([a-z-]+)\"", text))
 
 

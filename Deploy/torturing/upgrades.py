@@ -66,17 +66,29 @@ class Nginx:
             # Its workers write bodies into this folder.
             user = "user root;" if os.geteuid() == 0 else ""
             file.write(f"{user} pid {self.folder}/pid; error_log {self.folder}/error.log; events {{}}\n"
-                       f"http {{ access_log off; {temporary}\n{text}\n}}\n")
+                       f"http {{ log_format posts '$status $request_method $http_x_forwarder'; "
+                       f"access_log {self.folder}/access.log posts; {temporary}\n{text}\n}}\n")
         self.process = subprocess.Popen(
             ["nginx", "-p", self.folder, "-c", f"{self.folder}/nginx.conf", "-g", "daemon off;"])
+
+    def posts_of_the_store(self):
+        """How the posts of the App Store until now, which are of what is new, were answered."""
+        with open(f"{self.folder}/access.log") as file:
+            return of_the_store(file)
 
     def close(self):
         stop_process(self.process, 10)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def of_the_store(lines):
+    """The statuses, of lines of nginx's log, of the posts that the posters did not send."""
+    return [status for status, method, sender in (line.split() for line in lines) if method == "POST" and sender == "-"]
+
+
 class Posters:
-    """Forwarders that post signed notifications through nginx, each stored already, and count what is not answered 200."""
+    """Forwarders that post signed notifications through nginx, each stored already, and count what is not answered 200. What
+    is new comes from the simulated App Store, through nginx, too; its log tells how it was answered."""
 
     def __init__(self, port, payloads):
         self.port, self.payloads = port, payloads
@@ -93,7 +105,8 @@ class Posters:
             began = time.time()
             try:
                 connection = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-                connection.request("POST", "/notifications", body, {"Content-Type": "application/json"})
+                connection.request("POST", "/notifications", body,
+                                   {"Content-Type": "application/json", "X-Forwarder": "again"})
                 answer = connection.getresponse()
                 answer.read()
                 outcome = None if answer.status == 200 else str(answer.status)
@@ -158,6 +171,10 @@ class Upgrade:
     def calls(self):
         return int(self.world.cluster.sql("SELECT count(*) FROM repricer.store_calls")[0])
 
+    def notifications(self):
+        """How many are stored, each once."""
+        return int(self.world.cluster.sql("SELECT count(*) FROM repricer.notification_ids")[0])
+
     def breaking(self):
         """Old programs must have ended, and none makes a call once it is applied."""
         seconds = self.migrate("breaking", BREAKING)
@@ -217,7 +234,8 @@ def main(words):
         world.programs = options.new
         posters = Posters(port, payloads)
         time.sleep(2)
-        before = upgrade.calls()
+        before, new_before = upgrade.calls(), upgrade.notifications()
+        seen = len(world.door.posts_of_the_store())
         figures = {"migrate_seconds": upgrade.migrate(
             "quiet", UNMARKED if options.plant == "unmarked" else QUIET)}
         # The old program goes on, then one starts on a schema that it does not know; then come the new ones.
@@ -226,20 +244,27 @@ def main(words):
             upgrade.replace(replica, f"{options.new}/repricer") for replica in world.replicas]
         time.sleep(2)
         posters.stop()
+        # What the store told meanwhile is new, unlike what the posters sent.
+        new, told = upgrade.notifications() - new_before, world.door.posts_of_the_store()[seen:]
+        failed_new = [status for status in told if status != "200"]
         unknown = lambda: int(world.cluster.sql("SELECT count(*) FROM repricer.store_calls WHERE state = 'unknown'")[0])
         end = time.time() + 30
         while unknown() and time.time() < end:
             time.sleep(0.5)
         figures |= {
             "posts": posters.posted, "failed_posts": len(posters.failed),
+            "posts_of_new_ones": len(told), "failed_posts_of_new_ones": len(failed_new), "new_notifications": new,
             "slowest_post_seconds": round(posters.slowest, 2), "calls": upgrade.calls() - before,
             "calls_tried_again": int(world.cluster.sql(
                 "SELECT count(*) FROM repricer.store_calls WHERE attempts > 1")[0]),
             "calls_without_answer": unknown()}
-        is_kept = not posters.failed and figures["calls"] > 0 and figures["calls_without_answer"] == 0
+        is_kept = not posters.failed and not failed_new and figures["posts_of_new_ones"] > 0 and new > 0 \
+            and figures["calls"] > 0 and figures["calls_without_answer"] == 0
         print(json.dumps({"upgrade": "rolling", "ok": is_kept, **figures}), flush=True)
         if posters.failed:
             say(f"failed posts: {sorted(set(posters.failed))}")
+        if failed_new:
+            say(f"failed posts of the store: {sorted(set(failed_new))}")
         failures += [] if is_kept else ["rolling"]
         if not options.plant:
             figures = upgrade.breaking()

@@ -81,7 +81,7 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
         let call = attempt.call
         try await pool.withTransaction { connection in
             let ids = kind.subscriptions(of: call)
-            if !ids.isEmpty { try SubscriptionQueries.lock(ids, on: connection) }
+            if !ids.isEmpty { try SubscriptionQueries.lockToSettle(ids, on: connection) }
             guard try !connection.ask(StoreCallQueries.holding([call])).isEmpty else { return }
             let resolution = Resolution.open(
                 .check, reason: "the answer can't be stored: \(error)", errorCode: call.errorCode)

@@ -49,7 +49,7 @@ struct CancelKind: CallKind {
         _ attempts: [Attempt<Self>], on connection: isolated DatabaseConnection
     ) throws -> (Scene, Set<String>) {
         let calls = attempts.map(\.call)
-        try SubscriptionQueries.lock(
+        try SubscriptionQueries.lockToSettle(
             Set(calls.flatMap { subscriptions(of: $0) }).sorted(), on: connection)
         return ([:], try connection.ask(StoreCallQueries.holding(calls)))
     }

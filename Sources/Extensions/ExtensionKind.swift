@@ -69,7 +69,7 @@ struct ExtensionKind: CallKind {
         _ attempts: [Attempt<Self>], on connection: isolated DatabaseConnection
     ) throws -> (Scene, Set<String>) {
         let calls = attempts.map(\.call)
-        try SubscriptionQueries.lock(calls.map(\.subject).sorted(), on: connection)
+        try SubscriptionQueries.lockToSettle(calls.map(\.subject).sorted(), on: connection)
         return ([:], try connection.ask(StoreCallQueries.holding(calls)))
     }
 

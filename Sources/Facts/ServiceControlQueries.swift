@@ -86,6 +86,17 @@ package enum ServiceControlQueries {
         (SELECT lowest_program > \(expectedSchemaVersion) FROM repricer.service_controls)
         """
 
+    /// True, or an error with its remedy (`SQLState.programTooOld`) where such a migration is announced. Whatever folds,
+    /// stores or drops asks it within a statement that it sends anyway, so that a command that runs for days stops, too.
+    /// The answers of calls that are out already are still written, because the migration waits for them.
+    package static let allowsThisProgram: SQL = """
+        (SELECT repricer.allow_program(\(expectedSchemaVersion)::integer))
+        """
+
+    /// The same for a script.
+    package static let allowingThisProgram =
+        "SELECT repricer.allow_program(\(expectedSchemaVersion));"
+
     /// Calls of the service in a thousand seconds, at most; nil where no replica has begun yet.
     package static func changePriceRate(
         on connection: isolated PostgresConnection

@@ -46,14 +46,30 @@ package enum SubscriptionQueries {
         ).map { try $0.text("original_transaction_id") }
     }
 
-    /// Locks all of these subscriptions, and waits for whoever holds them.
+    /// Locks all of these subscriptions, and waits for whoever holds them. Throws `SQLState.programTooOld` once the
+    /// database belongs to newer programs: whoever locks is about to fold.
     package static func lock(_ ids: [String], on connection: isolated PostgresConnection) throws {
+        try lock(ids, if: ServiceControlQueries.allowsThisProgram, on: connection)
+    }
+
+    /// Locks them for the answer of a call that is made already. A breaking migration waits for such answers, so that
+    /// they are written after its announcement, too.
+    package static func lockToSettle(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws {
+        try lock(ids, if: "true", on: connection)
+    }
+
+    private static func lock(
+        _ ids: [String], if condition: SQL, on connection: isolated PostgresConnection
+    ) throws {
         _ = try connection.pipeline(
             Bucket.groups(ids, of: \.self).map { ids in
                 """
                 -- name: lockSubscriptions
                 SELECT 1 FROM repricer.subscriptions
                 WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+                    AND \(fragment: condition)
                 ORDER BY original_transaction_id
                 FOR UPDATE
                 """

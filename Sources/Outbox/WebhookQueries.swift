@@ -27,7 +27,7 @@ package enum WebhookQueries {
             -- name: takeDueWebhooks
             WITH heads AS (
                 SELECT d.aggregateid, d.bucket, d.position FROM repricer.webhook_deliveries d
-                WHERE d.state = 'pending'
+                WHERE d.state = 'pending' AND \(fragment: ServiceControlQueries.allowsThisProgram)
                     AND (d.next_attempt_at IS NULL OR d.next_attempt_at <= \(timestamp: realNow))
                     AND (d.lease_until IS NULL OR d.lease_until <= \(timestamp: realNow))
                     AND NOT EXISTS (
@@ -94,6 +94,7 @@ package enum WebhookQueries {
         UPDATE repricer.webhook_deliveries
         SET state = 'given_up', settled_at = \(timestamp: at), last_error = 'no webhook was configured'
         WHERE state = 'pending' AND due_since < \(timestamp: dueBefore)
+            AND \(fragment: ServiceControlQueries.allowsThisProgram)
         """
     }
 
@@ -106,7 +107,8 @@ package enum WebhookQueries {
             -- name: pruneOutbox
             DELETE FROM repricer.outbox o USING (
                 SELECT e.aggregateid, e.bucket, e.position FROM repricer.outbox e
-                WHERE e."timestamp" < \(timestamp: before) AND NOT EXISTS (
+                WHERE e."timestamp" < \(timestamp: before) AND \(fragment: ServiceControlQueries.allowsThisProgram)
+                    AND NOT EXISTS (
                     SELECT 1 FROM repricer.webhook_deliveries d
                     WHERE d.aggregateid = e.aggregateid AND d.position = e.position
                         AND d.bucket = e.bucket AND d.state = 'pending')
@@ -140,7 +142,7 @@ package enum WebhookQueries {
                 settled_at = NULL, last_error = NULL
             FROM repricer.outbox o
             WHERE o.aggregateid = d.aggregateid AND o.position = d.position AND o.bucket = d.bucket
-                AND d.state IN ('delivered', 'given_up')
+                AND d.state IN ('delivered', 'given_up') AND \(fragment: ServiceControlQueries.allowsThisProgram)
                 AND (d.state = 'given_up' OR NOT \(selection.abandonedOnly))
                 AND (\(timestamp: selection.since)::timestamptz IS NULL
                     OR o."timestamp" >= \(timestamp: selection.since)::timestamptz)

@@ -29,6 +29,9 @@ package struct SQLState: Hashable, Sendable, CustomStringConvertible {
     package static let readOnlyTransaction = SQLState("25006")
     package static let invalidStatementName = SQLState("26000")
 
+    /// Our own: the program is older than the newest breaking migration (`repricer.allow_program`).
+    package static let programTooOld = SQLState("RP001")
+
     /// Whether it is of class 08, or the server is going away or coming up.
     package var isConnectionException: Bool {
         classCode == "08" || self == .adminShutdown || self == .crashShutdown

@@ -122,6 +122,7 @@ package enum StatusCheckQueries {
                 WHERE reason = \(list.reason.rawValue) AND list_id = \(list.id)
                     AND bucket = \(bucket)::smallint AND done_at IS NULL AND requested_at > '-infinity'
                     AND (next_check_at IS NULL OR next_check_at <= \(timestamp: realNow))
+                    AND \(fragment: ServiceControlQueries.allowsThisProgram)
                 ORDER BY next_check_at NULLS FIRST LIMIT \(limit) FOR UPDATE SKIP LOCKED
             )
             UPDATE repricer.status_checks l SET next_check_at = \(timestamp: until)

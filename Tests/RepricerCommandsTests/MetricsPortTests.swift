@@ -105,7 +105,7 @@ import Testing
             #expect(text.contains("\n\(sample)\n"), "\(sample)")
         }
         #expect(text.contains(/repricer_build_info{commit="[0-9a-f]*",environment="/))
-        for group in ["queues", "changes", "deadlines", "storage", "ages"] {
+        for group in ["queues", "changes", "deadlines", "storage", "ages", "controls"] {
             #expect(first.contains(#"repricer_figures_read_timestamp_seconds{group="\#(group)"} "#))
         }
         #expect(

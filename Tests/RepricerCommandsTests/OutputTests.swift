@@ -219,6 +219,7 @@ import Testing
         ("40001", .conflict), ("55000", .conflict), ("23514", .inputRejected),
         ("22001", .inputRejected), ("P0002", .inputRejected), ("08006", .unavailable),
         ("57P01", .unavailable), ("53300", .unavailable), ("42P01", .failed), ("XX000", .failed),
+        ("RP001", .failed),
     ])
     func databaseError_bySQLState_hasThisExitCode(_ state: String, _ code: ExitCode) {
         var error = PostgresError(.server, "the server refused")

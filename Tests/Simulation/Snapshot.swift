@@ -10,7 +10,8 @@ enum Snapshot {
             """
             SELECT change_id, batch_id, line, original_transaction_id AS id, sku, current_sku, dependent_skus, undoes_change_id AS undoes,
                 current_price_milliunits AS old_price, new_price_milliunits AS price, currency, direction, state, reason,
-                request_reference_id AS reference, acceptance, parked_reason, is_ready, is_held, at(send_after) AS send_after, at(sent_at) AS sent_at,
+                request_reference_id AS reference, acceptance, parked_reason, is_ready, is_held, wave, at(send_after) AS send_after,
+                at(send_by) AS send_by, at(sent_at) AS sent_at,
                 at(doubtful_since) AS doubtful_since, at(effective_at) AS effective_at, at(ended_at) AS ended_at,
                 at(coalesce(planned_effective_at, forecast_effective_at)) AS planned_at, at(due_effective_at) AS due_at
             FROM repricer.price_changes ORDER BY batch_id, line

@@ -116,6 +116,46 @@ import Testing
                 == ["RepricerA": "a-b", "RepricerC": "a-b"])
     }
 
+    @Test func promises_withoutATestThatRuns_areFound() {
+        let tests = TestRules.tests(
+            SwiftText(
+                """
+                @Test func a_b_c() {}
+                @Test(arguments: [1])
+                func d_e_f(_ n: Int) {}
+                func helper_of_tests() {}
+                let value_of_helper = 1
+                """))
+        let page = """
+            | who | can | cannot, and why | tests |
+            | --- | --- | --- | --- |
+            | a | b | c | `a_b_c`, `d_e_f` |
+            | no promise | b | | |
+            | can do | nothing | | `a_b_c` |
+            | by command | b | c | `Deploy/try` |
+            | none | b | c | |
+            | none, and can | nothing | | |
+            | a helper's | b | c | `helper_of_tests` |
+            | a value | b | c | `value_of_helper` |
+            | one of two | b | c | `a_b_c`, `gone_and_forgotten` |
+            | no command | b | c | `Deploy/gone` |
+            Text.
+            | setting | value |
+            | --- | --- |
+            | a | b |
+            """
+
+        let found = DocumentReferences.promisesWithoutATest(
+            page, tests: tests, paths: ["Deploy/try"])
+
+        #expect(tests == ["a_b_c", "d_e_f"])
+        #expect(
+            found.map { $0.split(separator: "|")[0].description } == [
+                " none ", " none, and can ", " a helper's ", " a value ", " one of two ",
+                " no command ",
+            ])
+    }
+
     @Test func panels_ofADashboard_areThoseThatAsk() throws {
         let json = """
             {"panels":[{"type":"row","title":"r"},{"type":"stat","title":"t","description":"d",

@@ -54,6 +54,32 @@ enum DocumentReferences {
         paths.contains { $0 == path || $0.hasPrefix(path + "/") }
     }
 
+    /// The rows of the tables of threats that promise something (what somebody cannot do, or that they can do nothing) and whose
+    /// last cell names no test and no command of ours, or one that does not exist.
+    static func promisesWithoutATest(
+        _ markdown: String, tests: Set<String>, paths: [String]
+    ) -> [String] {
+        var found: [String] = []
+        var isHead = true
+        for line in markdown.split(separator: "\n", omittingEmptySubsequences: false) {
+            guard line.hasPrefix("|") else {
+                isHead = true
+                continue
+            }
+            let cells = line.split(separator: "|", omittingEmptySubsequences: false).dropFirst()
+                .dropLast().map { $0.trimmingCharacters(in: .whitespaces) }
+            defer { if line.hasPrefix("| ---") { isHead = false } }
+            guard !isHead, cells.count == 4, let last = cells.last else { continue }
+            guard !cells[2].isEmpty || cells[1].hasPrefix("nothing") else { continue }
+            let names = last.matches(of: /`([^`]+)`/).map { String($0.1) }
+            let isHeld = names.allSatisfy {
+                tests.contains($0) || $0.hasPrefix("Deploy/") && paths.contains($0)
+            }
+            if names.isEmpty || !isHeld { found.append(String(line)) }
+        }
+        return found
+    }
+
     /// Paths from the top that a document names in backticks. One with a part in capitals is a pattern.
     static func paths(_ markdown: String) -> Set<String> {
         let named = markdown.matches(of: /`((?:Sources|Tests|Deploy|Migrations)\/[^`\s]+)`/)

@@ -261,17 +261,30 @@ import Testing
         }
     }
 
-    @Test func promisesOfTheThreatModel_areHeldByTestsThatExist() throws {
+    @Test func promisesOfTheThreatModel_areEachHeldByATestThatRuns() throws {
         let page = try Repository.text("Deploy/docs/THREATS.md")
-        let named = page.matches(of: /`([a-z][A-Za-z0-9]*_[A-Za-z0-9]*(?:_[A-Za-z0-9]+)+)`/).map {
+        let tests = repository.files(in: ["Tests"]).reduce(into: Set()) {
+            $0.formUnion(TestRules.tests($1.text))
+        }
+        let named = page.matches(of: /`([a-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+){2,})`/).map {
             String($0.1)
         }
-        let words = Set(
-            repository.files(in: ["Tests"]).flatMap { $0.text.tokens }
-                .filter { $0.kind == .word }.map(\.text))
 
-        #expect(named.count > 25)
-        #expect(named.filter { !words.contains($0) } == [])
+        #expect(named.count > 40)
+        #expect(named.filter { !tests.contains($0) } == [])
+        #expect(
+            DocumentReferences.promisesWithoutATest(
+                page, tests: tests, paths: repository.paths) == [])
+    }
+
+    /// Where one Prometheus watches several apps, no rule mixes them, and each alert says whose it is.
+    @Test func alerts_thatAddUp_keepAppsAndEnvironmentsApart() throws {
+        let rules = try Repository.text("Deploy/monitoring/alerts.yml")
+        let sums = rules.matches(of: /\b(sum|min|max|avg|count|topk|quantile) ?(by \([^)]*\) )?\(/)
+
+        #expect(sums.count > 30)
+        #expect(sums.filter { !($0.2?.hasPrefix("by (app, environment") ?? false) }.map(\.0) == [])
+        #expect(!rules.contains("without ("))
     }
 
     private static let aroundTheProduct = [

@@ -2,7 +2,17 @@
 enum TestRules {
     /// Functions named like tests (`testThing`, or like a promise: `subject_whenCondition_result`) without `@Test`.
     static func testsThatNeverRun(_ source: SwiftText) -> [Finding] {
-        var found: [Finding] = []
+        functions(source).filter { looksLikeTest($0.name.text) && !$0.isTest }
+            .map { Finding(line: $0.name.line, what: "\($0.name.text) lacks @Test") }
+    }
+
+    /// The names of the functions behind `@Test`.
+    static func tests(_ source: SwiftText) -> Set<String> {
+        Set(functions(source).filter(\.isTest).map(\.name.text))
+    }
+
+    private static func functions(_ source: SwiftText) -> [(name: Token, isTest: Bool)] {
+        var found: [(name: Token, isTest: Bool)] = []
         var attributes: Set<String> = []
         var index = 0
         while let token = source.token(index) {
@@ -14,10 +24,8 @@ enum TestRules {
                 }
                 continue
             }
-            if token.isCode("func"), let name = source.token(index + 1), looksLikeTest(name.text),
-                !attributes.contains("Test")
-            {
-                found.append(Finding(line: name.line, what: "\(name.text) lacks @Test"))
+            if token.isCode("func"), let name = source.token(index + 1) {
+                found.append((name, attributes.contains("Test")))
             }
             if !(token.kind == .word && modifiers.contains(token.text)) { attributes = [] }
             index += 1

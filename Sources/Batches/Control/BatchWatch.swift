@@ -17,6 +17,7 @@ package struct BatchWatch: Service {
     private let lease: HeldLease
     private let troubles: TroubleWatch
     private let judge: GuardJudge
+    private let read: ReadFigures
 
     package struct Limits: Sendable {
         /// The real time between two rounds.
@@ -58,6 +59,7 @@ package struct BatchWatch: Service {
             pool: pool, log: log, metrics: metrics, every: limits.troublesEvery)
         judge = GuardJudge(
             pool: pool, clock: clock, realClock: realClock, log: log, metrics: metrics)
+        read = ReadFigures([.controls], metrics: metrics, realClock: realClock)
         metrics.declareCounter(
             "repricer_batch_watch_failures_total",
             "Rounds over batches (waves, guards, halts) that failed and are tried again.")
@@ -108,6 +110,7 @@ package struct BatchWatch: Service {
         try await tell()
         try await troubles.round(
             now: clock.nowMilliseconds(), realNow: realClock.nowMilliseconds())
+        read.note(.controls)
         if let failure { throw failure }
     }
 

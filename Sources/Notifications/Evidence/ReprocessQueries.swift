@@ -129,6 +129,7 @@ enum ReprocessQueries {
             unknown = nullif(\(reading.unknown)::text[], '{}')
         WHERE notification_uuid = \(candidate.stored.notificationUUID)
             AND received_at = \(timestamp: candidate.stored.receivedAt)
+            AND \(fragment: ServiceControlQueries.allowsThisProgram)
         """
     }
 

@@ -1,3 +1,4 @@
+import Facts
 package import Postgres
 
 /// Drops old evidence, whole partitions of it. Only the owner of the tables may.
@@ -76,6 +77,7 @@ package enum EvidenceRetention {
             """
             SET LOCAL lock_timeout = '500ms';
             LOCK TABLE repricer.notifications IN ACCESS EXCLUSIVE MODE;
+            \(ServiceControlQueries.allowingThisProgram)
             """)
         // It asks again under the lock, because a reprocessing may have brought work back meanwhile.
         let waiting = try waiting(in: candidate.months, on: connection)
@@ -135,6 +137,7 @@ package enum EvidenceRetention {
                     SELECT FROM repricer.notifications n
                     WHERE n.notification_uuid = i.notification_uuid
                         AND n.received_at = i.received_at)
+                AND \(fragment: ServiceControlQueries.allowsThisProgram)
             """)
         return DeletedSpan(count: count, left: left)
     }

@@ -65,6 +65,7 @@ private func storeArrivals(_ arrivals: [Arrival], receivedAt: Int64) -> SQL {
             \(blobs: arrivals.map(\.evidence.headerDigests))::bytea[])
             AS a (notification_uuid, signed_at, type, subtype, original_transaction_id,
                 understood, is_work, unknown, signed_payload, packed, header_digests)
+        WHERE \(fragment: ServiceControlQueries.allowsThisProgram)
     ), first_arrivals AS (
         INSERT INTO repricer.notification_ids (notification_uuid, received_at)
         SELECT notification_uuid, \(timestamp: receivedAt) FROM arrivals

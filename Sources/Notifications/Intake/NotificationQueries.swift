@@ -135,7 +135,8 @@ private func arrivalError(_ error: any Error) -> ArrivalError {
 /// The reason in words. Where nobody could be reached, only libpq knows it: a wrong host, or a refused password. It
 /// names host and user, and never the password.
 private func reason(_ error: PostgresError) -> String {
-    switch error.code {
+    if error.sqlState == .programTooOld, let message = error.message { return message }
+    return switch error.code {
     case .cannotConnect, .connectionLost:
         [error.description, error.message].compactMap { $0 }
             .filter { !$0.isEmpty }.joined(separator: ": ")

@@ -1,3 +1,4 @@
+import Facts
 import Postgres
 
 enum MonthRetentionQueries {
@@ -8,6 +9,7 @@ enum MonthRetentionQueries {
             """
             SET LOCAL lock_timeout = '500ms';
             LOCK TABLE repricer.\(table.rawValue) IN ACCESS EXCLUSIVE MODE;
+            \(ServiceControlQueries.allowingThisProgram)
             """)
     }
 
@@ -39,6 +41,7 @@ enum MonthRetentionQueries {
             -- name: dropStrayVersions
             DELETE FROM \(fragment: strays) WHERE ctid = ANY (ARRAY(
                 SELECT ctid FROM \(fragment: strays) WHERE recorded_until < \(timestamp: before) LIMIT \(limit)))
+                AND \(fragment: ServiceControlQueries.allowsThisProgram)
             """)
     }
 
@@ -70,6 +73,7 @@ enum MonthRetentionQueries {
             DELETE FROM \(fragment: table(of: rows)) r
             WHERE \(fragment: instant) >= \(timestamp: span.lowerBound) AND \(fragment: instant) < \(timestamp: span.upperBound)
                 AND \(fragment: isOld(rows)) AND \(fragment: mayGo(rows, before: before))
+                AND \(fragment: ServiceControlQueries.allowsThisProgram)
             """)
     }
 

@@ -56,6 +56,8 @@ extension CommandFailure {
         let state = error.sqlState ?? SQLState("XX000")
         if error.isConnectionLoss || state.isInsufficientResources {
             self.init(.unavailable, "the database is away: \(said); try again")
+        } else if state == .programTooOld {
+            self.init(.failed, said)
         } else if state == .insufficientPrivilege
             || error.constraint == "batches_second_pair_of_eyes"
         {

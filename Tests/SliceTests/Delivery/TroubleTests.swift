@@ -108,14 +108,46 @@ import Testing
             ALTER FUNCTION repricer.release_due_waves(timestamptz) RENAME TO gone;
             """)
 
+        harness.realClock.advance(by: .seconds(60))
+
         await #expect(throws: PostgresError.self) { try await watch.round() }
 
         #expect(metrics.render().contains("\nrepricer_service_halted 1\n"))
+        #expect(Self.readAt(metrics) == Double(harness.realClock.nowMilliseconds()) / 1000)
         try await owner.script(
             """
             ALTER FUNCTION repricer.gone(timestamptz) RENAME TO release_due_waves;
             UPDATE repricer.service_controls SET halted_at = NULL, halted_reason = NULL;
             """)
+        await owner.close()
+        await harness.close()
+    }
+
+    /// When the gauges of pauses, halts and what needs a person's eye were read.
+    private static func readAt(_ metrics: Metrics) -> Double? {
+        let name = #"repricer_figures_read_timestamp_seconds{group="controls"} "#
+        return metrics.render().split(separator: "\n").first { $0.hasPrefix(name) }
+            .flatMap { Double($0.dropFirst(name.count)) }
+    }
+
+    /// Either reading that fails, each time, leaves gauges as they were: their group grows old, and an alert says so.
+    @Test(arguments: ["blocking_sessions", "extension_requests"])
+    func controls_thatAreNotRead_growOld(_ table: String) async throws {
+        let harness = try await Harness.make()
+        let metrics = Metrics()
+        let watch = Self.watch(harness, Lines(), metrics)
+        let start = Self.readAt(metrics)
+        let owner = try await TestDatabase.connect()
+        try await owner.script("ALTER TABLE repricer.\(table) RENAME TO elsewhere")
+        harness.realClock.advance(by: .seconds(60))
+
+        await #expect(throws: PostgresError.self) { try await watch.round() }
+        let failed = Self.readAt(metrics)
+        try await owner.script("ALTER TABLE repricer.elsewhere RENAME TO \(table)")
+        try await watch.round()
+
+        #expect(start != nil && failed == start, "the start counts, so that it is noticed")
+        #expect(Self.readAt(metrics) == start.map { $0 + 60 })
         await owner.close()
         await harness.close()
     }

@@ -1,10 +1,9 @@
-import ServiceKit
-import Synchronization
+package import ServiceKit
 
 /// When each group of gauges was read. A group that is not read any more keeps its last figures, and only this tells.
-struct ReadFigures: Sendable {
+package struct ReadFigures: Sendable {
     /// What is read together, and fails together.
-    enum Group: String, CaseIterable, Sendable {
+    package enum Group: String, CaseIterable, Sendable {
         /// Queues, open calls and rates, every few seconds.
         case queues
         /// Open changes, which may be millions.
@@ -15,13 +14,15 @@ struct ReadFigures: Sendable {
         case storage
         /// How old our knowledge is.
         case ages
+        /// What stands still, by whom, and what of batches under way a person should see.
+        case controls
     }
 
     private let metrics: Metrics
     private let realClock: any WallClock
 
     /// The groups begin with the instant of the start, so that one that is never read is noticed, too.
-    init(_ groups: [Group], metrics: Metrics, realClock: any WallClock) {
+    package init(_ groups: [Group], metrics: Metrics, realClock: any WallClock) {
         self.metrics = metrics
         self.realClock = realClock
         metrics.declareGauge(
@@ -34,7 +35,7 @@ struct ReadFigures: Sendable {
         for group in groups { note(group) }
     }
 
-    func note(_ group: Group) {
+    package func note(_ group: Group) {
         metrics.set(
             "repricer_figures_read_timestamp_seconds", labels: ["group": group.rawValue],
             to: Double(realClock.nowMilliseconds()) / 1000)
