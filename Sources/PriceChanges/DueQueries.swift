@@ -256,47 +256,47 @@ package enum DueQueries {
     ) -> SQL {
         let inTime: SQL = "coalesce(\(timestamp: now)::timestamptz, '-infinity')"
         return """
-        SELECT q.bucket, q.batch_id, q.wave, first.send_by, first.next_attempt_at,
-            CASE WHEN p.is_probe THEN first.place END AS place,
-            CASE WHEN b.is_paused THEN b.halted_by END AS halted_by,
-            \(fragment: GuardSampleQueries.isSampling) AS is_sampling
-        FROM \(fragment: queues)
-        JOIN repricer.batches b ON \(fragment: isLive)
-            AND (NOT b.is_paused OR b.probe_at <= \(timestamp: realNow))
-        CROSS JOIN LATERAL (
-            SELECT b.is_paused OR \(isProbing) AS is_probe, b.halted_by = \(staleToken) OR (
-                SELECT starts_with(halted_reason, \(staleToken)) FROM repricer.service_controls) AS is_of_tokens
-        ) p,
-        LATERAL (
-            (SELECT w.send_by, 'renewed' AS place, w.next_attempt_at FROM (
-                -- They are among the most urgent changes, because those met the halt first.
-                SELECT c.send_by, c.next_attempt_at, c.stale_tokens FROM repricer.price_changes c
-                WHERE p.is_probe AND p.is_of_tokens AND \(fragment: places)
-                    AND \(fragment: isClaimable(realNow: realNow))
-                ORDER BY c.send_by LIMIT 200
-            ) w
-            WHERE w.stale_tokens = 1 AND w.next_attempt_at IS NOT NULL ORDER BY w.next_attempt_at LIMIT 1)
-            UNION ALL
-            (SELECT c.send_by, 'fresh', c.next_attempt_at FROM repricer.price_changes c
-            WHERE \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
-                AND c.send_by >= greatest(q.floor, \(fragment: inTime))
-                AND (c.next_attempt_at IS NULL OR NOT p.is_probe)
-            ORDER BY c.send_by LIMIT 1)
-            UNION ALL
-            (SELECT c.send_by, 'fresh', c.next_attempt_at FROM repricer.price_changes c
-            WHERE \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
-                AND c.send_by >= coalesce(q.floor, '-infinity') AND c.send_by < \(fragment: inTime)
-                AND (c.next_attempt_at IS NULL OR NOT p.is_probe)
-            ORDER BY c.send_by LIMIT 1)
-            UNION ALL
-            (SELECT c.send_by, 'waited', c.next_attempt_at FROM repricer.price_changes c
-            WHERE p.is_probe AND \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
-                AND c.send_by >= coalesce(q.floor, '-infinity') AND c.next_attempt_at IS NOT NULL
-            ORDER BY c.next_attempt_at LIMIT 1)
-            LIMIT 1
-        ) first
-        ORDER BY first.send_by < \(fragment: inTime), first.send_by
-        """
+            SELECT q.bucket, q.batch_id, q.wave, first.send_by, first.next_attempt_at,
+                CASE WHEN p.is_probe THEN first.place END AS place,
+                CASE WHEN b.is_paused THEN b.halted_by END AS halted_by,
+                \(fragment: GuardSampleQueries.isSampling) AS is_sampling
+            FROM \(fragment: queues)
+            JOIN repricer.batches b ON \(fragment: isLive)
+                AND (NOT b.is_paused OR b.probe_at <= \(timestamp: realNow))
+            CROSS JOIN LATERAL (
+                SELECT b.is_paused OR \(isProbing) AS is_probe, b.halted_by = \(staleToken) OR (
+                    SELECT starts_with(halted_reason, \(staleToken)) FROM repricer.service_controls) AS is_of_tokens
+            ) p,
+            LATERAL (
+                (SELECT w.send_by, 'renewed' AS place, w.next_attempt_at FROM (
+                    -- They are among the most urgent changes, because those met the halt first.
+                    SELECT c.send_by, c.next_attempt_at, c.stale_tokens FROM repricer.price_changes c
+                    WHERE p.is_probe AND p.is_of_tokens AND \(fragment: places)
+                        AND \(fragment: isClaimable(realNow: realNow))
+                    ORDER BY c.send_by LIMIT 200
+                ) w
+                WHERE w.stale_tokens = 1 AND w.next_attempt_at IS NOT NULL ORDER BY w.next_attempt_at LIMIT 1)
+                UNION ALL
+                (SELECT c.send_by, 'fresh', c.next_attempt_at FROM repricer.price_changes c
+                WHERE \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
+                    AND c.send_by >= greatest(q.floor, \(fragment: inTime))
+                    AND (c.next_attempt_at IS NULL OR NOT p.is_probe)
+                ORDER BY c.send_by LIMIT 1)
+                UNION ALL
+                (SELECT c.send_by, 'fresh', c.next_attempt_at FROM repricer.price_changes c
+                WHERE \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
+                    AND c.send_by >= coalesce(q.floor, '-infinity') AND c.send_by < \(fragment: inTime)
+                    AND (c.next_attempt_at IS NULL OR NOT p.is_probe)
+                ORDER BY c.send_by LIMIT 1)
+                UNION ALL
+                (SELECT c.send_by, 'waited', c.next_attempt_at FROM repricer.price_changes c
+                WHERE p.is_probe AND \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
+                    AND c.send_by >= coalesce(q.floor, '-infinity') AND c.next_attempt_at IS NOT NULL
+                ORDER BY c.next_attempt_at LIMIT 1)
+                LIMIT 1
+            ) first
+            ORDER BY first.send_by < \(fragment: inTime), first.send_by
+            """
     }
 
     private static func read(_ rows: Rows) throws -> [Due] {

@@ -76,21 +76,20 @@ final class DueWork: Sendable {
         let known = memory.withLock { $0 }
         var everything = isThorough || known.everythingAt.map { $0 <= started } ?? true
         let floors = everything ? nil : known
+        func queues(from floors: Memory?) -> Question<[DueQueries.Due]> {
+            earliest(from: floors, now: now, realNow: realNow, isProbing: isProbing)
+        }
         // While everything is paused, nobody searches for changes.
         let isSearched = layout == .whole && !known.isPaused
         let (parked, controls, openAtFirst, dueAtFirst, _) = try connection.ask(
             DueQueries.parked(from: floors?.wakeFloor, now: now, limit: wakes),
             ServiceControlQueries.everything, engine.waiting(kind, from: floors?.leaseFloor),
-            isSearched
-                ? earliest(from: floors, now: now, realNow: realNow, isProbing: isProbing)
-                : .answered([]),
+            isSearched ? queues(from: floors) : .answered([]),
             engine.sharedClock?.following ?? .answered(()))
         var (open, due) = (openAtFirst, dueAtFirst)
         let isPaused = controls.isHeld
         let searches = !isPaused && layout == .whole
-        let allDue =
-            searches
-            ? earliest(from: nil, now: now, realNow: realNow, isProbing: isProbing) : .answered([])
+        let allDue = searches ? queues(from: nil) : .answered([])
         var wokenAtFirst: Int?
         if !parked.isEmpty, !known.areHeld {
             // Nearly always all of it wakes, and one trip does both.
@@ -106,8 +105,7 @@ final class DueWork: Sendable {
         if waking.woken > wokenAtFirst ?? 0 {
             (open, due) = try connection.ask(engine.waiting(kind), allDue)
         } else if wokenAtFirst == nil, known.isPaused, searches {
-            due = try connection.ask(
-                earliest(from: floors, now: now, realNow: realNow, isProbing: isProbing))
+            due = try connection.ask(queues(from: floors))
         }
         if layout == .spread, !isPaused {
             let busy = try connection.ask(DueQueries.busyBuckets)
