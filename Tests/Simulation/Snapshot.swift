@@ -13,7 +13,7 @@ enum Snapshot {
                 request_reference_id AS reference, acceptance, parked_reason, is_ready, is_held, wave, at(send_after) AS send_after,
                 at(send_by) AS send_by, at(sent_at) AS sent_at,
                 at(doubtful_since) AS doubtful_since, at(effective_at) AS effective_at, at(ended_at) AS ended_at,
-                at(coalesce(planned_effective_at, forecast_effective_at)) AS planned_at, at(due_effective_at) AS due_at
+                at(coalesce(planned_effective_at, due_effective_at)) AS planned_at, at(due_effective_at) AS due_at
             FROM repricer.price_changes ORDER BY batch_id, line
             """
         ),
