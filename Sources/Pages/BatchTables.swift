@@ -270,7 +270,7 @@ extension ChangeState {
         case .pendingConsent: "the customer was asked and has not answered"
         case .accepted: "the customer agreed or was informed"
         case .effective: "in effect: a renewal was or will be charged the new price"
-        case .declined: "the customer did not agree"
+        case .declined: "the customer did not agree, to it or to its parent item"
         case .cancelled: "the customer left, or was refunded"
         case .lapsed: "ended for billing or product reasons"
         case .invalidated: "the item was replaced, or has another price now"

@@ -70,11 +70,25 @@ private struct HealthView {
             notices.append(
                 Notice(
                     .warn, "Silence:",
-                    "of \(counted(staleness.silentChanges, "change")) nothing was heard when it was due; the status is asked for."
+                    "of \(counted(staleness.silentChanges, "change")) nothing was heard when it was due; \(whoAsks)."
                 ))
         }
         return notices
     }
+
+    /// Statuses are asked for by the reconciler alone, and no process may run it.
+    private var whoAsks: HTML {
+        let lastRunAt = work.first { $0.name == Reconciler.leaseName }?.lastRunAt
+        if let lastRunAt, now - lastRunAt <= margin { return "the status is asked for" }
+        let since: HTML = lastRunAt.map { "since \(.time($0))" } ?? "so far"
+        return
+            "nobody has asked for the status \(since): \(HTML.command("repricer reconcile")) asks, and "
+            + "\(HTML.command("repricer serve")) where it is not switched off"
+    }
+
+    private var margin: Int64 { max(about.silentAfter, Self.day) }
+
+    private static let day: Int64 = 86_400_000
 
     private func silence(_ rate: HealthQueries.Rate) -> Notice? {
         guard let until = rate.blockedUntil, until > now else { return nil }
@@ -84,20 +98,22 @@ private struct HealthView {
             holdsCalls: true)
     }
 
-    /// An all-clear is given only where nothing holds calls back either.
+    /// An all-clear is given only where nothing holds calls back either, and nothing warns.
     var lead: HTML {
         let alarms = Int64(notices.count { $0.kind == .alarm })
         let holds = Int64(notices.count { $0.kind != .alarm && $0.holdsCalls })
         let needed = "\(counted(alarms, "thing")) \(alarms == 1 ? "needs" : "need") somebody"
         let hold = holds == 1 ? "holds calls back" : "hold calls back"
+        let warnings = Int64(notices.count { $0.kind == .warn && !$0.holdsCalls })
         let text =
             switch (alarms, holds) {
-            case (0, 0): "No alarm, and nothing holds calls back."
-            case (0, _): "No alarm, but \(counted(holds, "thing")) \(hold)."
-            case (_, 0): "\(needed)."
-            case (_, _): "\(needed), and \(counted(holds)) more \(hold)."
+            case (0, 0): warnings == 0 ? "No alarm, and nothing holds calls back" : "No alarm"
+            case (0, _): "No alarm, but \(counted(holds, "thing")) \(hold)"
+            case (_, 0): "\(needed)"
+            case (_, _): "\(needed), and \(counted(holds)) more \(hold)"
             }
-        return "<p class=\"lead\">\(text)</p>\n"
+        let rest = warnings == 0 ? "" : "; \(counted(warnings, "warning"))"
+        return "<p class=\"lead\">\(text)\(rest).</p>\n"
     }
 
     var body: HTML {

@@ -136,6 +136,9 @@ private let style = """
     gap:.5rem 1.5rem;margin:0}
     .facts dt{color:var(--soft);font-size:.87rem}.facts dd{margin:0;overflow-wrap:anywhere}
     .scroll{overflow-x:auto;max-width:100%}
+    .hint{position:sticky;left:0;margin:.25rem 0;color:var(--soft);font-size:.87rem}
+    @supports(container-type:scroll-state){.scroll:has(>.hint){container-type:scroll-state}.hint{display:none}
+    @container scroll-state(scrollable:x){.hint{display:block}}}
     table{border-collapse:collapse;width:100%;margin:.25rem 0;font-size:.93rem}
     caption{text-align:left;font-weight:600;padding:.6rem 0 .35rem}
     h1,strong,td,th,dd,option,td>a,th>a,.lead a,.notices a{unicode-bidi:isolate}.id{white-space:nowrap}
@@ -201,7 +204,7 @@ private let style = """
     --track:#ddd;--bar:#3a6ea5;--gain:#12703f;--loss:#a8321f;--open:#8a5a00;--alarm:#fff;
     --warn:#fff;--good:#fff;--calm:#fff}
     *{-webkit-print-color-adjust:exact;print-color-adjust:exact}
-    body{font-size:9pt}.site nav,form,.skip,.screen{display:none}.two{display:block}
+    body{font-size:9pt}.site nav,form,.skip,.screen,.scroll>.hint{display:none}.two{display:block}
     main,.foot,.site>div{max-width:none;padding:0}
     section{border:0;padding:0;margin:.6rem 0}h1,h2,h3,.lead{break-after:avoid}
     .scroll{overflow:visible}table{font-size:7.5pt}thead{display:table-header-group}
