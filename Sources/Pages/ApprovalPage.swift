@@ -151,7 +151,8 @@ private struct ApprovalView {
                 hasSum ? HTML(change(total, reporting)) : "–",
                 !hasSum
                     ? noSum
-                    : "if everybody stays\(part.isEmpty ? ", in \(reporting)" as HTML : ", \(part)")"),
+                    : "if everybody stays\(part.isEmpty ? ", in \(reporting)" as HTML : ", \(part)")"
+            ),
             card(
                 "At risk a month", hasSum ? HTML(sum(total.atRisk, reporting)) : "–",
                 hasSum

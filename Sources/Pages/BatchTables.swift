@@ -159,7 +159,8 @@ extension BatchView {
             "Forecast against fact",
             [
                 .text("Forecast of consent"), .number("Changes"), .number("Were asked"),
-                .number("Were not asked"), .number("Not known yet"), .number("On the day forecast"),
+                .number("Were not asked"),
+                .number(isOpen ? "Not known yet" : "Never known"), .number("On the day forecast"),
                 .number("Earlier"), .number("Later"), .number("Consent as forecast"),
             ], rows)
     }

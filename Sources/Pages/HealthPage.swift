@@ -128,14 +128,14 @@ private struct HealthView {
                 "Newest notification", age(staleness.newestNotificationAt),
                 .time(staleness.newestNotificationAt, none: "none was received")),
             card(
-                "Waiting to be folded", HTML(counted(queues.waiting)),
+                "Notifications to process", HTML(counted(queues.waiting)),
                 staleness.oldestUnfoldedAt.map { "the oldest since \(.time($0))" } ?? "none waits"),
             card(
-                "Calls without an end", HTML(counted(calls.reduce(0) { $0 + $1.calls })),
+                "Calls under way", HTML(counted(calls.reduce(0) { $0 + $1.calls })),
                 calls.map(\.oldestAt).min().map { "the oldest since \(.time($0))" } ?? "none is out"
             ),
             card(
-                "Silent changes", HTML(counted(staleness.silentChanges)),
+                "Changes not heard of", HTML(counted(staleness.silentChanges)),
                 "nothing was heard when it was due"),
             card(
                 "History read", age(staleness.historyReadThrough),
@@ -183,7 +183,7 @@ private struct HealthView {
             ], rateRows, isStacked: true
         ).html + allowed
             + HTMLTable(
-                "Calls without an end",
+                "Calls under way",
                 [.text("Kind"), .text("State"), .number("Calls"), .text("Oldest")], open
             ).html
     }
@@ -218,7 +218,7 @@ private struct HealthView {
         HTMLTable(
             "Work of one replica at a time",
             [.text("Work"), .text("Last done"), .text("Next")],
-            work.map { [HTML(spaced($0.name)), .time($0.lastRunAt), .time($0.nextRunAt)] },
+            work.map { [$0.words, .time($0.lastRunAt), .time($0.nextRunAt)] },
             isStacked: true)
     }
 
@@ -233,5 +233,16 @@ private struct HealthView {
             ("App", HTML(about.bundleID)),
             ("Clock", about.isRehearsal ? "virtual, of a rehearsal" : "of this machine"),
         ])
+    }
+}
+
+extension HealthQueries.Work {
+    /// What it is to somebody who does not know its name in the log.
+    fileprivate var words: HTML {
+        switch name {
+        case Reconciler.leaseName: "Reads Apple's history and statuses (<code>reconcile</code>)"
+        case "guards": "Judges the guards of batches"
+        default: HTML(spaced(name))
+        }
     }
 }

@@ -244,7 +244,8 @@ private struct Home {
         guard let first = lines.first else { return .none }
         let shown = signed(first.net, first.currency)
         guard lines.count > 1 else { return shown }
-        return "\(shown), and \(HTML.link(batchAddress(batch.batchID), moreCurrencies(lines.count - 1)))"
+        return
+            "\(shown), and \(HTML.link(batchAddress(batch.batchID), moreCurrencies(lines.count - 1)))"
     }
 
     private var rates: HTML {

@@ -208,7 +208,7 @@ private let style = """
     main,.foot,.site>div{max-width:none;padding:0}
     section{border:0;padding:0;margin:.6rem 0}h1,h2,h3,.lead{break-after:avoid}
     .scroll{overflow:visible}table{font-size:7.5pt}thead{display:table-header-group}
-    tr,thead,.curve,.bars,.facts>div,.cards li,.notices li{break-inside:avoid}
+    tr,thead,figcaption,.curve,.bars,.facts>div,.cards li,.notices li{break-inside:avoid}
     .curve,.bars,tbody>tr:first-child{break-before:avoid}
     figcaption,caption,summary,thead,thead tr,.facts dt{break-after:avoid}thead th,.sub,.note,dt{font-size:inherit}h1{font-size:15pt}h2{font-size:11pt}
     th,td{padding:.12rem .6rem .12rem 0}td:not(.number){overflow-wrap:anywhere}tbody th,.stacked td:not(.number){min-width:0}

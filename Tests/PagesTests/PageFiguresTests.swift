@@ -104,7 +104,7 @@ import Testing
         let owner = try await TestDatabase.connect()
         try await owner.script(
             """
-            UPDATE repricer.price_changes SET state = 'aborted', stage = 'aborted'
+            UPDATE repricer.price_changes SET state = 'aborted'
             WHERE batch_id = '\(PagesFixture.finished)' AND '\(state)' = 'aborted';
             UPDATE repricer.batches SET state = 'aborted' WHERE batch_id = '\(PagesFixture.finished)'
             """)
@@ -127,7 +127,8 @@ import Testing
         try await PagesFixture.fill()
         let owner = try await TestDatabase.connect()
         try await owner.script(
-            "INSERT INTO repricer.service_leases (name, last_run_at) VALUES ('reconcile', '\(ranAt)')")
+            "INSERT INTO repricer.service_leases (name, last_run_at) VALUES ('reconcile', '\(ranAt)')"
+        )
         await owner.close()
         try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
             let page = PageTables(try await ask("GET", "/health", [:]).text)
@@ -387,9 +388,9 @@ import Testing
             #expect(
                 page.cards == [
                     "Newest notification | 2 hours ago | 31 Mar 2026, 22:00 UTC",
-                    "Waiting to be folded | 13 | the oldest since 31 Mar 2026, 00:04 UTC",
-                    "Calls without an end | 8 | the oldest since 28 Mar 2026, 00:00 UTC",
-                    "Silent changes | 9 | nothing was heard when it was due",
+                    "Notifications to process | 13 | the oldest since 31 Mar 2026, 00:04 UTC",
+                    "Calls under way | 8 | the oldest since 28 Mar 2026, 00:00 UTC",
+                    "Changes not heard of | 9 | nothing was heard when it was due",
                     "History read | 2 days ago | 30 Mar 2026, 00:00 UTC",
                 ])
             #expect(
@@ -405,7 +406,7 @@ import Testing
                     "change price | 11 | until 1 Apr 2026, 00:05 UTC", "status | 1 | no",
                 ])
             #expect(
-                page.rows("Calls without an end").map { $0.joined(separator: " | ") } == [
+                page.rows("Calls under way").map { $0.joined(separator: " | ") } == [
                     "cancel | sending | 6 | 28 Mar 2026, 00:00 UTC",
                     "price change | unknown | 2 | 29 Mar 2026, 00:00 UTC",
                 ])

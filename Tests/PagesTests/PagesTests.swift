@@ -308,7 +308,8 @@ import Testing
             #expect(!asked.contains("They were not looked for"))
             #expect(asked.contains("href=\"/batches/\(PagesFixture.finished)\""))
             let named = try await ask("GET", "/search?q=halted%20one", [:]).text
-            #expect(named.contains(">halted one</a>") && !named.contains("They were not looked for"))
+            #expect(
+                named.contains(">halted one</a>") && !named.contains("They were not looked for"))
             let nothing = try await ask("GET", "/search?q=%22%3E%3Cscript%3E%25%27", [:])
             #expect(nothing.status == 200)
             #expect(nothing.text.contains("Nothing was found."))

@@ -243,8 +243,19 @@ struct StatusText {
                 columns: columns)
         }
         let states = facts.statesInOrder.map { "\(counted($1)) \($0)" }.joined(separator: ", ")
-        return head + bars + brokenText(states, width: columns)
-            + alerts.flatMap { brokenText("\($0): \(harmless($1))", width: columns) }
+        // Coloured when the lines are broken, as a code of colour takes no room.
+        let painted = brokenText(states, width: columns).map { line in
+            line.split(separator: " ").map { word in
+                word.hasSuffix(",")
+                    ? Paint.word(String(word.dropLast())) + "," : Paint.word(String(word))
+            }.joined(separator: " ")
+        }
+        return head + bars + painted
+            + alerts.flatMap { label, text in
+                let lines = brokenText("\(label): \(harmless(text))", width: columns)
+                guard let first = lines.first, first.hasPrefix("\(label):") else { return lines }
+                return [Paint.word(label) + first.dropFirst(label.count)] + lines.dropFirst()
+            }
     }
 
     private var head: [(String, String)] {
