@@ -184,7 +184,8 @@ extension RowCase {
         switch state {
         case .awaitingApproval, .queued: "wait until it ends, or abort its batch"
         case .scheduled: "wait until it ends, or take it back with repricer undo"
-        case .sending, .unknown, .pendingConsent, .accepted, .effective, .declined, .cancelled, .lapsed,
+        case .sending, .unknown, .pendingConsent, .accepted, .effective, .declined, .cancelled,
+            .lapsed,
             .invalidated, .rejected, .ineligible, .missed, .aborted:
             "wait until it ends; repricer timeline tells how it stands"
         }
