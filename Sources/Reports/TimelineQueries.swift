@@ -101,9 +101,8 @@ package enum TimelineQueries {
         ).map { row in
             Line(
                 at: try row.milliseconds("at"), kind: try row.text("kind"),
-                what: try row.text("what"),
-                sku: try row.textOrNil("sku"), detail: try row.textOrNil("detail"),
-                evidenceID: try row.text("evidence_id"))
+                what: try row.text("what"), sku: try row.textOrNil("sku"),
+                detail: try row.textOrNil("detail"), evidenceID: try row.text("evidence_id"))
         }
     }
 
