@@ -139,19 +139,24 @@ private struct ApprovalView {
         let reporting = alone?.currency ?? facts.money.reportingCurrency
         let unknown = figures.consents[.notKnown] ?? 0
         let isWhole = alone != nil || facts.money.withoutRate.isEmpty
+        let summed = (alone?.money ?? facts.money.total).rows
+        let part: HTML =
+            summed < figures.canGoCount
+            ? "of \(counted(Int64(summed))) of \(counted(Int64(figures.canGoCount), "row"))" : .none
         let hasSum = isWhole || facts.money.hasTotal
         let noSum: HTML = "no sum in \(reporting): rates are missing; the table has each currency"
         return cards([
             card(
                 "Change a month",
                 hasSum ? HTML(change(total, reporting)) : "–",
-                isWhole
-                    ? "if everybody stays, in \(reporting)"
-                    : hasSum ? "if everybody stays, of the currencies with a rate" : noSum),
+                !hasSum
+                    ? noSum
+                    : "if everybody stays\(part.isEmpty ? ", in \(reporting)" as HTML : ", \(part)")"
+            ),
             card(
                 "At risk a month", hasSum ? HTML(sum(total.atRisk, reporting)) : "–",
                 hasSum
-                    ? "if nobody agrees who must; dependents counted in\(isWhole ? "" : "; of the currencies with a rate")"
+                    ? "if nobody agrees who must; dependents counted in\(part.isEmpty ? "" : "; \(part)" as HTML)"
                     : noSum),
             card(
                 "Consent required", HTML(counted(Int64(figures.consents[.required] ?? 0))),

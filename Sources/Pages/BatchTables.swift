@@ -159,7 +159,8 @@ extension BatchView {
             "Forecast against fact",
             [
                 .text("Forecast of consent"), .number("Changes"), .number("Were asked"),
-                .number("Were not asked"), .number("Not known yet"), .number("On the day forecast"),
+                .number("Were not asked"),
+                .number(isOpen ? "Not known yet" : "Never known"), .number("On the day forecast"),
                 .number("Earlier"), .number("Later"), .number("Consent as forecast"),
             ], rows)
     }
@@ -270,7 +271,7 @@ extension ChangeState {
         case .pendingConsent: "the customer was asked and has not answered"
         case .accepted: "the customer agreed or was informed"
         case .effective: "in effect: a renewal was or will be charged the new price"
-        case .declined: "the customer did not agree"
+        case .declined: "the customer did not agree, to it or to its parent item"
         case .cancelled: "the customer left, or was refunded"
         case .lapsed: "ended for billing or product reasons"
         case .invalidated: "the item was replaced, or has another price now"

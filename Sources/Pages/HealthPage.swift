@@ -70,11 +70,25 @@ private struct HealthView {
             notices.append(
                 Notice(
                     .warn, "Silence:",
-                    "of \(counted(staleness.silentChanges, "change")) nothing was heard when it was due; the status is asked for."
+                    "of \(counted(staleness.silentChanges, "change")) nothing was heard when it was due; \(whoAsks)."
                 ))
         }
         return notices
     }
+
+    /// Statuses are asked for by the reconciler alone, and no process may run it.
+    private var whoAsks: HTML {
+        let lastRunAt = work.first { $0.name == Reconciler.leaseName }?.lastRunAt
+        if let lastRunAt, now - lastRunAt <= margin { return "the status is asked for" }
+        let since: HTML = lastRunAt.map { "since \(.time($0))" } ?? "so far"
+        return
+            "nobody has asked for the status \(since): \(HTML.command("repricer reconcile")) asks, and "
+            + "\(HTML.command("repricer serve")) where it is not switched off"
+    }
+
+    private var margin: Int64 { max(about.silentAfter, Self.day) }
+
+    private static let day: Int64 = 86_400_000
 
     private func silence(_ rate: HealthQueries.Rate) -> Notice? {
         guard let until = rate.blockedUntil, until > now else { return nil }
@@ -84,20 +98,22 @@ private struct HealthView {
             holdsCalls: true)
     }
 
-    /// An all-clear is given only where nothing holds calls back either.
+    /// An all-clear is given only where nothing holds calls back either, and nothing warns.
     var lead: HTML {
         let alarms = Int64(notices.count { $0.kind == .alarm })
         let holds = Int64(notices.count { $0.kind != .alarm && $0.holdsCalls })
         let needed = "\(counted(alarms, "thing")) \(alarms == 1 ? "needs" : "need") somebody"
         let hold = holds == 1 ? "holds calls back" : "hold calls back"
+        let warnings = Int64(notices.count { $0.kind == .warn && !$0.holdsCalls })
         let text =
             switch (alarms, holds) {
-            case (0, 0): "No alarm, and nothing holds calls back."
-            case (0, _): "No alarm, but \(counted(holds, "thing")) \(hold)."
-            case (_, 0): "\(needed)."
-            case (_, _): "\(needed), and \(counted(holds)) more \(hold)."
+            case (0, 0): warnings == 0 ? "No alarm, and nothing holds calls back" : "No alarm"
+            case (0, _): "No alarm, but \(counted(holds, "thing")) \(hold)"
+            case (_, 0): "\(needed)"
+            case (_, _): "\(needed), and \(counted(holds)) more \(hold)"
             }
-        return "<p class=\"lead\">\(text)</p>\n"
+        let rest = warnings == 0 ? "" : "; \(counted(warnings, "warning"))"
+        return "<p class=\"lead\">\(text)\(rest).</p>\n"
     }
 
     var body: HTML {
@@ -112,14 +128,14 @@ private struct HealthView {
                 "Newest notification", age(staleness.newestNotificationAt),
                 .time(staleness.newestNotificationAt, none: "none was received")),
             card(
-                "Waiting to be folded", HTML(counted(queues.waiting)),
+                "Notifications to process", HTML(counted(queues.waiting)),
                 staleness.oldestUnfoldedAt.map { "the oldest since \(.time($0))" } ?? "none waits"),
             card(
-                "Calls without an end", HTML(counted(calls.reduce(0) { $0 + $1.calls })),
+                "Calls under way", HTML(counted(calls.reduce(0) { $0 + $1.calls })),
                 calls.map(\.oldestAt).min().map { "the oldest since \(.time($0))" } ?? "none is out"
             ),
             card(
-                "Silent changes", HTML(counted(staleness.silentChanges)),
+                "Changes not heard of", HTML(counted(staleness.silentChanges)),
                 "nothing was heard when it was due"),
             card(
                 "History read", age(staleness.historyReadThrough),
@@ -167,7 +183,7 @@ private struct HealthView {
             ], rateRows, isStacked: true
         ).html + allowed
             + HTMLTable(
-                "Calls without an end",
+                "Calls under way",
                 [.text("Kind"), .text("State"), .number("Calls"), .text("Oldest")], open
             ).html
     }
@@ -202,7 +218,7 @@ private struct HealthView {
         HTMLTable(
             "Work of one replica at a time",
             [.text("Work"), .text("Last done"), .text("Next")],
-            work.map { [HTML(spaced($0.name)), .time($0.lastRunAt), .time($0.nextRunAt)] },
+            work.map { [$0.words, .time($0.lastRunAt), .time($0.nextRunAt)] },
             isStacked: true)
     }
 
@@ -217,5 +233,16 @@ private struct HealthView {
             ("App", HTML(about.bundleID)),
             ("Clock", about.isRehearsal ? "virtual, of a rehearsal" : "of this machine"),
         ])
+    }
+}
+
+extension HealthQueries.Work {
+    /// What it is to somebody who does not know its name in the log.
+    fileprivate var words: HTML {
+        switch name {
+        case Reconciler.leaseName: "Reads Apple's history and statuses (<code>reconcile</code>)"
+        case "guards": "Judges the guards of batches"
+        default: HTML(spaced(name))
+        }
     }
 }

@@ -13,6 +13,8 @@ struct HomeFigures: Sendable {
     var parked: [HomeQueries.Parked] = []
     var deadlines: [HomeQueries.Deadline] = []
     var discrepancies: [String: Int64] = [:]
+    /// The rejected and aborted batches that were not withdrawn as a whole.
+    var partlySent: Set<String> = []
     var waitingWaves: [TroubleQueries.WaitingWave] = []
     /// The effects of a batch in the reporting currency, where each currency has a rate.
     var totals: [String: Int64] = [:]
@@ -26,7 +28,10 @@ struct HomeFigures: Sendable {
 
     static let unsummedMax = 100_000
     private static let parkedMax = 200
-    private static let week: Int64 = 7 * 86_400_000
+    private static let day: Int64 = 86_400_000
+    private static let week = 7 * day
+    /// How long a dependent that is left to a person is told of. The next renewal shows what came of it.
+    private static let discrepancyShown = 60 * day
 
     static func read(_ pool: DatabasePool, now: Int64) async throws -> HomeFigures {
         let at = Instant(milliseconds: now)
@@ -39,7 +44,9 @@ struct HomeFigures: Sendable {
                 unsummed: try HomeQueries.unsummed(limit: unsummedMax, on: connection),
                 parked: try HomeQueries.parked(of: nil, limit: parkedMax, on: connection),
                 deadlines: try HomeQueries.deadlines(now: now, until: now + week, on: connection),
-                discrepancies: try HomeQueries.discrepancies(on: connection),
+                discrepancies: try HomeQueries.discrepancies(
+                    since: now - discrepancyShown, on: connection),
+                partlySent: try HomeQueries.partlySent(on: connection),
                 waitingWaves: try TroubleQueries.waitingWaves(of: nil, now: now, on: connection),
                 countedAt: now, isCounted: true)
             figures.addTotals(by: rules.inForce(at: at))

@@ -188,7 +188,10 @@ private struct Home {
             let open = [HTML](repeating: "…", count: 7)
             return cells + [HTML(counted(batch.rowCount))] + open
         }
-        let isDead = batch.state == "rejected" || batch.state == "aborted"
+        // What was withdrawn as a whole was neither delivered nor answered.
+        let isDead =
+            ["rejected", "aborted"].contains(batch.state)
+            && !figures.partlySent.contains(batch.batchID)
         let bars =
             isDead && progress.isFinal
             ? [HTML.none, .none, .none]
@@ -254,7 +257,8 @@ private struct Home {
     func notes(hidden: Int) -> HTML {
         var notes: HTML = """
             <p class="note">Delivered: the App Store has answered, or no call is needed any more. Answered: the customer has
-            agreed or was informed, or the change has ended. Effect a month: what renewals at the new price were charged more
+            agreed or was informed, or the change has ended. Declined: who did not agree, without the items that fell with
+            their parent item. Effect a month: what renewals at the new price were charged more
             than before, less what is gone with customers who declined or left, tax included\(rates).</p>
 
             """

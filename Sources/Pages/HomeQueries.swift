@@ -81,6 +81,20 @@ enum HomeQueries {
         return consents
     }
 
+    /// The rejected and aborted batches of which some row took another way before: its call had left.
+    static func partlySent(on connection: isolated PostgresConnection) throws -> Set<String> {
+        // The two ranges of the index leave out the rows that were withdrawn, however many they are.
+        let rows = try connection.query(
+            """
+            -- name: homePartlySent
+            SELECT b.batch_id FROM repricer.batches b
+            WHERE b.state IN ('rejected', 'aborted') AND (
+                EXISTS (SELECT FROM repricer.price_changes c WHERE c.batch_id = b.batch_id AND c.stage < 'aborted')
+                OR EXISTS (SELECT FROM repricer.price_changes c WHERE c.batch_id = b.batch_id AND c.stage > 'aborted'))
+            """)
+        return Set(try rows.map { try $0.text("batch_id") })
+    }
+
     struct Effect: Sendable, Equatable {
         var currency: String
         /// Milliunits a month: what the new prices brought, and what was lost with those who left.
@@ -231,15 +245,17 @@ enum HomeQueries {
         }
     }
 
-    /// Dependents whose cancellation could not be proved, by batch. They are left to a person.
+    /// Dependents whose cancellation could not be proved, by batch, of those that are left to a person since then. No
+    /// command settles one, so an older one would stand before the newest for ever; the report keeps them all.
     static func discrepancies(
-        on connection: isolated PostgresConnection
+        since: Int64, on connection: isolated PostgresConnection
     ) throws -> [String: Int64] {
         let rows = try connection.query(
             """
             -- name: homeDiscrepancies
             SELECT batch_id, count(*) AS rows FROM repricer.dependent_cancellations
-            WHERE state = 'discrepancy' GROUP BY batch_id
+            WHERE state = 'discrepancy' AND coalesce(settled_at, requested_at) >= \(timestamp: since)::timestamptz
+            GROUP BY batch_id
             """)
         return Dictionary(
             try rows.map { (try $0.text("batch_id"), try $0.int64("rows")) },

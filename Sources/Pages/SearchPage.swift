@@ -39,20 +39,28 @@ extension Site {
             )
         }
         if isSubscription { return .redirect(subscriptionAddress(text)) }
-        // A customer's token is no item.
-        let items =
-            customers.isEmpty && !text.isUUID ? try await ofItem(text) : .some([])
+        // A customer's token is no item, and no item has a space. Beside a batch it is searched only when asked for,
+        // because no index finds it.
+        let mayBeItem =
+            customers.isEmpty && !text.isUUID && !text.contains(where: \.isWhitespace)
+        let isAsked = batches.isEmpty || query["items"]?.last == "yes"
+        let items = mayBeItem && isAsked ? try await ofItem(text) : .some([])
+        let itemSection: HTML =
+            mayBeItem && !isAsked
+            ? """
+            <p>They were not looked for, since a batch was found:
+            <a href="/search?q=\(encoded(text))&amp;items=yes">look for them</a>.</p>
+
+            """
+            : items.map { Self.table($0) }
+                ?? "<p>Looking for it took too long: search for a subscription or a customer instead.</p>\n"
         let list = HTMLTable(
             "Batches", [.text("Batch"), .text("Id")],
             batches.map { [.link(batchAddress($0.id), $0.name), "<code>\($0.id)</code>"] })
         let body =
             section("Batches with this name or id", list.html)
             + section("Subscriptions of this customer", Self.table(customers))
-            + section(
-                "Subscriptions with this item",
-                items.map { Self.table($0) }
-                    ?? "<p>Looking for it took too long: search for a subscription or a customer instead.</p>\n"
-            )
+            + section("Subscriptions with this item", itemSection)
         let isNothing = batches.isEmpty && customers.isEmpty && items?.isEmpty == true
         return .page(
             Page(

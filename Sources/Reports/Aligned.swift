@@ -170,6 +170,11 @@ package enum Paint {
         return open.contains(text) ? paint(text, "33") : text
     }
 
+    /// The text without the codes of its colours.
+    package static func plain(_ text: String) -> String {
+        text.contains("\u{1B}") ? text.replacing(/\u{1B}\[[0-9]*m/, with: "") : text
+    }
+
     private static func paint(_ text: String, _ code: String) -> String {
         Screen.isColoured ? "\u{1B}[\(code)m\(text)\u{1B}[0m" : text
     }

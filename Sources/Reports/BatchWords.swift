@@ -73,6 +73,7 @@ extension MoneyAMonth {
             switch (own.count, own.count < missingRates.count) {
             case (0, _): "the rate of \(reportingCurrency) against the euro is"
             case (1, false): "the rate of \(own[0]) against the euro is"
+            case (1, true): "the rates of \(own[0]) and \(reportingCurrency) against the euro are"
             case (_, true): "their rates against the euro and that of \(reportingCurrency) are"
             default: "their rates against the euro are"
             }

@@ -136,6 +136,9 @@ private let style = """
     gap:.5rem 1.5rem;margin:0}
     .facts dt{color:var(--soft);font-size:.87rem}.facts dd{margin:0;overflow-wrap:anywhere}
     .scroll{overflow-x:auto;max-width:100%}
+    .hint{position:sticky;left:0;margin:.25rem 0;color:var(--soft);font-size:.87rem}
+    @supports(container-type:scroll-state){.scroll:has(>.hint){container-type:scroll-state}.hint{display:none}
+    @container scroll-state(scrollable:x){.hint{display:block}}}
     table{border-collapse:collapse;width:100%;margin:.25rem 0;font-size:.93rem}
     caption{text-align:left;font-weight:600;padding:.6rem 0 .35rem}
     h1,strong,td,th,dd,option,td>a,th>a,.lead a,.notices a{unicode-bidi:isolate}.id{white-space:nowrap}
@@ -201,11 +204,11 @@ private let style = """
     --track:#ddd;--bar:#3a6ea5;--gain:#12703f;--loss:#a8321f;--open:#8a5a00;--alarm:#fff;
     --warn:#fff;--good:#fff;--calm:#fff}
     *{-webkit-print-color-adjust:exact;print-color-adjust:exact}
-    body{font-size:9pt}.site nav,form,.skip,.screen{display:none}.two{display:block}
+    body{font-size:9pt}.site nav,form,.skip,.screen,.scroll>.hint{display:none}.two{display:block}
     main,.foot,.site>div{max-width:none;padding:0}
     section{border:0;padding:0;margin:.6rem 0}h1,h2,h3,.lead{break-after:avoid}
     .scroll{overflow:visible}table{font-size:7.5pt}thead{display:table-header-group}
-    tr,thead,.curve,.bars,.facts>div,.cards li,.notices li{break-inside:avoid}
+    tr,thead,figcaption,.curve,.bars,.facts>div,.cards li,.notices li{break-inside:avoid}
     .curve,.bars,tbody>tr:first-child{break-before:avoid}
     figcaption,caption,summary,thead,thead tr,.facts dt{break-after:avoid}thead th,.sub,.note,dt{font-size:inherit}h1{font-size:15pt}h2{font-size:11pt}
     th,td{padding:.12rem .6rem .12rem 0}td:not(.number){overflow-wrap:anywhere}tbody th,.stacked td:not(.number){min-width:0}

@@ -52,13 +52,20 @@ package struct HTMLTable: Sendable {
             ? .none : "<tfoot\(role("rowgroup"))>\(totals.map(row))</tfoot>"
         return """
             <div class="scroll" role="region" aria-label="\(caption)" tabindex="0">
-            <table\(kind)\(role("table"))\(name.label)>
+            \(hint)<table\(kind)\(role("table"))\(name.label)>
             \(name.caption)
             <thead\(role("rowgroup"))><tr\(role("row"))>\(head)</tr></thead>
             <tbody\(role("rowgroup"))>
             \(rows.map(row))</tbody>\(foot)</table></div>
 
             """
+    }
+
+    /// Whether the table is wider than its place knows the browser alone, so the style sheet shows the hint or not.
+    private var hint: HTML {
+        isSideways
+            ? "<p class=\"hint\">\(counted(Int64(columns.count), "column")): scroll sideways, or save the CSV.</p>\n"
+            : .none
     }
 
     private var name: (label: HTML, caption: HTML) {

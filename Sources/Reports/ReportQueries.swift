@@ -44,6 +44,22 @@ package struct ReportStore: Sendable {
         }
     }
 
+    /// How many rows all batches have together.
+    package func rowsOfAllBatches() async throws -> Int64 {
+        do {
+            return try await pool.withTransaction { connection in
+                try connection.query(
+                    """
+                    -- name: countRowsOfBatches
+                    SELECT coalesce(sum(rows), 0)::bigint AS rows FROM report.batch_summary
+                    """
+                ).one().int64("rows")
+            }
+        } catch let error as PostgresError {
+            throw reportError(error, of: .batchSummary)
+        }
+    }
+
     /// What each report and each of its columns means.
     package func describe(_ names: [ReportName]) async throws -> [ReportDescription] {
         try await pool.withTransaction { connection in

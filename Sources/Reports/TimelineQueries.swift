@@ -85,7 +85,8 @@ package enum TimelineQueries {
             UNION ALL
             SELECT occurred_at, 4, 'charge',
                 CASE kind WHEN 'charge' THEN 'charged' WHEN 'refund' THEN 'refunded' ELSE 'refund taken back' END, sku,
-                \(fragment: amount("abs(sum(amount_milliunits))", "currency")) || ' ' || currency, transaction_id
+                \(fragment: amount("abs(sum(amount_milliunits))", "currency")) || ' ' || currency
+                    || '; transaction ' || transaction_id, min(evidence_id)
             FROM repricer.money_entries WHERE original_transaction_id = \(id) AND bucket = \(fragment: bucket)
             GROUP BY occurred_at, kind, sku, currency, transaction_id, number
             HAVING sum(amount_milliunits) <> 0 OR max(correction) = 0
@@ -100,9 +101,8 @@ package enum TimelineQueries {
         ).map { row in
             Line(
                 at: try row.milliseconds("at"), kind: try row.text("kind"),
-                what: try row.text("what"),
-                sku: try row.textOrNil("sku"), detail: try row.textOrNil("detail"),
-                evidenceID: try row.text("evidence_id"))
+                what: try row.text("what"), sku: try row.textOrNil("sku"),
+                detail: try row.textOrNil("detail"), evidenceID: try row.text("evidence_id"))
         }
     }
 
@@ -124,7 +124,7 @@ package enum TimelineQueries {
     }
 
     /// Increases that no change of ours explains. A fold keeps the instants of the statements that told of them.
-    /// Those statements are the evidence, and for a charge its transaction.
+    /// Those statements are the evidence, and for a charge the one that told of it.
     private static func increasesOfOthers(_ id: String, _ bucket: SQL) -> SQL {
         """
         SELECT told.at, 5, 'increase',
@@ -132,9 +132,9 @@ package enum TimelineQueries {
                 ELSE 'increase from elsewhere: ' END || told.step,
             i.sku, concat_ws(' ', \(fragment: amount("i.price", "s.currency")), s.currency),
             coalesce(CASE told.step WHEN 'charged' THEN (
-                SELECT min(h.transaction_id) FROM repricer.charges h
-                WHERE h.original_transaction_id = \(id) AND h.bucket = \(fragment: bucket)
-                    AND h.purchased_at = told.at)
+                SELECT min(m.evidence_id) FROM repricer.money_entries m
+                WHERE m.original_transaction_id = \(id) AND m.bucket = \(fragment: bucket)
+                    AND m.occurred_at = told.at AND m.kind = 'charge')
             ELSE (
                 SELECT min(e.evidence_id) FROM repricer.subscription_events e
                 WHERE e.original_transaction_id = \(id) AND e.bucket = \(fragment: bucket)

@@ -42,7 +42,13 @@ package enum RepricerCommands {
         do {
             switch try parser.parse() {
             case .help(let path):
-                try dependencies.output.write(helpText(path))
+                // The options beside it are not read, as they may be wrong.
+                let text = helpText(path)
+                if arguments.contains("--\(GlobalOptions.noPager.name)") {
+                    try dependencies.output.write(text)
+                } else {
+                    try dependencies.paged(text)
+                }
                 return .done
             case .run(let command, let parsed):
                 return await run(

@@ -73,6 +73,70 @@ import Testing
         }
     }
 
+    /// No command settles one, so what is told for ever would hide the newest.
+    @Test func home_ofADependentLeftToAPersonLongAgo_doesNotTellOfIt() async throws {
+        try await PagesFixture.fill()
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            UPDATE repricer.dependent_cancellations SET requested_at = '2026-01-30Z' WHERE state = 'discrepancy'
+                AND ctid <> (SELECT min(ctid) FROM repricer.dependent_cancellations WHERE state = 'discrepancy');
+            """)
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let home = PageTables(try await PagesHarness.whole("/", ask))
+            #expect(
+                home.notices.contains { $0.hasPrefix("Dependents: 1 cancellation of spring") })
+        }
+        try await owner.script(
+            "UPDATE repricer.dependent_cancellations SET requested_at = '2026-01-30Z'")
+        await owner.close()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let home = PageTables(try await PagesHarness.whole("/", ask))
+            #expect(!home.notices.contains { $0.hasPrefix("Dependents:") })
+            #expect(
+                home["Batches"].first { $0.first == "spring" }?[1].contains("dependent") == false)
+        }
+    }
+
+    @Test(arguments: [("effective", "100 %"), ("aborted", "")])
+    func home_ofAnAbortedBatch_showsHowFarItCame(_ state: String, _ bar: String) async throws {
+        try await PagesFixture.fill()
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            UPDATE repricer.price_changes SET state = 'aborted'
+            WHERE batch_id = '\(PagesFixture.finished)' AND '\(state)' = 'aborted';
+            UPDATE repricer.batches SET state = 'aborted' WHERE batch_id = '\(PagesFixture.finished)'
+            """)
+        await owner.close()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let home = PageTables(try await PagesHarness.whole("/", ask))
+            let row = try #require(home["Batches"].first { $0.first == "winter" })
+            #expect(row[4...6].allSatisfy { $0 == bar }, "\(row)")
+        }
+    }
+
+    /// Statuses are asked for by the reconciler alone. A page that says so where none runs gives a false comfort.
+    @Test(arguments: [
+        ("2026-03-31T12:00Z", "; the status is asked for."),
+        ("2026-03-30Z", "; nobody has asked for the status since 30 Mar 2026, 00:00 UTC: "),
+    ])
+    func health_ofSilentChanges_saysWhetherAnybodyAsks(
+        _ ranAt: String, _ words: String
+    ) async throws {
+        try await PagesFixture.fill()
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            "INSERT INTO repricer.service_leases (name, last_run_at) VALUES ('reconcile', '\(ranAt)')"
+        )
+        await owner.close()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let page = PageTables(try await ask("GET", "/health", [:]).text)
+            let notice = try #require(page.notices.first { $0.hasPrefix("Silence:") })
+            #expect(notice.contains(words), "\(notice)")
+        }
+    }
+
     /// One is no several.
     @Test func pages_sayOneAsPeopleDo() async throws {
         try await PagesFixture.fill()
@@ -223,8 +287,8 @@ import Testing
 
         #expect(
             cards == [
-                "Change a month | +14.00 USD | if everybody stays, of the currencies with a rate",
-                "At risk a month | 9.99 USD | if nobody agrees who must; dependents counted in; of the currencies with a rate",
+                "Change a month | +14.00 USD | if everybody stays, of 8 of 20 rows",
+                "At risk a month | 9.99 USD | if nobody agrees who must; dependents counted in; of 8 of 20 rows",
                 "Consent required | 5 | of 20 rows",
                 "Consent not known | 9 | rows that may have to agree; sent as if required",
                 "First call by | 3 Apr 2026, 00:00 UTC | 0 must leave within a day, 5 within a week",
@@ -324,9 +388,9 @@ import Testing
             #expect(
                 page.cards == [
                     "Newest notification | 2 hours ago | 31 Mar 2026, 22:00 UTC",
-                    "Waiting to be folded | 13 | the oldest since 31 Mar 2026, 00:04 UTC",
-                    "Calls without an end | 8 | the oldest since 28 Mar 2026, 00:00 UTC",
-                    "Silent changes | 9 | nothing was heard when it was due",
+                    "Notifications to process | 13 | the oldest since 31 Mar 2026, 00:04 UTC",
+                    "Calls under way | 8 | the oldest since 28 Mar 2026, 00:00 UTC",
+                    "Changes not heard of | 9 | nothing was heard when it was due",
                     "History read | 2 days ago | 30 Mar 2026, 00:00 UTC",
                 ])
             #expect(
@@ -342,21 +406,23 @@ import Testing
                     "change price | 11 | until 1 Apr 2026, 00:05 UTC", "status | 1 | no",
                 ])
             #expect(
-                page.rows("Calls without an end").map { $0.joined(separator: " | ") } == [
+                page.rows("Calls under way").map { $0.joined(separator: " | ") } == [
                     "cancel | sending | 6 | 28 Mar 2026, 00:00 UTC",
                     "price change | unknown | 2 | 29 Mar 2026, 00:00 UTC",
                 ])
             let told = page.notices.joined(separator: "\n")
             for part in [
                 "Halted: halted one since", "Halted: storefront MEX of spring since",
-                "Quarantine: 3 notifications", "Silence: of 9 changes",
+                "Quarantine: 3 notifications",
+                "Silence: of 9 changes nothing was heard when it was due; nobody has asked for the status so far: ",
                 "Silence asked for: the App Store takes no calls of change price until",
             ] {
                 #expect(told.contains(part), "\(told)")
             }
             #expect(page.notices.count == 5)
             #expect(
-                page.paragraphs.first == "3 things need somebody, and 1 more holds calls back.")
+                page.paragraphs.first
+                    == "3 things need somebody, and 1 more holds calls back; 1 warning.")
         }
     }
 }

@@ -59,6 +59,18 @@ import Testing
         }
     }
 
+    @Test func report_ofManyColumns_saysHowManyAndThatItGoesOnSideways() async throws {
+        try await PagesFixture.fill()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let text = try await ask(
+                "GET", "/reports/price_change?batch=\(PagesFixture.underWay)", [:]
+            ).text
+            let columns = PageTables(text)[ReportName.priceChange.title].first?.count ?? 0
+            #expect(columns > 9)
+            #expect(text.contains("\(columns) columns: scroll sideways, or save the CSV."))
+        }
+    }
+
     @Test func home_saysOfEachBatchHowFarItIsAndWhatNeedsSomebody() async throws {
         try await PagesFixture.fill()
         try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
@@ -290,6 +302,14 @@ import Testing
             #expect(item.contains("Subscriptions with this item"))
             let batch = try await ask("GET", "/search?q=WINTER", [:]).text
             #expect(batch.contains("href=\"/batches/\(PagesFixture.finished)\""))
+            // No index finds an item, so it is searched beside a batch only when asked for, and never for a name with a space.
+            #expect(batch.contains("They were not looked for"))
+            let asked = try await ask("GET", "/search?q=WINTER&items=yes", [:]).text
+            #expect(!asked.contains("They were not looked for"))
+            #expect(asked.contains("href=\"/batches/\(PagesFixture.finished)\""))
+            let named = try await ask("GET", "/search?q=halted%20one", [:]).text
+            #expect(
+                named.contains(">halted one</a>") && !named.contains("They were not looked for"))
             let nothing = try await ask("GET", "/search?q=%22%3E%3Cscript%3E%25%27", [:])
             #expect(nothing.status == 200)
             #expect(nothing.text.contains("Nothing was found."))

@@ -68,7 +68,7 @@ import Testing
         (
             ["plan", "a.csv", "-j"],
             """
-            repricer: plan: unknown option "-j"; options begin with two dashes, and -- stands before a name that begins with one
+            repricer: plan: unknown option "-j"; only -h and -o have one dash, and -- stands before a name that begins with one
             usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT]
                      [--reporting-currency CODE] [--details]
                      [--grouping announced|item|subscription] [--waves LIST]
@@ -76,9 +76,9 @@ import Testing
             """
         ),
         (
-            ["plan", "a.csv", "-ojson"],
+            ["plan", "a.csv", "-oyaml"],
             """
-            repricer: plan: unknown option "-ojson"; write -o json
+            repricer: plan: --format cannot be "yaml"; it is one of table, json
             usage: repricer plan FILE [--as-of INSTANT] [--rows OUT] [--rejects OUT]
                      [--reporting-currency CODE] [--details]
                      [--grouping announced|item|subscription] [--waves LIST]

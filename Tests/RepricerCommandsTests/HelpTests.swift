@@ -55,14 +55,15 @@ import Testing
         exits 5. A plan is stored nowhere: with --plan-hash alone a plan that has
         drifted is refused, with --plan-rows its rows are compared too. Where standard
         output carries the rejects, the id goes to standard error. You are the database
-        user of REPRICER_DATABASE_URL; another one has to approve. --grouping: increases
-        that need no consent share one call a subscription, decreases another, and each
-        that needs consent is alone; `item` sends every item alone, `subscription` all
-        that can go at the same time. --waves: shares of all subscriptions (by a hash of
-        the id), each in addition to those before it, or storefronts; all items of a
-        subscription are in one wave. The first wave goes with the approval, which
-        covers all; the others wait for `repricer release`, or name their time:
-        10%@2026-12-01T00:00:00Z, rest@+2d (after the wave before it), 1%@hand.
+        user of REPRICER_DATABASE_URL; another one has to approve.
+        --grouping: increases that need no consent share one call a subscription,
+        decreases another, and each that needs consent is alone; `item` sends every item
+        alone, `subscription` all that can go at the same time.
+        --waves: shares of all subscriptions (by a hash of the id), each in addition to
+        those before it, or storefronts; all items of a subscription are in one wave.
+        The first wave goes with the approval, which covers all; the others wait for
+        `repricer release`, or name their time: 10%@2026-12-01T00:00:00Z, rest@+2d
+        (after the wave before it), 1%@hand.
         --halt-if pauses the batch when more than so many percent of its changes were
         refused by the App Store (of those answered: errors), of its customers did not
         consent (of those asked: declined) or turned renewal off (of those told:
@@ -70,10 +71,10 @@ import Testing
         moved). Nothing is judged before 50 are counted; errors>2%/200 waits for 200.
         Errors of batches with fewer rows are counted together, within a day. Left out
         it is errors>5%/50; `none` switches that off. Only a person resumes; then what
-        was sent before counts no more. --holdout: so many subscriptions, chosen by a
-        hash of the file and the id, are stored and never sent; they end with the
-        approval (aborted, held_out), and `report holdout` compares who left among them
-        and among the others.
+        was sent before counts no more.
+        --holdout: so many subscriptions, chosen by a hash of the file and the id, are
+        stored and never sent; they end with the approval (aborted, held_out), and
+        `report holdout` compares who left among them and among the others.
 
         """
 
@@ -152,7 +153,15 @@ import Testing
 
     @Test func format_isTheSameForEveryCommand_andContradictsNothing() async {
         #expect(await run("version", "-o", "json").output == run("version", "--json").output)
+        // Other programs take a value that is joined to its letter.
+        #expect(await run("version", "-ojson").output == run("version", "--json").output)
         #expect(await run("version", "--json", "-o", "table").code == .usage)
+        #expect(
+            await run("version", "-o").messages.hasPrefix(
+                "repricer: version: --format needs a value: --format table|json\n"))
+        #expect(
+            await run("-V").messages.hasPrefix(
+                "repricer: unknown option \"-V\"; did you mean \"--version\"?\n"))
         #expect(await run("version", "-o", "csv").messages.contains("it is one of table, json"))
     }
 

@@ -177,6 +177,27 @@ import Testing
         #expect(outcome.messages.contains("--describe tells what the columns say"))
     }
 
+    /// The help of `submit` is longer than a screen.
+    @Test(arguments: [
+        (["help", "submit"], true), (["submit", "--help"], true),
+        (["submit", "--help", "--no-pager"], false), (["help", "submit", "--no-pager"], false),
+    ])
+    func help_onATerminal_isPagedAsTablesAre(_ words: [String], _ isPaged: Bool) async {
+        let paged = Mutex<[String]>([])
+
+        let outcome = await run(words) {
+            $0.isOutputTerminal = true
+            $0.page = { command, _ in
+                paged.withLock { $0.append(command) }
+                return true
+            }
+        }
+
+        #expect(outcome.code == .done)
+        #expect(paged.withLock { $0 } == (isPaged ? ["less -FRX"] : []))
+        #expect(outcome.output.isEmpty == isPaged)
+    }
+
     @Test func pager_thatIsNotInstalled_isNoReasonToPrintNothing() async {
         #expect(!Pager.run("no-such-pager-anywhere", "text\n"))
         #expect(Pager.run("cat >/dev/null", "text\n"))

@@ -95,6 +95,37 @@ import Testing
         #expect(line?.contains("  \(state)  ") == true, "\(all.output)")
     }
 
+    @Test func status_ofAll_listsTheNewestBatchFirst_asTheHomePageDoes() async throws {
+        let home = PageTables(try await page("/"))
+        let batches = try #require(try await told("status")["batches"] as? [[String: Any]])
+
+        let names = batches.map { $0["name"] as? String ?? "" }
+        #expect(names == home.rows("Batches").map { $0.first ?? "" })
+        #expect(names.last == "winter")
+    }
+
+    /// The page asks for a batch, too.
+    @Test(arguments: ["table", "html"])
+    func report_ofAllRowsThatAreTooMany_asksForABatchOrCSV(_ format: String) async throws {
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            "UPDATE repricer.batches SET row_count = 199940 WHERE name = 'winter'")
+        await owner.close()
+
+        let all = await run("report", "price_change", "-o", format, environment: environment)
+        let one = await run(
+            "report", "price_change", "-o", format, "--batch", "spring", environment: environment)
+        let csv = await run("report", "price_change", "-o", "csv", environment: environment)
+
+        #expect(all.code == .usage)
+        #expect(
+            all.messages.contains("all batches together have 200,037 rows")
+                && all.messages.contains("--batch") && all.messages.contains("--format csv"),
+            "\(all.messages)")
+        #expect(all.output.isEmpty)
+        #expect(one.code == .done && csv.code == .done)
+    }
+
     /// Nine changes of the batch under way were due by the day before, and no notification told of them.
     @Test func status_ofOneBatch_countsItsOwnSilentChanges() async throws {
         var counts: [Int64] = [Self.number(try await told("status")["silent_changes"])]

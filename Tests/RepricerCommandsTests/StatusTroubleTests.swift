@@ -182,6 +182,28 @@ import Testing
         #expect(outcome.output.contains("\nstate "), "\(outcome.output)")
     }
 
+    /// What needs a person is red or yellow there, as it is in a table.
+    @Test(arguments: [("always", true), ("never", false)])
+    func watch_isColouredAsTablesAre(_ when: String, _ isColoured: Bool) async throws {
+        let (ana, owner) = try await Self.office()
+        try await Self.parked(["403 Forbidden"], owner)
+        await owner.close()
+        let (signals, continuation) = AsyncStream.makeStream(of: Int32.self)
+        let drawn = OutputMemory()
+
+        _ = await run(["status", "spring", "--watch", "--color", when], environment: ana) {
+            $0.isMessagesTerminal = true
+            $0.terminations = { signals }
+            $0.messages = OutputSink { bytes throws(OutputError) in
+                try drawn.sink.write(String(decoding: bytes, as: UTF8.self))
+                continuation.yield(2)
+            }
+        }
+
+        #expect(drawn.text.contains("\u{1B}[33mparked\u{1B}[0m: 1 row waits") == isColoured)
+        #expect(drawn.text.contains("parked: 1 row waits") == !isColoured, "\(drawn.text)")
+    }
+
     /// Two windows side by side are told apart, and one that stands still from one that reads on.
     @Test(arguments: ["spring", ""])
     func watch_onATerminal_namesTheBatch_theInstant_andWhatAwaitsApproval(

@@ -127,6 +127,14 @@ struct ArgumentParser {
         if argument.count == 2, let long = known.first(where: { $0.short == argument.last }) {
             argument = "--\(long.name)"
         }
+        // Other programs read a value that is joined to its letter: `-ojson`.
+        if argument.hasPrefix("-"), !argument.hasPrefix("--"), argument.count > 2,
+            let long = known.first(where: {
+                $0.valueName != nil && $0.short != nil && $0.short == argument.dropFirst().first
+            })
+        {
+            argument = "--\(long.name)=\(argument.dropFirst(2))"
+        }
         guard argument.hasPrefix("--") else {
             throw .unknownShortOption(argument, among: known)
         }
@@ -172,7 +180,8 @@ struct ArgumentParser {
         of option: any OptionSpecification, _ valueName: String
     ) throws(UsageError) -> String {
         guard let value = rest.first, !value.hasPrefix("--") else {
-            throw UsageError("--\(option.name) needs a value: --\(option.name) \(valueName)")
+            let shown = option.choices.isEmpty ? valueName : option.choices.joined(separator: "|")
+            throw UsageError("--\(option.name) needs a value: --\(option.name) \(shown)")
         }
         rest.removeFirst()
         return value

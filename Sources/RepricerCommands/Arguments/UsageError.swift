@@ -33,16 +33,15 @@ extension UsageError {
     static func unknownShortOption(
         _ argument: String, among known: [any OptionSpecification]
     ) -> UsageError {
-        let rest = argument.dropFirst(2)
-        let short = known.first { $0.short != nil && $0.short == argument.dropFirst().first }
-        // Other programs read a value that is joined to its letter.
-        if let letter = short?.short, short?.valueName != nil, !rest.isEmpty {
+        guard argument != "-V" else {
             return UsageError(
-                "unknown option \(quoted(argument)); write -\(letter) \(harmless(String(rest)))")
+                "unknown option \(quoted(argument)); did you mean \(quoted("--version"))?")
         }
+        let shorts = (known.compactMap(\.short) + ["h"]).sorted().map { "-\($0)" }
+            .joined(separator: " and ")
         return UsageError(
-            "unknown option \(quoted(argument)); options begin with two dashes, and -- stands before a name that "
-                + "begins with one")
+            "unknown option \(quoted(argument)); only \(shorts) \(shorts.count > 2 ? "have" : "has") one dash, and -- "
+                + "stands before a name that begins with one")
     }
 
     private static func hint(

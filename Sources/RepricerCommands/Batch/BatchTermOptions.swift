@@ -19,7 +19,7 @@ enum BatchTermOptions {
 
     static let discussion = """
         --grouping: increases that need no consent share one call a subscription, decreases another, and each that \
-        needs consent is alone; `item` sends every item alone, `subscription` all that can go at the same time. \
+        needs consent is alone; `item` sends every item alone, `subscription` all that can go at the same time.
         --waves: shares of all subscriptions (by a hash of the id), each in addition to those before it, or \
         storefronts; all items of a subscription are in one wave. The first wave goes with the approval, \
         which covers all; the others wait for `repricer release`, or name their time: 10%@2026-12-01T00:00:00Z, \

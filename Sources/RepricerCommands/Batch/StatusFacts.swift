@@ -11,7 +11,7 @@ struct StatusFacts: Sendable, Equatable {
     let batch: BatchQueries.Batch?
     /// Who approved the batch that was asked for, where it needs another approver.
     let firstApprovers: [String]
-    /// All batches where none was asked for.
+    /// All batches, the oldest first.
     let batches: [BatchQueries.Batch]
     let states: [String: Int64]
     let rejected: [String: Int64]
@@ -97,6 +97,9 @@ struct StatusFacts: Sendable, Equatable {
         }
     }
 
+    /// As people want to read them.
+    var newestBatches: [BatchQueries.Batch] { batches.reversed() }
+
     private static func guards(
         of batchID: String, on connection: isolated PostgresConnection
     ) throws -> [GuardReading] {
@@ -159,7 +162,7 @@ struct StatusText {
             countTable("REFUSED", facts.rejected.sorted { $0.key < $1.key }),
             countTable("DEPENDENTS", facts.dependents.sorted { $0.key < $1.key }),
             (facts.notifications?.unknown ?? []).table(Self.unknownColumns),
-            facts.batch == nil ? facts.batches.table(batchColumns) : "",
+            facts.batch == nil ? facts.newestBatches.table(batchColumns) : "",
         ]
         return tables.filter { !$0.isEmpty }.joined(separator: "\n")
     }
@@ -240,8 +243,19 @@ struct StatusText {
                 columns: columns)
         }
         let states = facts.statesInOrder.map { "\(counted($1)) \($0)" }.joined(separator: ", ")
-        return head + bars + brokenText(states, width: columns)
-            + alerts.flatMap { brokenText("\($0): \(harmless($1))", width: columns) }
+        // Coloured when the lines are broken, as a code of colour takes no room.
+        let painted = brokenText(states, width: columns).map { line in
+            line.split(separator: " ").map { word in
+                word.hasSuffix(",")
+                    ? Paint.word(String(word.dropLast())) + "," : Paint.word(String(word))
+            }.joined(separator: " ")
+        }
+        return head + bars + painted
+            + alerts.flatMap { label, text in
+                let lines = brokenText("\(label): \(harmless(text))", width: columns)
+                guard let first = lines.first, first.hasPrefix("\(label):") else { return lines }
+                return [Paint.word(label) + first.dropFirst(label.count)] + lines.dropFirst()
+            }
     }
 
     private var head: [(String, String)] {
@@ -417,7 +431,7 @@ struct StatusText {
                     "undoes_batch_id": batch.undoesBatchID,
                 ]
         } else {
-            json = json + ["batches": facts.batches.json(batchColumns)]
+            json = json + ["batches": facts.newestBatches.json(batchColumns)]
         }
         guard let arrived = facts.notifications else { return json }
         let notifications: JSONValue = [

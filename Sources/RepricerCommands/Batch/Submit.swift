@@ -22,7 +22,7 @@ extension Commands {
             has; with other options, or the hash of another plan, it exits 5. A plan is stored nowhere: with --plan-hash alone a plan that has drifted is refused, with \
             --plan-rows its rows are compared too. Where standard output carries the rejects, the id goes to standard \
             error. You are the database user of REPRICER_DATABASE_URL; another one has to approve.
-            """ + " " + BatchTermOptions.discussion + " " + BatchTermOptions.haltDiscussion + " "
+            """ + "\n" + BatchTermOptions.discussion + "\n" + BatchTermOptions.haltDiscussion + "\n"
                 + BatchTermOptions.holdoutDiscussion
     ) { invocation in
         let configuration = try invocation.configuration()

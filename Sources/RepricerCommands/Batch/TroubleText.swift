@@ -37,10 +37,13 @@ enum TroubleText {
         let late = facts.lateRows.reduce(0) { $0 + Int64($1.rows) }
         let troubles: [(String, Int64, String)] = [
             (
-                "moved", trouble.moved,
-                rows(
-                    trouble.moved, "takes", "take",
-                    "effect at a later renewal than was approved")
+                // What has ended is no alarm any more.
+                facts.isFinal ? "were moved" : "moved", trouble.moved,
+                facts.isFinal
+                    ? "\(counted(trouble.moved, "row")) took effect, or ended, at a later renewal than was approved"
+                    : rows(
+                        trouble.moved, "takes", "take",
+                        "effect at a later renewal than was approved")
             ),
             (
                 "overdue", trouble.overdue,

@@ -27,7 +27,7 @@ extension Commands {
         }
         let path = [invocation.arguments[commandName], invocation.arguments[verb]].compactMap { $0 }
         guard !path.isEmpty else {
-            try invocation.print(RepricerCommands.helpText([]))
+            try invocation.page(RepricerCommands.helpText([]))
             return .done
         }
         let commands = RepricerCommands.all.filter { $0.path.starts(with: path) }
@@ -35,7 +35,7 @@ extension Commands {
             throw UsageError.unknownCommand(
                 path.joined(separator: " "), among: RepricerCommands.all.map(\.name))
         }
-        try invocation.print(HelpText.text(of: commands))
+        try invocation.page(HelpText.text(of: commands))
         return .done
     }
 }

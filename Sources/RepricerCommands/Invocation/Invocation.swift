@@ -38,15 +38,11 @@ package struct Invocation: Sendable {
 
     /// Prints what a person reads, in their pager where it is longer than the terminal.
     func page(_ text: String) throws(OutputError) {
-        let isLong =
-            dependencies.isOutputTerminal && !arguments[GlobalOptions.noPager]
-            && text.utf8.lazy.filter { $0 == 0x0A }.count >= dependencies.terminalSize().rows
-        if isLong, let pager = Pager.command(dependencies.environment),
-            dependencies.page(pager, text)
-        {
-            return
+        if arguments[GlobalOptions.noPager] {
+            try print(text)
+        } else {
+            try dependencies.paged(text)
         }
-        try print(text)
     }
 
     /// Prints facts beside other data. Standard output carries only those data, which a program reads.
@@ -90,6 +86,17 @@ package struct Invocation: Sendable {
             dependencies.isOutputTerminal && dependencies.environment["TERM"] != "dumb"
                 && (dependencies.environment["NO_COLOR"] ?? "").isEmpty
         }
+    }
+}
+
+extension Dependencies {
+    /// Writes what a person reads, in their pager where it is longer than the terminal.
+    func paged(_ text: String) throws(OutputError) {
+        let isLong =
+            isOutputTerminal
+            && text.utf8.lazy.filter { $0 == 0x0A }.count >= terminalSize().rows
+        if isLong, let pager = Pager.command(environment), page(pager, text) { return }
+        try output.write(text)
     }
 }
 

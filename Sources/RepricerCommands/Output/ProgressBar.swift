@@ -60,7 +60,9 @@ final class ProgressBar: Sendable {
         let size = dependencies.terminalSize()
         let most = max(1, min(Self.linesMax, size.rows - 1))
         let width = max(10, size.columns - 1)
-        var shown = lines(width).flatMap { $0.count <= width ? [$0] : brokenText($0, width: width) }
+        var shown = lines(width).flatMap {
+            Paint.plain($0).count <= width ? [$0] : brokenText($0, width: width)
+        }
         if shown.count > most { shown = shown.prefix(most - 1) + ["…"] }
         let before = state.withLock { state in
             defer { state.drawn = shown.count }

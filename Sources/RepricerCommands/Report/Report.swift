@@ -47,6 +47,7 @@ extension Commands {
             if let batch = invocation.arguments[reportBatch] {
                 query.batchID = try await reports.batchID(batch, of: name)
             }
+            try await refuseEndless(query, written, reports)
             let told = "report \(name.rawValue)"
             invocation.waiting.tell(told)
             try await writeReport(
@@ -61,6 +62,26 @@ extension Commands {
             }
             return .done
         }
+    }
+
+    /// More rows are no table: their widths are known only at the end, and nobody reads them.
+    private static let tableRowsMax: Int64 = 200_000
+
+    /// Asks for a batch, as the page does, before all rows of all batches are read for one table.
+    private static func refuseEndless(
+        _ query: ReportQuery, _ written: ReportFormat, _ reports: ReportStore
+    ) async throws {
+        switch written {
+        case .csv, .json: return
+        case .table, .html: break
+        }
+        guard query.name == .priceChange, query.batchID == nil, query.asOf == nil else { return }
+        let rows = try await reports.rowsOfAllBatches()
+        guard rows > tableRowsMax else { return }
+        throw CommandFailure(
+            .usage,
+            "all batches together have \(counted(rows)) rows, too many for \(written == .html ? "a page" : "a table"); "
+                + "choose one with --batch, or write them as they are read with --format csv")
     }
 
     /// What --describe says is the same whatever the rows, so an option that chooses rows is meant for something else.

@@ -6,7 +6,11 @@ extension Commands {
 
     static let timeline = Command(
         "timeline", "show all that happened to one subscription", positionals: [subscription],
-        discussion: "Each line names its evidence: a notification, a call, a decision, a charge."
+        discussion: """
+            Each line names its evidence. `repricer evidence UUID` prints that of notifications and charges, and \
+            with --subscription SUBSCRIPTION what the App Store answered to a request (kinds request, response). \
+            Statuses (kind status) are not kept; submissions and approvals name their batch.
+            """
     ) { invocation in
         let id = try invocation.arguments.required(subscription)
         let lines = try await invocation.withPool(try invocation.configuration()) { pool in

@@ -48,9 +48,14 @@ import Testing
         let lines = try await Self.lines(harness).filter { $0.kind == "increase" }
 
         #expect(lines.map(\.what) == ["customer asked", "accepted", "charged"].map { kind + $0 })
-        #expect(lines.map(\.evidenceID) == ["told-1", "told-2", "t31"])
+        #expect(lines.map(\.evidenceID) == ["told-1", "told-2", "told-31"])
         #expect(Set(lines.map(\.detail)) == [isConversion ? "9.99 USD" : "12.99 USD"])
         #expect(Set(lines.map(\.sku)) == ["A"])
+        // What told of the charge is the evidence, which `evidence` prints; its transaction stands in the detail.
+        let charge = try #require(
+            try await Self.lines(harness).last { $0.kind == "charge" })
+        #expect(charge.evidenceID == "told-31")
+        #expect(charge.detail?.hasSuffix(" USD; transaction t31") == true)
         await harness.close()
     }
 
