@@ -141,7 +141,8 @@ let package = Package(
             dependencies: [
                 "TestSupport", "FoldStories", "Postgres", "Facts", "Calls", "Notifications",
                 "Batches",
-                "PriceChanges", "Dependents", "Extensions", "Reconciliation", "Reports", "Pricing",
+                "PriceChanges", "Dependents", "Extensions", "Reconciliation", "Outbox", "Reports",
+                "Pricing",
                 "AppStore",
                 "JOSE", "HTTP", "ServiceKit", "SandboxStore", "Simulation",
             ], swiftSettings: plain),
