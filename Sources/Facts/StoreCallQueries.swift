@@ -284,6 +284,7 @@ package enum StoreCallQueries {
                     ON r.subject = n.subject AND r.call_id = n.call_id AND r.bucket = \(bucket)::smallint
                 -- Written so that only the key finds the call, and no index of open calls is read from end to end.
                 WHERE (\(fragment: isFree(realNow: realNow))) IS TRUE
+                    AND \(fragment: ServiceControlQueries.isForNewerPrograms) IS NOT TRUE
                 ORDER BY r.subject LIMIT \(limit) FOR UPDATE OF r SKIP LOCKED
             )
             UPDATE repricer.store_calls r

@@ -142,7 +142,8 @@ private struct ApprovalView {
         let summed = (alone?.money ?? facts.money.total).rows
         let part: HTML =
             summed < figures.canGoCount
-            ? "of \(counted(Int64(summed))) of \(counted(Int64(figures.canGoCount), "row"))" : .none
+            ? "\(counted(Int64(summed))) of \(counted(Int64(figures.canGoCount), "row")) are in it"
+            : .none
         let hasSum = isWhole || facts.money.hasTotal
         let noSum: HTML = "no sum in \(reporting): rates are missing; the table has each currency"
         return cards([
@@ -151,7 +152,7 @@ private struct ApprovalView {
                 hasSum ? HTML(change(total, reporting)) : "–",
                 !hasSum
                     ? noSum
-                    : "if everybody stays\(part.isEmpty ? ", in \(reporting)" as HTML : ", \(part)")"
+                    : "if everybody stays\(part.isEmpty ? ", in \(reporting)" as HTML : "; \(part)")"
             ),
             card(
                 "At risk a month", hasSum ? HTML(sum(total.atRisk, reporting)) : "–",

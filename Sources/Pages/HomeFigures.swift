@@ -13,8 +13,8 @@ struct HomeFigures: Sendable {
     var parked: [HomeQueries.Parked] = []
     var deadlines: [HomeQueries.Deadline] = []
     var discrepancies: [String: Int64] = [:]
-    /// The rejected and aborted batches that were not withdrawn as a whole.
-    var partlySent: Set<String> = []
+    /// How many rows were called of a batch that was rejected or aborted; none where nobody was.
+    var called: [String: Int64] = [:]
     var waitingWaves: [TroubleQueries.WaitingWave] = []
     /// The effects of a batch in the reporting currency, where each currency has a rate.
     var totals: [String: Int64] = [:]
@@ -46,7 +46,7 @@ struct HomeFigures: Sendable {
                 deadlines: try HomeQueries.deadlines(now: now, until: now + week, on: connection),
                 discrepancies: try HomeQueries.discrepancies(
                     since: now - discrepancyShown, on: connection),
-                partlySent: try HomeQueries.partlySent(on: connection),
+                called: try HomeQueries.called(on: connection),
                 waitingWaves: try TroubleQueries.waitingWaves(of: nil, now: now, on: connection),
                 countedAt: now, isCounted: true)
             figures.addTotals(by: rules.inForce(at: at))
@@ -98,4 +98,14 @@ struct Progress: Sendable, Equatable {
     }
 
     var isFinal: Bool { final >= rows }
+
+    /// Rows that were withdrawn before their call were neither delivered nor answered.
+    func withoutWithdrawn(called: Int64) -> Progress {
+        var progress = self
+        let withdrawn = max(0, rows - called)
+        progress.delivered = max(0, delivered - withdrawn)
+        progress.answered = max(0, answered - withdrawn)
+        progress.final = max(0, final - withdrawn)
+        return progress
+    }
 }

@@ -188,14 +188,14 @@ private struct Home {
             let open = [HTML](repeating: "…", count: 7)
             return cells + [HTML(counted(batch.rowCount))] + open
         }
-        // What was withdrawn as a whole was neither delivered nor answered.
-        let isDead =
-            ["rejected", "aborted"].contains(batch.state)
-            && !figures.partlySent.contains(batch.batchID)
+        let isWithdrawn = ["rejected", "aborted"].contains(batch.state)
+        let called = figures.called[batch.batchID] ?? 0
+        let isDead = isWithdrawn && called == 0
+        let shown = isWithdrawn ? progress.withoutWithdrawn(called: called) : progress
         let bars =
             isDead && progress.isFinal
             ? [HTML.none, .none, .none]
-            : [progress.delivered, progress.answered, progress.final].map {
+            : [shown.delivered, shown.answered, shown.final].map {
                 Reports.progress($0, of: progress.rows)
             }
         let ended = figures.consents[batch.batchID] ?? .init()

@@ -81,18 +81,20 @@ enum HomeQueries {
         return consents
     }
 
-    /// The rejected and aborted batches of which some row took another way before: its call had left.
-    static func partlySent(on connection: isolated PostgresConnection) throws -> Set<String> {
-        // The two ranges of the index leave out the rows that were withdrawn, however many they are.
+    /// How many rows of each rejected or aborted batch were called before.
+    static func called(on connection: isolated PostgresConnection) throws -> [String: Int64] {
         let rows = try connection.query(
             """
-            -- name: homePartlySent
-            SELECT b.batch_id FROM repricer.batches b
-            WHERE b.state IN ('rejected', 'aborted') AND (
-                EXISTS (SELECT FROM repricer.price_changes c WHERE c.batch_id = b.batch_id AND c.stage < 'aborted')
-                OR EXISTS (SELECT FROM repricer.price_changes c WHERE c.batch_id = b.batch_id AND c.stage > 'aborted'))
+            -- name: homeCalledOfWithdrawn
+            SELECT b.batch_id, count(*) AS rows FROM repricer.batches b
+            JOIN repricer.price_changes c ON c.batch_id = b.batch_id AND c.stage IN ('unknown', 'scheduled',
+                'pending_consent', 'accepted', 'effective', 'declined', 'cancelled', 'lapsed', 'invalidated', 'rejected')
+            WHERE b.state IN ('rejected', 'aborted')
+            GROUP BY b.batch_id
             """)
-        return Set(try rows.map { try $0.text("batch_id") })
+        return Dictionary(
+            try rows.map { (try $0.text("batch_id"), try $0.int64("rows")) },
+            uniquingKeysWith: { first, _ in first })
     }
 
     struct Effect: Sendable, Equatable {

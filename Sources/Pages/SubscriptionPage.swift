@@ -240,7 +240,7 @@ private struct SubscriptionView {
 
             """ : .none
         let note: HTML = """
-            <p class="note">The evidence of a line names a notification, a call, a decision or a transaction. What the App \
+            <p class="note">The evidence of a line names a notification, a status, a call or a decision. What the App \
             Store signed prints <code>repricer evidence ID</code> of a notification, and \
             <code>repricer evidence ID --subscription \(id)</code> of a call.</p>
 

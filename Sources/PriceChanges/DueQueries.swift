@@ -250,7 +250,8 @@ package enum DueQueries {
     /// subscription that did not probe yet, the probe is of such a one. Subscriptions that were refused are few, so
     /// passing over them costs little.
     ///
-    /// Changes whose deadline has passed come after all others: their next one is a renewal later.
+    /// Changes whose deadline has passed come after all others: their next one is a renewal later. A queue with both
+    /// kinds is found twice.
     private static func earliest(
         of queues: SQL, now: Int64?, realNow: Int64, isProbing: Bool, places: SQL = "true"
     ) -> SQL {
@@ -268,7 +269,7 @@ package enum DueQueries {
                     SELECT starts_with(halted_reason, \(staleToken)) FROM repricer.service_controls) AS is_of_tokens
             ) p,
             LATERAL (
-                (SELECT w.send_by, 'renewed' AS place, w.next_attempt_at FROM (
+                ((SELECT w.send_by, 'renewed' AS place, w.next_attempt_at FROM (
                     -- They are among the most urgent changes, because those met the halt first.
                     SELECT c.send_by, c.next_attempt_at, c.stale_tokens FROM repricer.price_changes c
                     WHERE p.is_probe AND p.is_of_tokens AND \(fragment: places)
@@ -284,16 +285,22 @@ package enum DueQueries {
                 ORDER BY c.send_by LIMIT 1)
                 UNION ALL
                 (SELECT c.send_by, 'fresh', c.next_attempt_at FROM repricer.price_changes c
-                WHERE \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
+                WHERE p.is_probe AND \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
                     AND c.send_by >= coalesce(q.floor, '-infinity') AND c.send_by < \(fragment: inTime)
-                    AND (c.next_attempt_at IS NULL OR NOT p.is_probe)
+                    AND c.next_attempt_at IS NULL
                 ORDER BY c.send_by LIMIT 1)
                 UNION ALL
                 (SELECT c.send_by, 'waited', c.next_attempt_at FROM repricer.price_changes c
                 WHERE p.is_probe AND \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
                     AND c.send_by >= coalesce(q.floor, '-infinity') AND c.next_attempt_at IS NOT NULL
                 ORDER BY c.next_attempt_at LIMIT 1)
-                LIMIT 1
+                LIMIT 1)
+                -- What is in time may be uncallable for long, and is not to hold up what is overdue beside it.
+                UNION ALL
+                (SELECT c.send_by, 'fresh', c.next_attempt_at FROM repricer.price_changes c
+                WHERE NOT p.is_probe AND \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
+                    AND c.send_by >= coalesce(q.floor, '-infinity') AND c.send_by < \(fragment: inTime)
+                ORDER BY c.send_by LIMIT 1)
             ) first
             ORDER BY first.send_by < \(fragment: inTime), first.send_by
             """

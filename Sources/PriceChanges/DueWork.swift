@@ -119,7 +119,9 @@ final class DueWork: Sendable {
             memory.isPaused = isPaused
             memory.areHeld = waking.held > 0
             if !isPaused {
-                memory.floors = Dictionary(due.map { ($0.queue, $0.floor) }) { first, _ in first }
+                memory.floors = Dictionary(due.map { ($0.queue, $0.floor) }) { first, second in
+                    first.flatMap { one in second.map { min(one, $0) } }
+                }
             }
             // A change that somebody holds sleeps on, and is found again.
             if waking.isComplete {

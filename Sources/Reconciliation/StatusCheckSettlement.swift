@@ -62,6 +62,9 @@ struct StatusCheckSettlement: Sendable {
         var requestedAt: Int64
         var events: [SubscriptionEvent]
 
+        /// Whether it tells of the subscription, and was signed too early to say what Apple has of it.
+        var isTooOld: Bool { silence?.outcome == .unreadable }
+
         /// Why it does not say what Apple has of the subscription that was asked for; nil where it does. What was signed
         /// before the check was asked for tells nothing of calls that came in between.
         var silence: (outcome: StatusCheckQueries.Outcome, detail: String)? {

@@ -44,14 +44,15 @@ package struct ReportStore: Sendable {
         }
     }
 
-    /// How many rows all batches have together.
-    package func rowsOfAllBatches() async throws -> Int64 {
+    /// How many rows the batch has, or all batches have together.
+    package func rows(ofBatch batchID: String?) async throws -> Int64 {
         do {
             return try await pool.withTransaction { connection in
                 try connection.query(
                     """
                     -- name: countRowsOfBatches
                     SELECT coalesce(sum(rows), 0)::bigint AS rows FROM report.batch_summary
+                    WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
                     """
                 ).one().int64("rows")
             }

@@ -189,6 +189,17 @@ import Testing
             outcome.messages.hasPrefix("repricer: unknown_evidence: no notification \"nobody\""))
     }
 
+    @Test func evidence_ofAStatus_saysThatItIsNotKept() async throws {
+        let bench = try Bench()
+
+        let outcome = await bench.run("evidence", "status:ad306a60")
+
+        #expect(outcome.code == .inputRejected)
+        #expect(
+            outcome.messages.hasPrefix(
+                "repricer: unknown_evidence: \"status:ad306a60\" is a status that was read;"))
+    }
+
     @Test func evidence_ofAChangedPayload_exits1AndSaysWhy() async throws {
         let bench = try Bench()
         try await bench.store(try bench.notification())

@@ -80,8 +80,8 @@ package enum OpenCallQueries {
         }
     }
 
-    /// The open calls. Dates are rounded down, to the second within a day and to the minute after it, so that a million
-    /// rows become some thousands, and no late row is left out. nil asks only for the others. Rows that are overdue are
+    /// The open calls. Deadlines are rounded down, to the second within a day and to the minute after it, and the instants
+    /// from which on calls may go up to the minute, so that a million rows become some thousands, and no late row is left out. nil asks only for the others. Rows that are overdue are
     /// left out: their calls go for a later renewal.
     package static func open(
         of batchID: String?, now: Int64, on connection: isolated PostgresConnection
@@ -114,7 +114,7 @@ package enum OpenCallQueries {
             FROM (
                 SELECT c.batch_id, count(*) AS rows,
                     \(fragment: rounded("min(c.send_by)", now: now)) AS send_by,
-                    \(fragment: rounded("max(c.send_after)", now: now)) AS send_after
+                    date_bin('1 minute', max(c.send_after) + interval '59.999 seconds', 'epoch') AS send_after
                 FROM repricer.batches b JOIN repricer.price_changes c ON c.batch_id = b.batch_id
                     AND c.stage IN ('awaiting_approval', 'queued') AND c.state <> 'sending' AND NOT c.is_held_out
                     AND NOT \(fragment: TroubleQueries.isOverdue(now: now))

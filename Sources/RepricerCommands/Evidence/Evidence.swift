@@ -31,6 +31,12 @@ extension Commands {
             try await pool.withTransaction { try EvidenceQueries.stored(id, on: $0) }
         }
         guard let stored else {
+            guard !id.hasPrefix("status:") else {
+                throw CommandFailure(
+                    .inputRejected,
+                    "unknown_evidence: \(quoted(id)) is a status that was read; what a status said is kept in the facts, "
+                        + "but not as it was signed")
+            }
             throw CommandFailure(
                 .inputRejected,
                 "unknown_evidence: no notification \(quoted(id)) is stored; check the id, or it was dropped "

@@ -67,7 +67,7 @@ extension Commands {
     /// More rows are no table: their widths are known only at the end, and nobody reads them.
     private static let tableRowsMax: Int64 = 200_000
 
-    /// Asks for a batch, as the page does, before all rows of all batches are read for one table.
+    /// Asks for a batch, or for CSV, before more rows are read for one table.
     private static func refuseEndless(
         _ query: ReportQuery, _ written: ReportFormat, _ reports: ReportStore
     ) async throws {
@@ -75,13 +75,15 @@ extension Commands {
         case .csv, .json: return
         case .table, .html: break
         }
-        guard query.name == .priceChange, query.batchID == nil, query.asOf == nil else { return }
-        let rows = try await reports.rowsOfAllBatches()
+        guard query.name == .priceChange else { return }
+        let rows = try await reports.rows(ofBatch: query.batchID)
         guard rows > tableRowsMax else { return }
+        let isOfAll = query.batchID == nil
         throw CommandFailure(
             .usage,
-            "all batches together have \(counted(rows)) rows, too many for \(written == .html ? "a page" : "a table"); "
-                + "choose one with --batch, or write them as they are read with --format csv")
+            "\(isOfAll ? "all batches together have" : "the batch has") \(counted(rows)) rows, too many for "
+                + "\(written == .html ? "a page" : "a table"); \(isOfAll ? "choose one with --batch, or " : "")"
+                + "write them as they are read with --format csv")
     }
 
     /// What --describe says is the same whatever the rows, so an option that chooses rows is meant for something else.

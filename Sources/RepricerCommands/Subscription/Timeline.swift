@@ -9,7 +9,7 @@ extension Commands {
         discussion: """
             Each line names its evidence. `repricer evidence UUID` prints that of notifications and charges, and \
             with --subscription SUBSCRIPTION what the App Store answered to a request (kinds request, response). \
-            Statuses (kind status) are not kept; submissions and approvals name their batch.
+            What begins with `status:` was told by a status, which is not kept as it was signed; submissions and approvals name their batch.
             """
     ) { invocation in
         let id = try invocation.arguments.required(subscription)

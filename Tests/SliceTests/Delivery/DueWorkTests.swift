@@ -149,6 +149,32 @@ import Testing
         await harness.close()
     }
 
+    /// One whose subscription is held, or has a call in flight, is in time for weeks, and stands in the same queue.
+    @Test func callThatIsOverdue_besideOneInTimeThatCanNotBeMade_leaves() async throws {
+        let harness = try await Harness.make()
+        let other = try #require(
+            (2...2000).map(String.init).first { Bucket.of($0) == Bucket.of("1") })
+        for id in ["1", other] { try await harness.subscribe(id) }
+        _ = try await harness.submitAndApprove(
+            [Harness.row("1", line: 2), Harness.row(other, line: 3)])
+        try await harness.write(
+            """
+            UPDATE repricer.price_changes SET send_by = \(timestamp: Harness.start.milliseconds)::timestamptz
+                + CASE line WHEN 2 THEN interval '20 days' ELSE interval '-2 hours' END
+            """)
+        let holder = try await TestDatabase.connect()
+        try await holder.script(
+            "BEGIN; SELECT FROM repricer.subscriptions WHERE original_transaction_id = '1' FOR UPDATE"
+        )
+
+        try await harness.deliver(harness.scheduler())
+
+        #expect(harness.store.calls.map(\.originalTransactionID) == [other])
+        try await holder.script("ROLLBACK")
+        await holder.close()
+        await harness.close()
+    }
+
     @Test func changesOfAPausedBatch_howeverMany_areNotRead() async throws {
         let harness = try await Harness.make()
         let ids = (1...80).map { "\($0)" }

@@ -2,6 +2,7 @@ import Calls
 import Postgres
 import Reconciliation
 import ServiceKit
+import Synchronization
 import TestSupport
 import Testing
 
@@ -449,8 +450,24 @@ import Testing
         await harness.close()
     }
 
+    /// Where our clock is ahead of Apple's, the first answers are signed before they were asked for.
+    @Test func statusThatWasSignedTooEarly_isAskedForOnceMore() async throws {
+        let harness = try await Self.approved(2)
+        try await Self.forgottenCall(harness, "1")
+        let early = RefusingChecks(["1"], harness.store, Self.silent[1], times: 3)
+
+        let outcome = try await Self.recover(Self.recovery(harness, store: early))
+        try await harness.deliver(harness.scheduler())
+
+        #expect(outcome.unread.isEmpty)
+        #expect(outcome.batches.map { [$0.released, $0.unread] } == [[1, 0]])
+        #expect(harness.store.calls.map(\.transactionID) == ["1", "2"])
+        #expect(try await harness.changes() == ["A scheduled adopted", "A scheduled"])
+        await harness.close()
+    }
+
     @Test(arguments: silent)
-    func anotherDatabase_statusThatIsSilent_isAskedForAgain(answer: StoreAnswer) async throws {
+    func anotherDatabase_statusThatIsSilent_releasesNoCall(answer: StoreAnswer) async throws {
         let harness = try await Self.approved(2)
         try await Self.forgottenCall(harness, "1")
         try await Self.restored(harness)
@@ -581,14 +598,22 @@ private struct RefusingChecks: StoreCalls {
     let ids: Set<String>
     let inner: ScriptedStore
     let answer: StoreAnswer
+    /// How often it answers so, before it answers soundly.
+    let times: Int
+    private let asked = Asked()
+
+    private final class Asked: Sendable {
+        let count = Mutex(0)
+    }
 
     init(
         _ ids: Set<String>, _ inner: ScriptedStore,
-        _ answer: StoreAnswer = DeliveryHarness.refusal(.reject, 4_030_001)
+        _ answer: StoreAnswer = DeliveryHarness.refusal(.reject, 4_030_001), times: Int = .max
     ) {
         self.ids = ids
         self.inner = inner
         self.answer = answer
+        self.times = times
     }
 
     func changePrice(
@@ -598,9 +623,12 @@ private struct RefusingChecks: StoreCalls {
     }
 
     func checkStatus(transactionID: String) async -> StoreAnswer {
-        guard ids.contains(transactionID) else {
-            return await inner.checkStatus(transactionID: transactionID)
-        }
-        return answer
+        let isSound =
+            !ids.contains(transactionID)
+            || asked.count.withLock { count in
+                count += 1
+                return count > times
+            }
+        return isSound ? await inner.checkStatus(transactionID: transactionID) : answer
     }
 }
