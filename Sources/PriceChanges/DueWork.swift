@@ -37,6 +37,13 @@ final class DueWork: Sendable {
         var isProbing = false
         /// Read once: a database is spread while nothing runs.
         var layout: DatabaseLayout?
+
+        /// A queue that was found twice begins with its earlier deadline.
+        mutating func noteFloors(of due: [DueQueries.Due]) {
+            floors = Dictionary(due.map { ($0.queue, $0.floor) }) { first, second in
+                first.flatMap { one in second.map { min(one, $0) } }
+            }
+        }
     }
 
     private let memory = Mutex(Memory())
@@ -119,9 +126,7 @@ final class DueWork: Sendable {
             memory.isPaused = isPaused
             memory.areHeld = waking.held > 0
             if !isPaused {
-                memory.floors = Dictionary(due.map { ($0.queue, $0.floor) }) { first, second in
-                    first.flatMap { one in second.map { min(one, $0) } }
-                }
+                memory.noteFloors(of: due)
             }
             // A change that somebody holds sleeps on, and is found again.
             if waking.isComplete {
