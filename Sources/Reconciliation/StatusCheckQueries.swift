@@ -87,8 +87,6 @@ package enum StatusCheckQueries {
         package var originalTransactionID: String
         /// The tries that brought no answer.
         package var attempts: Int
-        /// When it was asked for, in UTC milliseconds.
-        package var requestedAt: Int64
     }
 
     /// The buckets with due checks. Each costs one probe of the index.
@@ -129,12 +127,12 @@ package enum StatusCheckQueries {
             FROM due
             WHERE l.original_transaction_id = due.original_transaction_id
                 AND l.bucket = \(bucket)::smallint AND l.reason = \(list.reason.rawValue) AND l.list_id = \(list.id)
-            RETURNING l.original_transaction_id, l.attempts, l.requested_at
+            RETURNING l.original_transaction_id, l.attempts
             """
         ).map {
             Claimed(
                 originalTransactionID: try $0.text("original_transaction_id"),
-                attempts: try $0.int("attempts"), requestedAt: try $0.milliseconds("requested_at"))
+                attempts: try $0.int("attempts"))
         }
     }
 

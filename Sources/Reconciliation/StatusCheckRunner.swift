@@ -19,8 +19,6 @@ package struct StatusCheckRunner: Sendable {
         /// How often one id is tried without an answer.
         package var attemptsMax = 5
         package var retry = Backoff(first: .milliseconds(500), max: .seconds(20))
-        /// The wait after an answer that was signed too early. All tries together outlast a clock that is a minute ahead.
-        package var clockWait: Duration = .seconds(20)
         /// How long a claim holds a check. It is longer than any call takes; afterwards another process may claim it.
         package var claimFor: Duration = .seconds(60)
         package var pace: Duration = .milliseconds(10)
@@ -207,18 +205,7 @@ package struct StatusCheckRunner: Sendable {
             let id = one.check.originalTransactionID
             switch StatusCheckVerdict(one.answer, attempts: one.check.attempts) {
             case .read(let events):
-                let status = StatusCheckSettlement.Status(
-                    askedFor: id, requestedAt: one.check.requestedAt, events: events)
-                // Where our clock is ahead of Apple's, an answer that comes a little later is signed late enough.
-                if run.settlement.list.reason == .recover, status.isTooOld,
-                    one.check.attempts + 1 < limits.attemptsMax
-                {
-                    back.append(
-                        (id, one.check.attempts + 1, realNow + limits.clockWait.milliseconds))
-                    run.summary.retries += 1
-                    continue
-                }
-                statuses.append(status)
+                statuses.append(StatusCheckSettlement.Status(askedFor: id, events: events))
                 run.refused.remove(id)
                 run.answersInARow += 1
             case .ended(let outcome, let detail, let isAboutUs):

@@ -58,23 +58,12 @@ struct StatusCheckSettlement: Sendable {
     struct Status: Sendable {
         /// The id that was asked for. Its statements may also be about the customer's other subscriptions.
         var askedFor: String
-        /// When the check was asked for, in UTC milliseconds.
-        var requestedAt: Int64
         var events: [SubscriptionEvent]
 
-        /// Whether it tells of the subscription, and was signed too early to say what Apple has of it.
-        var isTooOld: Bool { silence?.outcome == .unreadable }
-
-        /// Why it does not say what Apple has of the subscription that was asked for; nil where it does. What was signed
-        /// before the check was asked for tells nothing of calls that came in between.
-        var silence: (outcome: StatusCheckQueries.Outcome, detail: String)? {
-            let own = events.filter { $0.originalTransactionID == askedFor }
-            guard let newest = own.map(\.key.signedAt).max() else {
-                let others = Set(events.map(\.originalTransactionID)).sorted()
-                return (.notFound, "told only of \(others.joined(separator: ", "))")
-            }
-            return newest.milliseconds < requestedAt
-                ? (.unreadable, "signed at \(newest.text), before it was asked for") : nil
+        /// Whose statements alone it holds, where it says nothing of the subscription that was asked for; else nil.
+        var onlyOthers: String? {
+            let ids = Set(events.map(\.originalTransactionID))
+            return ids.contains(askedFor) ? nil : ids.sorted().joined(separator: ", ")
         }
     }
 
@@ -170,14 +159,15 @@ struct StatusCheckSettlement: Sendable {
                     }
                 // A person's list may hold transaction ids, which are answered by their original one. A recovery asks
                 // what Apple has of each subscription, and no call of it goes before that is known.
-                let silence = status.silence
-                let isRead = silence == nil || list.reason != .recover
+                // A person's list may hold transaction ids, which are answered by their original one. A recovery asks
+                // what Apple has of each subscription, and no call of it goes before that is known.
+                let others = status.onlyOthers
                 let outcome = lines.isEmpty ? StatusCheckQueries.Outcome.read : .drifted
                 settled[
                     StatusCheckQueries.Settled(
-                        status.askedFor, isRead ? outcome : silence?.outcome ?? outcome,
-                        detail: silence?.outcome == .notFound || !isRead ? silence?.detail : nil)] =
-                    lines
+                        status.askedFor,
+                        others != nil && list.reason == .recover ? .notFound : outcome,
+                        detail: others.map { "told only of \($0)" })] = lines
             }
             let all = Array(settled.keys)
             let read = all.filter { $0.outcome == .read || $0.outcome == .drifted }

@@ -423,12 +423,9 @@ import Testing
         await harness.close()
     }
 
-    /// A status of another subscription alone, and one that was signed before anybody asked, say nothing of what Apple has.
+    /// A status of another subscription alone says nothing of what Apple has of the one that was asked for.
     private static let silent: [StoreAnswer] = [
-        .answered([DeliveryHarness.scheduled("2", "NONE", at: later)], StoreReply(httpStatus: 200)),
-        .answered(
-            [DeliveryHarness.scheduled("1", "NONE", at: DeliveryHarness.start)],
-            StoreReply(httpStatus: 200)),
+        .answered([DeliveryHarness.scheduled("2", "NONE", at: later)], StoreReply(httpStatus: 200))
     ]
     private static let later = DeliveryHarness.start.advanced(by: 7_200_000)
 
@@ -447,22 +444,6 @@ import Testing
         #expect(outcome.unread.map(\.originalTransactionID) == ["1"])
         #expect(outcome.batches.map { [$0.released, $0.unread] } == [[1, 1]])
         #expect(harness.store.calls.map(\.transactionID) == ["1", "2"])
-        await harness.close()
-    }
-
-    /// Where our clock is ahead of Apple's, the first answers are signed before they were asked for.
-    @Test func statusThatWasSignedTooEarly_isAskedForOnceMore() async throws {
-        let harness = try await Self.approved(2)
-        try await Self.forgottenCall(harness, "1")
-        let early = RefusingChecks(["1"], harness.store, Self.silent[1], times: 3)
-
-        let outcome = try await Self.recover(Self.recovery(harness, store: early))
-        try await harness.deliver(harness.scheduler())
-
-        #expect(outcome.unread.isEmpty)
-        #expect(outcome.batches.map { [$0.released, $0.unread] } == [[1, 0]])
-        #expect(harness.store.calls.map(\.transactionID) == ["1", "2"])
-        #expect(try await harness.changes() == ["A scheduled adopted", "A scheduled"])
         await harness.close()
     }
 
