@@ -1799,10 +1799,11 @@ END
 $$;
 
 -- The service pauses a batch. Returns false where it is paused, or has ended, already. p_from is the first of the
--- refusals that halted it; null where no refusals did.
+-- refusals that halted it; null where no refusals did. p_code is their code, where a guard halts for them. What they ended
+-- is then put back once: a person lets the batch go on, and what is refused once more is refused for good.
 CREATE FUNCTION repricer.halt_batch(
     p_batch_id uuid, p_at timestamptz, p_by text, p_reason text, p_details json, p_probe_at timestamptz,
-    p_from timestamptz DEFAULT NULL) RETURNS boolean
+    p_from timestamptz DEFAULT NULL, p_code text DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     -- Citus asks each node for session_user, where another user works for the one who decides.
@@ -1825,7 +1826,11 @@ BEGIN
     UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = v_by, paused_at = p_at,
             paused_reason = p_reason
         WHERE batch_id = p_batch_id;
-    PERFORM note_put_back('price_change', p_batch_id, p_by, p_from);
+    IF p_code IS NULL THEN
+        PERFORM note_put_back('price_change', p_batch_id, p_by, p_from);
+    ELSIF NOT EXISTS (SELECT FROM put_backs WHERE kind = 'price_change' AND batch_id = p_batch_id AND code = p_code) THEN
+        PERFORM note_put_back('price_change', p_batch_id, p_code, p_from);
+    END IF;
     PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
         json_build_object('by', p_by, 'reason', p_reason, 'details', p_details));
     RETURN true;

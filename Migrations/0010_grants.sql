@@ -148,7 +148,7 @@ GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsa
     repricer.note_change_price_rate(integer), repricer.settle_audit(), repricer.lease_permits(text, bigint, bigint, bigint, bigint, bigint, bigint, bigint[]),
     repricer.prepare_months(text, timestamptz, integer),
     repricer.release_due_waves(timestamptz), repricer.park_halted(integer),
-    repricer.halt_batch(uuid, timestamptz, text, text, json, timestamptz, timestamptz),
+    repricer.halt_batch(uuid, timestamptz, text, text, json, timestamptz, timestamptz, text),
     repricer.lock_probe(uuid, timestamptz), repricer.move_probe(uuid, timestamptz), repricer.recover_batch(uuid, timestamptz),
     repricer.halt_storefront(uuid, text, timestamptz, text, text, timestamptz),
     repricer.probe_storefronts(timestamptz, timestamptz, timestamptz),

@@ -6135,7 +6135,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone, p_from timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS boolean
+CREATE FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone, p_from timestamp with time zone DEFAULT NULL::timestamp with time zone, p_code text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
@@ -6160,7 +6160,11 @@ BEGIN
     UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = v_by, paused_at = p_at,
             paused_reason = p_reason
         WHERE batch_id = p_batch_id;
-    PERFORM note_put_back('price_change', p_batch_id, p_by, p_from);
+    IF p_code IS NULL THEN
+        PERFORM note_put_back('price_change', p_batch_id, p_by, p_from);
+    ELSIF NOT EXISTS (SELECT FROM put_backs WHERE kind = 'price_change' AND batch_id = p_batch_id AND code = p_code) THEN
+        PERFORM note_put_back('price_change', p_batch_id, p_code, p_from);
+    END IF;
     PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
         json_build_object('by', p_by, 'reason', p_reason, 'details', p_details));
     RETURN true;
@@ -13012,8 +13016,8 @@ REVOKE ALL ON FUNCTION repricer.frozen_figures_at(p_at timestamp with time zone)
 REVOKE ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) TO repricer_pricing;
 
-REVOKE ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone, p_from timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone, p_from timestamp with time zone) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone, p_from timestamp with time zone, p_code text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text, p_details json, p_probe_at timestamp with time zone, p_from timestamp with time zone, p_code text) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text, p_from timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.halt_kind(p_kind text, p_at timestamp with time zone, p_reason text, p_from timestamp with time zone) TO repricer_service;

@@ -193,6 +193,8 @@ def gather(world, trouble):
         "refusals": getattr(trouble, "refusals", [0, 0]),
         "reconciliation": cluster.rows(RECONCILIATION),
         "stalls": world.pulse.stalls(),
+        # When the database said that calls wait until the history is read.
+        "holds": world.holds.spans if world.holds else [],
         # Whether the store's clock is the machine's: then instants of both compare.
         "is_real": world.plan.kind == "test",
         # Business milliseconds that pass in one of the machine's.

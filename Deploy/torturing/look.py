@@ -25,6 +25,8 @@ SILENCE_BEGINS = 1_000
 DRAIN_MAX = 10_000
 # In a database that lost something no call leaves for so long: until none can be on its way, and the history is read.
 CAUGHT_UP_IN = 90_000
+# Where calls wait for the history, somebody reads it: the next process goes on so long after the death of one that read.
+READ_AGAIN_IN = 15_000
 # Between a call's instant and the store's stamp lie so many turns of processes and threads: timer, sender's
 # connection, store's connection, handler; and as a crowd has two ends, one may be late where the other was not.
 TURNS = 6
@@ -77,6 +79,7 @@ class Look:
         for absence in evidence["absences"]:
             self.absences[absence["client"]].append(absence)
         self.outages, self.stalls = evidence["outages"], evidence["stalls"]
+        self.holds = evidence.get("holds", [])
         self.stops, self.is_real = evidence["stops"], evidence["is_real"]
         # Since when until when the database forgot what happened, and what report.reconciliation says in the end.
         self.losses = evidence.get("losses", [])
@@ -120,6 +123,19 @@ class Look:
     def caught_up(self, begin, end):
         """How long calls may be held back between two instants, until what was lost is known again."""
         return sum(max(0, min(loss["to"] + CAUGHT_UP_IN, end) - max(loss["to"], begin)) for loss in self.losses)
+
+    def held_back(self, begin, end):
+        """How long calls waited between two instants until the history was read, and it was read."""
+        reads = sorted(read["began"] for read in self.calls_at["history"])
+        total = 0
+        for since, to in self.holds:
+            since, to = max(since, begin), min(to, end)
+            last = since
+            # The holds are what the product says itself. The App Store's journal shows whether it read meanwhile.
+            for read in [*(read for read in reads if since <= read < to), to]:
+                total += max(0, min(read - last, READ_AGAIN_IN))
+                last = max(last, read)
+        return total
 
     def stood_still(self, begin, end, least):
         """How long the machine kept processes waiting between two instants, by pauses of `least` or longer."""

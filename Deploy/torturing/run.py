@@ -80,7 +80,9 @@ def make_plan(kind, seconds, seed, options):
     # How the store takes a price under a second id, Apple does not say.
     repeats = ["--repeats", random.Random(f"{seed} repeats").choice(["stale-token", "accepted", "refused"])]
     if kind == "test":
-        # Looks and the history may be quicker, so that the round ends soon.
+        # Looks and the history may be quicker, so that the round ends soon. A process that starts reads the history first
+        # where the last reading is older than the reconciler's pause, which under kills takes half a minute: with a
+        # short pause calls would wait for it nearly all the time.
         rate, looks = 10, 30
         return Plan(
             **common, subscriptions=max(120, rate * seconds // 2), pairs=max(16, seconds // 3),
@@ -88,7 +90,7 @@ def make_plan(kind, seconds, seed, options):
             settings={
                 "REPRICER_CHANGE_PRICE_RATE": rate, "REPRICER_STATUS_RATE": looks,
                 "REPRICER_CANCEL_RATE": 2, "REPRICER_EXTEND_RATE": 2,
-                "REPRICER_RECONCILE_EVERY": "15s", "REPRICER_SILENT_AFTER": "20s"},
+                "REPRICER_RECONCILE_EVERY": "45s", "REPRICER_SILENT_AFTER": "20s"},
             limits={"changePrice": rate, "status": looks, "history": looks, "cancel": 2, "extend": 2,
                     "extendAll+extendStatus": 1}, grace=15_000)
     speed = round(90 * 86_400 / (seconds + 20))

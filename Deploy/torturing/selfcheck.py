@@ -860,6 +860,13 @@ def left_by_the_dead(world):
     world["calls"][1].update(at=33_000, began=33_000, ended=33_020)
 
 
+def left_while_nobody_read_the_history(world):
+    """taken_over"""
+    # Calls wait for it, says the database, and nobody asks for it.
+    extension_left_by_the_dead(world)
+    world["holds"] = [[41_000, 94_000]]
+
+
 def cancel_left_by_the_dead(world):
     """taken_over"""
     world["absences"].append({"client": "P", "life": 2, "why": "kill", "from": FALL + 1010, "to": None})
@@ -1044,8 +1051,20 @@ def refused():
     return world
 
 
+def history_read_first():
+    """What a dead replica left waits until the history is read, which others die of, too."""
+    world = copy.deepcopy(healthy())
+    left_while_nobody_read_the_history(world)
+    # It was the last one of this process.
+    extension_of(world)[0]["life"] = world["absences"][-1]["life"] = 7
+    world["calls"] += [
+        {**call(60 + n, f"page-{n}", 42_000 + 9000 * n, "A", 1500, answer=200), "endpoint": "history", "applied": False}
+        for n in range(6)]
+    return world
+
+
 SOUND = [
-    healthy, lossy, refused, ended_rightly("ineligible", "auto_renew_off", autoRenews=False),
+    healthy, lossy, history_read_first, refused, ended_rightly("ineligible", "auto_renew_off", autoRenews=False),
     ended_rightly("ineligible", "billing_retry", status=3), ended_rightly("missed", "not_active", status=2),
     ended_rightly("ineligible", "unknown_item", items=[item("Z", 900)]),
     ended_rightly("ineligible", "dependent_unknown", subscription="60000"),

@@ -434,6 +434,41 @@ class Pulse:
         self.process.wait()
 
 
+class Holds:
+    """When the database said that calls wait until the history is read."""
+
+    EVERY = 0.5
+    # What lies between two sights is taken to be as they were, where the database was away for no longer.
+    APART_MAX = 5
+
+    def __init__(self, cluster):
+        self.cluster, self.spans, self.ending = cluster, [], threading.Event()
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+        self.thread.start()
+
+    def _watch(self):
+        seen_at = None
+        while not self.ending.wait(self.EVERY):
+            try:
+                is_held = self.cluster.sql(
+                    "SELECT count(*) FROM repricer.service_controls WHERE catch_up_since IS NOT NULL") == ["1"]
+            except (OSError, subprocess.TimeoutExpired):
+                continue
+            now = time.time()
+            if not is_held:
+                seen_at = None
+                continue
+            if seen_at is not None and now - seen_at <= self.APART_MAX:
+                self.spans[-1][1] = round(now * 1000)
+            else:
+                self.spans.append([round(now * 1000)] * 2)
+            seen_at = now
+
+    def stop(self):
+        self.ending.set()
+        self.thread.join(timeout=60)
+
+
 def stop_process(process, seconds):
     if process.poll() is None:
         process.terminate()
@@ -465,6 +500,7 @@ class World:
             part: random.Random(f"{plan.seed} {part}")
             for part in ("ports", "door", "kills", "upsets", "faults", "batches", "hooks", "wishes")}
         self.replicas, self.door, self.pulse, self.hooks, self.submitted = [], None, None, None, []
+        self.holds = None
         # Who decides something holds it, and who is about to lose what the database knew: see losses.py.
         self.people = threading.RLock()
         # Which extensions were asked for; see wishes.py.
@@ -511,6 +547,7 @@ class World:
             self.replicas.append(replica)
         self.door = Door(
             door_port, [replica.port for replica in self.replicas], self.chance["door"])
+        self.holds = Holds(self.cluster)
         for replica in self.replicas:
             wait_for(60, "repricer serve", lambda: replica.is_ready)
         wait_for(60, "the fold of the subscribers", self._is_folded)
@@ -558,6 +595,8 @@ class World:
     def close(self):
         if self.pulse:
             self.pulse.stop()
+        if self.holds:
+            self.holds.stop()
         for replica in self.replicas:
             if replica.is_alive:
                 replica.process.kill()

@@ -23,7 +23,7 @@ package struct CallEngine: Sendable {
         /// How long no claim begins after a call that did not leave.
         package var failureWait: Duration = .seconds(1)
         /// The time between two probes while the service is halted: of the business clock, over all replicas.
-        package var probeEvery: Duration = .seconds(60)
+        package var probes = ProbePace()
         /// The growing time between two probes of an App Store that gives no answers, by the business clock.
         package var unanswered = Backoff(first: .seconds(1), max: .seconds(60))
         /// How many open calls of one bucket are taken over together.
@@ -268,7 +268,7 @@ package struct CallEngine: Sendable {
             log.warning(
                 "statuses are refused alike; one a minute asks",
                 ["code": refusal.codeAndName, "subscription": subject])
-            refusedStatuses.askOne(from: now.advanced(by: limits.probeEvery.milliseconds))
+            refusedStatuses.askOne(from: now.advanced(by: limits.probes.next().milliseconds))
         case .refused, .throttled, .unknown, .notSent: break
         }
     }
@@ -289,7 +289,7 @@ package struct CallEngine: Sendable {
     ) async throws {
         try await halt.haltAll(because: refusal, subject, by: kind, streak)
         try await permitSource.block(
-            until: now.advanced(by: limits.probeEvery.milliseconds), for: .halted)
+            until: now.advanced(by: limits.probes.next().milliseconds), for: .halted)
     }
 
     /// Halts a kind of call, because none of its calls fares better. Other kinds go on.
@@ -299,7 +299,7 @@ package struct CallEngine: Sendable {
     ) async throws {
         try await halt.halt(kind, because: refusal, subject, streak)
         try await permitSource.block(
-            until: now.advanced(by: limits.probeEvery.milliseconds), for: .halted)
+            until: now.advanced(by: limits.probes.next().milliseconds), for: .halted)
     }
 
     /// The values of `result` in `repricer_calls_total`.

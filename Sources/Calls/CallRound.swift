@@ -246,7 +246,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             attempts.contains(where: { $0.call.step == .send && $0.answer.isUnknown })
         else { return }
         try await permitSource.block(
-            until: engine.now.advanced(by: engine.limits.probeEvery.milliseconds), for: .halted)
+            until: engine.now.advanced(by: engine.limits.probes.next().milliseconds), for: .halted)
     }
 
     // MARK: Refusals beside what others got
@@ -339,7 +339,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         case .kind: try await engine.halt.note(refusal, of: call.subject, kind.kind)
         }
         try await permitSource.block(
-            until: engine.now.advanced(by: engine.limits.probeEvery.milliseconds), for: .halted)
+            until: engine.now.advanced(by: engine.limits.probes.next().milliseconds), for: .halted)
     }
 
     func act(

@@ -12,16 +12,19 @@ package struct BatchHalts: Sendable {
     let realClock: any WallClock
     let log: Log
     let metrics: Metrics
+    /// The time between two probes of a halted batch, in real time.
+    let probes: ProbePace
 
     package init(
         pool: DatabasePool, clock: any WallClock, realClock: any WallClock, log: Log,
-        metrics: Metrics
+        metrics: Metrics, probes: ProbePace
     ) {
         self.pool = pool
         self.clock = clock
         self.realClock = realClock
         self.log = log
         self.metrics = metrics
+        self.probes = probes
     }
 
     var clocks: PriceCallQueries.Clocks {
@@ -29,9 +32,6 @@ package struct BatchHalts: Sendable {
             now: clock.nowMilliseconds(), realNow: realClock.nowMilliseconds(),
             realMicrosPerSecond: clock.realDuration(of: .seconds(1000)).milliseconds)
     }
-
-    /// The time between two probes of a halted batch, in real time.
-    static let probeEvery: Duration = .seconds(60)
 
     /// The batches of the changes that calls carry, by call id.
     func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]] {
@@ -62,7 +62,7 @@ package struct BatchHalts: Sendable {
     ) async throws {
         guard let batchID = scope.batchID else { return }
         let now = clock.nowMilliseconds()
-        let probeAt = realClock.nowMilliseconds() + Self.probeEvery.milliseconds
+        let probeAt = realClock.nowMilliseconds() + probes.next().milliseconds
         let reason = "\(refusal.met(by: streak)), the last of them \(call.subject)"
         let isNew = try await pool.withTransaction { connection in
             guard let storefront = scope.storefront else {

@@ -143,7 +143,7 @@ struct Claimer: Sendable {
             if let probing, !claim.calls.isEmpty {
                 statements.append(
                     GuardQueries.moveProbe(
-                        probing, next: realNow + BatchHalts.probeEvery.milliseconds))
+                        probing, next: realNow + engine.limits.probes.next().milliseconds))
             }
             statements += engine.intents(claim.calls, now: now)
             statements += PriceCallQueries.claim(

@@ -60,7 +60,7 @@ package struct Scheduler: Service {
                 retry: limits.retry, readsStatusAfterStaleToken: true, keepsRefused: false),
             halts: BatchHalts(
                 pool: engine.pool, clock: engine.clock, realClock: engine.realClock,
-                log: engine.log, metrics: engine.metrics))
+                log: engine.log, metrics: engine.metrics, probes: engine.limits.probes))
         claimer = Claimer(engine: engine)
         engine.metrics.declareCounter(
             "repricer_delivery_failures_total",

@@ -14,7 +14,7 @@ package struct CatchUp: Service {
     /// How long a call that the former database knew of may still be on its way, in real time.
     private let flightTime: Duration
     private static let askEvery: Duration = .seconds(1)
-    private static let failureWait: Duration = .seconds(10)
+    private static let refusedWait: Duration = .seconds(10)
 
     package init(_ reconciler: Reconciler, lagMax: Duration?, flightTime: Duration) {
         self.reconciler = reconciler
@@ -26,10 +26,10 @@ package struct CatchUp: Service {
 
     package func run() async throws {
         await Rounds(
-            log: dependencies.log, failure: "catching up failed", failureWait: Self.failureWait,
+            log: dependencies.log, failure: "catching up failed", failureWait: Self.askEvery,
             wait: dependencies.wait
         ).run {
-            try await step() ? Self.askEvery : Self.failureWait
+            try await step() ? Self.askEvery : Self.refusedWait
         }
     }
 
@@ -39,7 +39,8 @@ package struct CatchUp: Service {
         _ = try await noted { now in lagMax.map { now - $0.milliseconds } }
     }
 
-    /// Notices another database, and reads the history where calls wait for it. Returns false where that failed.
+    /// Notices another database, and reads the history where calls wait for it. Returns false where the App Store kept it
+    /// from its end.
     package func step() async throws -> Bool {
         let dependencies = dependencies
         let controls = try await noted { _ in nil }
@@ -63,10 +64,13 @@ package struct CatchUp: Service {
             return true
         }
         if let failure {
+            // A service that ends says nothing of the App Store.
+            if failure is CancellationError { throw failure }
             dependencies.log.warning(
                 "the history is not read; calls wait", ["why": "\(failure)"])
             try await dependencies.noteCatchUp("\(failure)")
-            return false
+            // Only the App Store is spared: our own database may be asked at once whether it is back.
+            return ReconcileError.isOfDatabase(failure)
         }
         try await dependencies.pool.withTransaction { connection in
             // A person who began to recover meanwhile ends the catch-up.

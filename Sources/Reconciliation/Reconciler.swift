@@ -220,7 +220,7 @@ package struct Reconciler: Sendable {
             halts: BatchHalts(
                 pool: dependencies.pool, clock: dependencies.clock,
                 realClock: dependencies.realClock, log: dependencies.log,
-                metrics: dependencies.metrics))
+                metrics: dependencies.metrics, probes: engine.limits.probes))
         let unknown = UnknownOutcomes(
             engine: engine, kind: kind,
             settlement: CallSettlement(pool: dependencies.pool, kind: kind, log: dependencies.log))

@@ -525,6 +525,39 @@ import Testing
                     code: .done, output: "aborted spring: 1 change withdrawn\n", messages: ""))
     }
 
+    /// A database that was lost may have called what is withdrawn in the one restored.
+    @Test func abort_afterARestore_saysWhatTheAppStoreMayHave() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+        _ = await run("approve", id, "--yes", environment: office.ben)
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            "SELECT repricer.begin_catch_up('2025-12-31Z', '2026-01-01Z', '2026-01-01Z', false)")
+
+        let outcome = await run("abort", id, environment: office.ana)
+        let undone = await run("undo", id, environment: office.ana)
+        let doubt = """
+            the database was restored, or failed over with loss, and the App Store may have 1 of them; \
+            `repricer recover --lost-since TIME` adopts what it has, then `undo` can take it back
+            """
+        #expect(
+            outcome.output == "aborted spring: 1 change withdrawn\nin doubt: \(doubt)\n")
+        #expect(undone.code == .inputRejected)
+        #expect(undone.messages.contains(doubt), "\(undone.messages)")
+
+        // What a status has told since is no longer in doubt.
+        try await owner.script(
+            """
+            INSERT INTO repricer.status_checks
+                (original_transaction_id, bucket, reason, list_id, requested_at, done_at, outcome)
+            SELECT original_transaction_id, bucket, 'recover', 'x', ended_at, ended_at, 'read'
+            FROM repricer.price_changes
+            """)
+        let told = await run("undo", id, environment: office.ana)
+        #expect(!told.messages.contains("recover"), "\(told.messages)")
+        await owner.close()
+    }
+
     /// Apple has it, and tells the customer 27 days before the renewal.
     private static func schedule(renewal: String, notice: String) async throws {
         let connection = try await TestDatabase.connect()

@@ -64,6 +64,8 @@ struct Workers: Sendable {
         // A crowded machine is no reason to hold a call back: the world's clock stands still meanwhile.
         (limits.leavesWithin, limits.checksWithin) = (.seconds(60), .seconds(60))
         limits.failureWait = .zero
+        // The same seed makes the same world.
+        limits.probes.spread = .zero
         let engine = CallEngine(
             pool: pool, environment: .production, clock: clock, realClock: clock, log: log,
             metrics: metrics, limits: limits)
@@ -91,6 +93,7 @@ struct Workers: Sendable {
                 metrics: metrics, limits: reconciling, wait: wait))
         var watching = BatchWatch.Limits()
         watching.troublesEvery = .zero
+        watching.probes.spread = .zero
         watch = BatchWatch(
             pool: pool, clock: clock, realClock: clock, log: log, metrics: metrics, limits: watching
         )

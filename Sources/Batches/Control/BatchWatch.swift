@@ -34,7 +34,7 @@ package struct BatchWatch: Service {
         /// Rows of halted storefronts, in one transaction.
         package var parkedAtOnce = 20_000
         /// The real time between two probes of a halted storefront.
-        package var probeEvery: Duration = .seconds(60)
+        package var probes = ProbePace()
         /// How many rows of one halt a transaction puts back.
         package var putBackAtOnce = 500
         /// For how long what is put back stands behind what was never called, by the business clock.
@@ -139,7 +139,7 @@ package struct BatchWatch: Service {
 
     private func probeStorefronts() async throws {
         let (now, realNow) = (clock.nowMilliseconds(), realClock.nowMilliseconds())
-        let next = realNow + limits.probeEvery.milliseconds
+        let next = realNow + limits.probes.next().milliseconds
         let probes = try await pool.withTransaction {
             try HaltQueries.probeStorefronts(at: now, realNow: realNow, next: next, on: $0)
         }

@@ -1,4 +1,5 @@
 package import Facts
+import Postgres
 import Pricing
 package import ServiceKit
 
@@ -57,7 +58,10 @@ package struct GuardJudge: Sendable {
             guard let found = counts[rail.figure],
                 rail.isExceeded(by: found.count, of: found.all)
             else { continue }
-            return try await halt(batch, rail, found, "\(found.count) of \(found.all)")
+            let text = "\(found.count) of \(found.all)"
+            guard rail.figure == .errors else { return try await halt(batch, rail, found, text) }
+            return try await haltForErrors(
+                batch, rail, found, text, in: GuardQueries.counted(batch))
         }
         guard let rail = batch.rails.first(where: { $0.figure == .errors }),
             let own = counts[.errors], rail.isShareExceeded(by: own.count, of: own.all)
@@ -77,15 +81,41 @@ package struct GuardJudge: Sendable {
         guard let answers, answers.batches > 1,
             rail.isExceeded(by: answers.errors.count, of: answers.errors.all)
         else { return }
-        try await halt(
+        try await haltForErrors(
             batch, rail, answers.errors,
-            "\(answers.errors.count) of \(answers.errors.all) in \(answers.batches) batches with fewer rows each"
-        )
+            "\(answers.errors.count) of \(answers.errors.all) in \(answers.batches) batches with fewer rows each",
+            in: SmallBatchQueries.small(least: rail.least, since: batch.countFrom, at: now))
+    }
+
+    /// Halts the batch. Where nearly all that was counted are refusals with one code, every batch halts that met it, at
+    /// once, and what the code ended goes back.
+    ///
+    /// - Parameter counted: A query of the batches whose answers were counted.
+    private func haltForErrors(
+        _ batch: GuardQueries.Guarded, _ rail: GuardRail, _ found: GuardQueries.Count,
+        _ text: String, in counted: SQL
+    ) async throws {
+        let alike = try await pool.read {
+            try AlikeRefusalQueries.alike(in: counted, found, on: $0)
+        }
+        guard let alike else { return try await halt(batch, rail, found, text) }
+        if !alike.batches.contains(where: { $0.batchID == batch.batchID }) {
+            try await halt(batch, rail, found, text)
+        }
+        for concerned in alike.batches
+        where concerned.rail.isExceeded(by: found.count, of: found.all) {
+            try await halt(
+                GuardQueries.Guarded(
+                    batchID: concerned.batchID, name: concerned.name, rails: [concerned.rail],
+                    countFrom: nil, isJudged: true),
+                concerned.rail, found, "\(text), nearly all with \(alike.code)",
+                putBack: .init(code: alike.code, since: concerned.since))
+        }
     }
 
     private func halt(
         _ batch: GuardQueries.Guarded, _ rail: GuardRail, _ found: GuardQueries.Count,
-        _ counted: String
+        _ counted: String, putBack: GuardQueries.PutBack? = nil
     ) async throws {
         let now = clock.nowMilliseconds()
         let reason = "\(rail.text): \(counted)"
@@ -93,7 +123,7 @@ package struct GuardJudge: Sendable {
         let isNew = try await pool.withTransaction {
             try GuardQueries.halt(
                 batch.batchID, by: rail.figure.rawValue, reason: reason, details: details, at: now,
-                on: $0)
+                since: putBack?.since, code: putBack?.code, on: $0)
         }
         guard isNew else { return }
         log.error("batch halted", ["batch": batch.batchID, "name": batch.name, "guard": reason])

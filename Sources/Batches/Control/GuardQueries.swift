@@ -281,6 +281,21 @@ package enum GuardQueries {
         return reading
     }
 
+    /// What a guard of errors has met, where that is what everybody meets.
+    struct PutBack: Sendable, Equatable {
+        var code: String
+        /// When the first of these refusals came, in UTC milliseconds of the business clock.
+        var since: Int64
+    }
+
+    /// The batch, and from when on its answers count.
+    static func counted(_ batch: Guarded) -> SQL {
+        """
+        SELECT \(uuid: batch.batchID)::uuid AS batch_id,
+            coalesce(\(timestamp: batch.countFrom)::timestamptz, '-infinity') AS count_from
+        """
+    }
+
     /// Pauses a batch for the service, durably. Returns false where it is paused or has ended already.
     ///
     /// - Parameters:
@@ -290,15 +305,18 @@ package enum GuardQueries {
     ///     go on; nil where only a person resumes it.
     ///   - since: When the first of the refusals came that halt it, in UTC milliseconds of the business clock. What
     ///     ended by these refusals is put back.
+    ///   - code: Their code, where a guard halts for them. They are then put back once: what a person lets go on after it
+    ///     ends as it is answered.
     package static func halt(
         _ batchID: String, by: String, reason: String, details: String?, at: Int64,
-        probeAt: Int64? = nil, since: Int64? = nil, on connection: isolated PostgresConnection
+        probeAt: Int64? = nil, since: Int64? = nil, code: String? = nil,
+        on connection: isolated PostgresConnection
     ) throws -> Bool {
         try connection.decide(
             "haltBatch",
             """
             repricer.halt_batch(\(uuid: batchID), \(timestamp: at), \(by)::text,
-                \(reason)::text, \(details)::json, \(timestamp: probeAt), \(timestamp: since))
+                \(reason)::text, \(details)::json, \(timestamp: probeAt), \(timestamp: since), \(code)::text)
             """
         ).bool("answer")
     }

@@ -27,14 +27,7 @@ enum SmallBatchQueries {
         let row = try connection.query(
             """
             -- name: smallBatches
-            WITH small AS (
-                SELECT batch_id, greatest(guards_count_from, \(timestamp: since)::timestamptz,
-                    \(timestamp: at - day)::timestamptz) AS count_from
-                FROM repricer.batches
-                WHERE state IN ('approved', 'aborted') AND row_count * (10000 - holdout_basis_points) / 10000 < \(least)
-                    AND guards @> '[{"guard": "errors"}]'
-                ORDER BY decided_at DESC, batch_id LIMIT \(batchesMax)
-            )
+            WITH small AS (\(fragment: small(least: least, since: since, at: at)))
             SELECT count(DISTINCT c.batch_id) AS batches, count(*) AS answered,
                 count(*) FILTER (WHERE c.state = 'rejected') AS refused,
                 coalesce(bool_or(c.batch_id = \(uuid: batchID)), false) AND EXISTS (
@@ -51,5 +44,17 @@ enum SmallBatchQueries {
             batches: try row.int64("batches"),
             errors: GuardQueries.Count(
                 count: try row.int64("refused"), all: try row.int64("answered")))
+    }
+
+    /// The small batches, and from when on each is counted. The parameters are those of `answers`.
+    static func small(least: Int, since: Int64?, at: Int64) -> SQL {
+        """
+        SELECT batch_id, greatest(guards_count_from, \(timestamp: since)::timestamptz,
+            \(timestamp: at - day)::timestamptz) AS count_from
+        FROM repricer.batches
+        WHERE state IN ('approved', 'aborted') AND row_count * (10000 - holdout_basis_points) / 10000 < \(least)
+            AND guards @> '[{"guard": "errors"}]'
+        ORDER BY decided_at DESC, batch_id LIMIT \(batchesMax)
+        """
     }
 }

@@ -32,6 +32,24 @@ package enum UndoQueries {
         ).int64("answer")
     }
 
+    /// How many aborted changes of the batch a database may have called that was lost, where no status has told since what
+    /// the App Store has.
+    package static func inDoubt(
+        _ batchID: String, on connection: isolated PostgresConnection
+    ) throws -> Int64 {
+        try connection.query(
+            """
+            -- name: abortedInDoubt
+            SELECT count(*) AS rows FROM repricer.price_changes c
+            WHERE c.batch_id = \(uuid: batchID) AND c.stage = 'aborted' AND c.doubtful_since IS NOT NULL
+                AND NOT EXISTS (
+                    SELECT FROM repricer.status_checks k
+                    WHERE k.original_transaction_id = c.original_transaction_id AND k.bucket = c.bucket
+                        AND k.reason = 'recover' AND k.requested_at >= c.ended_at AND k.outcome IN ('read', 'drifted'))
+            """
+        ).one().int64("rows")
+    }
+
     /// Changes of one item and currency that an undo can take back now. Instants are UTC milliseconds.
     package struct Takeable: Sendable, Equatable {
         package var sku: String

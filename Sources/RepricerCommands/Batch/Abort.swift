@@ -23,6 +23,13 @@ extension Commands {
         options: [requiredReason], discussion: "None of its changes will be sent."
     ) { try await withdraw($0, newState: "rejected") }
 
+    /// What to do about changes that a lost database may have called before they were withdrawn.
+    static func doubt(_ rows: Int64) -> String {
+        "the database was restored, or failed over with loss, and the App Store may have "
+            + "\(rows == 1 ? "1 of them" : "\(rows) of them"); `repricer recover --lost-since TIME` adopts what it has, "
+            + "then `undo` can take it back"
+    }
+
     /// Withdraws the unsent changes of a batch, and tells what can still be taken back, and what is past recall.
     private static func withdraw(
         _ invocation: Invocation, newState: String
@@ -40,7 +47,9 @@ extension Commands {
                 return .done
             }
             let batch = try await BatchFinder.find(name, pool: pool)
-            let (count, recall) = try await invocation.telling("withdrawing what was not sent") {
+            let (count, recall, inDoubt) = try await invocation.telling(
+                "withdrawing what was not sent"
+            ) {
                 try await pool.withTransaction { connection in
                     let count = try BatchQueries.withdraw(
                         batch.batchID, newState: newState, reason: why, at: now, on: connection)
@@ -50,7 +59,8 @@ extension Commands {
                         Recall(
                             takeable: try UndoQueries.takeable(scope, at: now, on: connection),
                             beyond: try UndoQueries.beyond(scope, at: now, on: connection),
-                            now: Instant(milliseconds: now))
+                            now: Instant(milliseconds: now)),
+                        try UndoQueries.inDoubt(batch.batchID, on: connection)
                     )
                 }
             }
@@ -62,9 +72,9 @@ extension Commands {
                         + "\(batch.batchID)` \(recall.untilText)")
             try invocation.print(
                 json: ["batch_id": batch.batchID, "state": newState, "withdrawn": count]
-                    + recall.json,
+                    + (inDoubt > 0 ? ["in_doubt": inDoubt] : [:]) + recall.json,
                 "\(newState) \(harmless(batch.name)): \(counted(count, "change")) withdrawn\n"
-                    + undo
+                    + (inDoubt > 0 ? sentence("in doubt: " + doubt(inDoubt)) : "") + undo
                     + recall.beyondText)
             if recall.rows > 0 { invocation.suggest("undo \(batch.batchID) --dry-run") }
             return .done

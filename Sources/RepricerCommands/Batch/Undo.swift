@@ -51,7 +51,7 @@ extension Commands {
                 }
             }
             tell(refused, of: counts.values.reduce(0, +), invocation)
-            guard rows > 0 else { throw nothingUndone(scope, batch.name, counts) }
+            guard rows > 0 else { throw try await nothingUndone(scope, batch.name, counts, pool) }
             try invocation.print(
                 json: [
                     "batch_id": undoID, "undoes_batch_id": batch.batchID, "rows": rows,
@@ -91,7 +91,7 @@ extension Commands {
         }
         guard recall.rows > 0 else {
             tell(refused, of: counts.values.reduce(0, +), invocation)
-            throw nothingUndone(scope, batchName, counts)
+            throw try await nothingUndone(scope, batchName, counts, pool)
         }
         let all = recall.rows + counts.values.reduce(0, +)
         try invocation.print(
@@ -142,11 +142,17 @@ extension Commands {
     }
 
     private static func nothingUndone(
-        _ scope: UndoQueries.Scope, _ batchName: String, _ counts: [UndoObstacle: Int64]
-    ) -> CommandFailure {
+        _ scope: UndoQueries.Scope, _ batchName: String, _ counts: [UndoObstacle: Int64],
+        _ pool: PostgresPool
+    ) async throws -> CommandFailure {
         guard counts.isEmpty else {
+            let inDoubt = try await pool.withTransaction {
+                try UndoQueries.inDoubt(scope.batchID, on: $0)
+            }
             return CommandFailure(
-                .inputRejected, "nothing stored: nothing of \(harmless(batchName)) can be undone")
+                .inputRejected,
+                "nothing stored: nothing of \(harmless(batchName)) can be undone"
+                    + (inDoubt > 0 ? "; \(doubt(inDoubt))" : ""))
         }
         let what = [
             scope.subscription.map { "subscription \(quoted($0))" },

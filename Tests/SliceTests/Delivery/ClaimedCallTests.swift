@@ -309,7 +309,7 @@ extension DeliveryHarness {
             policy: CallPolicy(retry: Backoff(first: .seconds(1), max: .seconds(1))),
             halts: BatchHalts(
                 pool: engine.pool, clock: clock, realClock: realClock, log: .silent,
-                metrics: Metrics()))
+                metrics: Metrics(), probes: ProbePace(spread: .zero)))
     }
 
     /// Of the first bucket with something due.

@@ -168,7 +168,9 @@ struct DeliveryHarness {
         environment: StoreEnvironment = .production, log: Log = .silent,
         metrics: Metrics = Metrics()
     ) -> CallEngine {
-        CallEngine(
+        var limits = limits
+        limits.probes.spread = .zero
+        return CallEngine(
             pool: pool ?? service, environment: environment, clock: clock, realClock: realClock,
             log: log, metrics: metrics, limits: limits)
     }

@@ -103,7 +103,7 @@ import Testing
         #expect(try await Self.batch(harness).sampled)
         harness.store.setAnswers(Self.ids(130, every: 2), Self.rejected)
 
-        for _ in 0..<6 {
+        for _ in 0..<15 {
             harness.clock.advance(by: .seconds(1))
             _ = try await scheduler.round()
         }
@@ -175,6 +175,69 @@ import Testing
             "SELECT paused_reason AS text FROM repricer.batches WHERE halted_by = 'errors'")
         #expect(halted.count == 8)
         #expect(halted.allSatisfy { $0.contains(" batches with fewer rows each") })
+        await harness.close()
+    }
+
+    /// Twelve batches of forty rows. Each tenth call succeeds, so no refusals in a row tell of it, and yet the others say
+    /// nothing of their customers.
+    @Test func smallBatches_refusedAlikeButForAFew_goBackOnce() async throws {
+        let harness = try await Harness.make()
+        for first in stride(from: 1, through: 441, by: 40) {
+            try await harness.submitRows(first...(first + 39), guards: GuardRail.byDefault)
+        }
+        let refused = (1...480).filter { $0 % 7 != 0 }.map { "\($0)" }
+        harness.store.setAnswers(refused, Self.rejected)
+        let scheduler = harness.scheduler()
+        var most = 0
+        for _ in 0..<60 {
+            _ = try await scheduler.round()
+            most = max(most, try await harness.stateCounts()["rejected", default: 0])
+            harness.clock.advance(by: .seconds(1))
+        }
+        try await harness.watch().round()
+
+        #expect(most >= 10)
+        #expect(most <= 50)
+        #expect(try await harness.stateCounts()["rejected"] == nil)
+        let halted = try await harness.texts(
+            "SELECT coalesce(paused_reason, '-') AS text FROM repricer.batches WHERE is_paused")
+        #expect(halted.contains { $0.contains("nearly all with 4030010") }, "\(halted)")
+
+        // A person lets all go on. What is refused once more is refused for good.
+        let resumed = harness.store.calls.count
+        for id in try await harness.texts("SELECT batch_id::text AS text FROM repricer.batches") {
+            try await harness.setPause(id, false)
+        }
+        harness.store.setAnswers(refused, nil)
+        for _ in 0..<15 {
+            harness.clock.advance(by: .seconds(61))
+            harness.realClock.advance(by: .seconds(61))
+            try await harness.deliver(scheduler)
+            try await harness.watch().round()
+        }
+        let counts = try await harness.stateCounts()
+        #expect(harness.store.calls.count > resumed)
+        #expect(counts == ["scheduled": 480], "\(counts)")
+        await harness.close()
+    }
+
+    /// The second time what a guard has put back is believed.
+    @Test func rowsThatAGuardPutBack_areBelievedWhenRefusedAgain() async throws {
+        let harness = try await Harness.make()
+        let batchID = try await harness.submitRows(1...60)
+        func halt() async throws -> Bool {
+            try await harness.service.withTransaction {
+                try GuardQueries.halt(
+                    batchID, by: "errors", reason: "guard", details: nil, at: 1, since: 1,
+                    code: "4030010", on: $0)
+            }
+        }
+        #expect(try await halt())
+        let code = "SELECT code AS text FROM repricer.put_backs"
+        #expect(try await harness.texts(code) == ["4030010"])
+        try await harness.setPause(batchID, false)
+        #expect(try await halt())
+        #expect(try await harness.texts(code) == ["4030010"])
         await harness.close()
     }
 

@@ -16,9 +16,11 @@ import Testing
     private static func watch(_ harness: Harness, _ metrics: Metrics = Metrics())
         -> BatchWatch
     {
-        BatchWatch(
+        var limits = BatchWatch.Limits()
+        limits.probes.spread = .zero
+        return BatchWatch(
             pool: harness.service, clock: harness.clock, realClock: harness.realClock, log: .silent,
-            metrics: metrics)
+            metrics: metrics, limits: limits)
     }
 
     /// One row a subscription, 1 … count; returns the batch.

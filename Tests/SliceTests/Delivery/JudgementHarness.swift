@@ -35,7 +35,10 @@ extension DeliveryHarness {
     }
 
     func watch() -> BatchWatch {
-        BatchWatch(
-            pool: service, clock: clock, realClock: realClock, log: .silent, metrics: Metrics())
+        var limits = BatchWatch.Limits()
+        limits.probes.spread = .zero
+        return BatchWatch(
+            pool: service, clock: clock, realClock: realClock, log: .silent, metrics: Metrics(),
+            limits: limits)
     }
 }

@@ -16,13 +16,14 @@ extension DeliveryHarness {
     }
 
     func reconciler(
-        _ history: any HistoryCalls, _ door: any NotificationDoor, store: (any StoreCalls)? = nil
+        _ history: any HistoryCalls, _ door: any NotificationDoor, store: (any StoreCalls)? = nil,
+        wait: CallPermitSource.Wait? = nil
     ) -> Reconciler {
         Reconciler(
             Reconciler.Dependencies(
                 pool: service, history: history, store: store ?? self.store, door: door,
                 environment: .production, clock: clock, realClock: realClock, log: .silent,
-                metrics: Metrics(), wait: waiting))
+                metrics: Metrics(), wait: wait ?? waiting))
     }
 
     func statusChecks(_ store: any StoreCalls) -> StatusCheckRunner {

@@ -316,15 +316,66 @@ import Testing
         try await harness.deliver(harness.scheduler())
         #expect(harness.store.calls.isEmpty)
         // Who looks is told why it takes so long, as long as it does.
-        let answers = "SELECT coalesce(catch_up_answer, '-') AS text FROM repricer.service_controls"
-        #expect(try await harness.texts(answers) != ["-"])
+        #expect(try await harness.texts(Self.answer) != ["-"])
 
         #expect(try await catchUp.step())
-        #expect(try await harness.texts(answers) == ["-"])
+        #expect(try await harness.texts(Self.answer) == ["-"])
         try await Self.readStatuses(harness, harness.store)
         try await harness.deliver(harness.scheduler())
         #expect(harness.store.calls.count == 1)
         await harness.close()
+    }
+
+    /// Our own database is asked again at once: nobody else is to be spared.
+    @Test func catchUp_whoseDatabaseGoesAway_goesOnAtOnce() async throws {
+        let harness = try await Self.approved(1)
+        let history = ScriptedHistory([
+            .init(payload: "one", at: harness.clock.nowMilliseconds() + 1)
+        ])
+        let door = ScriptedDoor()
+        let catchUp = try await Self.catchUp(harness, harness.reconciler(history, door))
+        door.close(after: 0)
+
+        #expect(try await catchUp.step())
+        #expect(
+            try await harness.texts(Self.answer) == [
+                "a notification was not stored: away; run it again"
+            ])
+        door.close(after: .max)
+        #expect(try await catchUp.step())
+        #expect(try await harness.texts(Self.answer) == ["-"])
+        await harness.close()
+    }
+
+    /// What a service says that is stopped is no answer of the App Store.
+    @Test func catchUp_thatIsStopped_notesNoAnswer() async throws {
+        let harness = try await Self.approved(1)
+        let history = ScriptedHistory(faults: [0: .away])
+        let stopped = harness.reconciler(
+            history, ScriptedDoor(), wait: { _ in throw CancellationError() })
+        let catchUp = try await Self.catchUp(harness, stopped)
+
+        await #expect(throws: CancellationError.self) { try await catchUp.step() }
+        #expect(history.asked.count == 1)
+        #expect(try await harness.texts(Self.answer) == ["-"])
+        await harness.close()
+    }
+
+    private static let answer =
+        "SELECT coalesce(catch_up_answer, '-') AS text FROM repricer.service_controls"
+
+    /// In another database, with nothing on its way any more.
+    private static func catchUp(
+        _ harness: Harness, _ reconciler: Reconciler
+    ) async throws -> CatchUp {
+        let catchUp = CatchUp(reconciler, lagMax: nil, flightTime: .seconds(100))
+        try await catchUp.prepare()
+        try await execute(
+            harness, "UPDATE repricer.service_controls SET database_identity = 'another'")
+        _ = try await catchUp.step()
+        harness.clock.advance(by: .seconds(101))
+        harness.realClock.advance(by: .seconds(101))
+        return catchUp
     }
 
     /// A dump that takes the place of dropped schemas has the same cluster, timeline and database, and other tables.
