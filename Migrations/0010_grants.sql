@@ -139,6 +139,8 @@ GRANT UPDATE ON repricer.bucket_turns TO repricer_service;
 -- Every replica judges refusals by what all have met.
 GRANT INSERT, UPDATE, DELETE ON repricer.refusal_streaks TO repricer_service;
 GRANT SELECT ON repricer.app_binding TO repricer_service, repricer_pricing;
+-- Who decides with a program of before the newest breaking migration is told so.
+GRANT EXECUTE ON FUNCTION repricer.allow_program(integer) TO repricer_pricing;
 -- Its pages say what the policy says of a batch.
 GRANT EXECUTE ON FUNCTION repricer.approval_outlook(uuid) TO repricer_service;
 GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsal(timestamptz), repricer.summarise_figures(integer),

@@ -12913,6 +12913,7 @@ GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time z
 GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.allow_program(p_schema integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.allow_program(p_schema integer) TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.allow_program(p_schema integer) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.answers_id(p_answers text) FROM PUBLIC;

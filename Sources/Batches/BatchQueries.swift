@@ -166,7 +166,7 @@ package enum BatchQueries {
             """
             repricer.withdraw_batch(\(uuid: batchID), \(timestamp: at), \(newState)::text,
                 \(reason)::text)
-            """
+            """, onlyHoldsBack: true
         ).int64("answer")
     }
 

@@ -107,7 +107,7 @@ package enum ExtensionQueries {
             """
             repricer.reject_extension(\(uuid: extensionID)::uuid, \(reason)::text,
                 \(timestamp: at))
-            """)
+            """, onlyHoldsBack: true)
     }
 
     /// Abandons a running mass extension that the App Store does not know.

@@ -131,7 +131,8 @@ package enum MassExtensionQueries {
             -- name: waitingSummaries
             WITH waiting AS (
                 SELECT notification_uuid, received_at FROM repricer.extension_summaries
-                WHERE folded_at IS NULL ORDER BY received_at LIMIT \(limit) FOR UPDATE SKIP LOCKED
+                WHERE folded_at IS NULL AND \(fragment: ServiceControlQueries.isForNewerPrograms) IS NOT TRUE
+                ORDER BY received_at LIMIT \(limit) FOR UPDATE SKIP LOCKED
             )
             SELECT n.notification_uuid, n.received_at, \(unsafe: EvidenceQueries.evidenceColumns)
             FROM waiting i JOIN repricer.notifications n

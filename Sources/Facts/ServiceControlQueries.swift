@@ -82,7 +82,7 @@ package enum ServiceControlQueries {
         """
 
     /// Whether a breaking migration is announced that this program does not know.
-    static let isForNewerPrograms: SQL = """
+    package static let isForNewerPrograms: SQL = """
         (SELECT lowest_program > \(expectedSchemaVersion) FROM repricer.service_controls)
         """
 

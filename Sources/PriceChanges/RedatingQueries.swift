@@ -28,6 +28,7 @@ package enum RedatingQueries {
                 SELECT m.original_transaction_id FROM (
                     SELECT original_transaction_id, moved_at FROM repricer.moved_renewals
                     WHERE bucket = \(bucket)::smallint
+                        AND \(fragment: ServiceControlQueries.isForNewerPrograms) IS NOT TRUE
                     -- It reads more than are wanted, because another process may have locked some.
                     ORDER BY moved_at, original_transaction_id LIMIT \(2 * limit)
                 ) m

@@ -28,4 +28,6 @@ package enum DoorAnswer: Hashable, Sendable {
     case refused(code: String)
     /// It is not stored, because the database is away or too much waits.
     case unavailable(String)
+    /// It is not stored, because the database has been migrated for newer programs.
+    case outdated(String)
 }

@@ -233,7 +233,13 @@ package struct HistoryReader: Sendable {
             }
             return await group.reduce(into: [DoorAnswer]()) { $0.append($1) }
         }
-        for case .unavailable(let why) in answers { throw ReconcileError.databaseAway(why) }
+        for answer in answers {
+            switch answer {
+            case .unavailable(let why): throw ReconcileError.databaseAway(why)
+            case .outdated(let why): throw ReconcileError.outdated(why)
+            case .stored, .refused: break
+            }
+        }
         summary.add(page, answers)
         progress(summary)
     }
@@ -282,7 +288,7 @@ package struct HistorySummary: Hashable, Sendable {
             case .stored(let isNew):
                 if isNew { new += 1 } else { duplicate += 1 }
             case .refused(let code): refused[code, default: 0] += 1
-            case .unavailable: break
+            case .unavailable, .outdated: break
             }
         }
     }

@@ -9,6 +9,8 @@ package enum ReconcileError: Error, Hashable, Sendable, CustomStringConvertible 
     /// The answers lead nowhere: pages without an end, or tokens that expire again and again.
     case brokenAnswer(String)
     case databaseAway(String)
+    /// The database has been migrated for newer programs. The text says which.
+    case outdated(String)
     /// Another process took the work over.
     case leaseLost
 
@@ -27,6 +29,7 @@ package enum ReconcileError: Error, Hashable, Sendable, CustomStringConvertible 
         case .refused(let why): "the App Store refuses: \(why)"
         case .brokenAnswer(let why): "the App Store's answers lead nowhere: \(why)"
         case .databaseAway(let why): "a notification was not stored: \(why); run it again"
+        case .outdated(let why): why
         case .leaseLost: "another process took reconciling over; what was done is kept"
         }
     }

@@ -1,6 +1,7 @@
 package import Calls
 package import Facts
 import Notifications
+import Postgres
 package import PriceChanges
 package import Pricing
 package import ServiceKit
@@ -148,9 +149,13 @@ package struct Reconciler: Sendable {
         case history, fold, unknownOutcomes, silent, hinted, former
     }
 
-    /// Whether a failure says nothing of the other parts: the run is still wanted, and it is still ours.
+    /// Whether a failure says nothing of the other parts: the run is still wanted, it is still ours, and this program is
+    /// one of the database.
     private static func endsOneAlone(_ failure: any Error) -> Bool {
-        !(failure is CancellationError) && failure as? ReconcileError != .leaseLost
+        switch failure {
+        case is CancellationError, ReconcileError.leaseLost, ReconcileError.outdated: false
+        default: (failure as? PostgresError)?.sqlState != .programTooOld
+        }
     }
 
     private func run(

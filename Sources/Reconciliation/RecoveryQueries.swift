@@ -72,7 +72,7 @@ package enum RecoveryQueries {
             SET parked_reason = 'its status could not be read by recover', next_attempt_at = \(timestamp: until)
             FROM repricer.status_checks k
             WHERE k.reason = \(list.reason.rawValue) AND k.list_id = \(list.id)
-                AND k.outcome IN \(fragment: isUnread)
+                AND k.outcome IN \(fragment: isUnread) AND \(fragment: ServiceControlQueries.allowsThisProgram)
                 AND c.original_transaction_id = k.original_transaction_id AND c.bucket = k.bucket
                 AND c.state = 'queued'
             """)

@@ -70,7 +70,7 @@ import Testing
             _ = try await Self.ingest("\nbad\n{\"signedPayload\":\"ok:a\"}", into: store)
         }
 
-        #expect(error?.isAway == true)
+        #expect(error?.kind == .away)
         #expect(error?.line == 3)
         #expect(error?.soFar.malformed == 1)
     }

@@ -1,6 +1,7 @@
 import Foundation
 import HTTP
 import JOSE
+import Reconciliation
 import SandboxStore
 import ServiceKit
 import Synchronization
@@ -120,6 +121,15 @@ import Testing
         #expect(program.terminationStatus == 3)
         #expect(
             String(decoding: messages, as: UTF8.self) == "-: \(why) FILE | repricer ingest -\n")
+    }
+
+    /// It would fail for ever if a job were to try it again.
+    @Test func reconcile_withAProgramOfBefore_exits1WithTheRemedyAlone() {
+        let failure = Commands.commandFailure(ReconcileError.outdated("install the release"))
+
+        #expect((failure as? CommandFailure)?.code == .failed)
+        #expect("\(failure)".contains("install the release"))
+        #expect(!"\(failure)".contains("again"))
     }
 
     @Test func ingest_ofAMissingFile_exits3() async throws {

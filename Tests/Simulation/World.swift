@@ -205,6 +205,7 @@ package actor World {
         switch await replicas[0].intake.take(payload) {
         case .stored: break
         case .refused(let refusal): failures.append("refused a notification: \(refusal.code)")
+        case .outdated(let why): failures.append("refused this program: \(why)")
         case .unavailable(let why):
             // A forwarder sends it again.
             note("intake: \(why)")

@@ -70,7 +70,8 @@ package enum ControlQueries {
     ) throws -> Bool {
         try connection.decide(
             "setPause",
-            "repricer.set_pause(\(uuid: batchID), \(timestamp: at), \(isPaused), \(reason)::text)"
+            "repricer.set_pause(\(uuid: batchID), \(timestamp: at), \(isPaused), \(reason)::text)",
+            onlyHoldsBack: isPaused
         ).bool("answer")
     }
 

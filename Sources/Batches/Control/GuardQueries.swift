@@ -317,7 +317,7 @@ package enum GuardQueries {
             """
             repricer.halt_batch(\(uuid: batchID), \(timestamp: at), \(by)::text,
                 \(reason)::text, \(details)::json, \(timestamp: probeAt), \(timestamp: since), \(code)::text)
-            """
+            """, onlyHoldsBack: true
         ).bool("answer")
     }
 
@@ -374,7 +374,7 @@ package enum GuardQueries {
             repricer.halt_storefront(\(uuid: concerned.batchID),
                 \(concerned.storefront)::text, \(timestamp: at), \(by)::text,
                 \(reason)::text, \(timestamp: probeAt))
-            """
+            """, onlyHoldsBack: true
         ).bool("answer")
     }
 
@@ -382,7 +382,9 @@ package enum GuardQueries {
     package static func parkHalted(
         limit: Int, on connection: isolated PostgresConnection
     ) throws -> Int {
-        try connection.decide("parkHalted", "repricer.park_halted(\(limit)::integer)").int("answer")
+        try connection.decide(
+            "parkHalted", "repricer.park_halted(\(limit)::integer)", onlyHoldsBack: true
+        ).int("answer")
     }
 
     /// A batch whose changes a call carries, with their storefront. All changes of a subscription share one.

@@ -153,6 +153,7 @@ enum SubmissionQueries {
         SELECT repricer.begin_submission(\(uuid: batchID), \(name)::text, \(contentSHA256)::text,
             \(terms.grouping.rawValue)::text, \(json: terms.waves?.json ?? "[]"), \(json: terms.guards.json),
             \(timestamp: now.milliseconds), \(terms.holdout)::integer)
+        WHERE \(fragment: ServiceControlQueries.allowsThisProgram)
         """
     }
 

@@ -197,7 +197,7 @@ extension ArrivalError {
         switch self {
         case .refused: arrivals > 1
         case .disturbed: true
-        case .unavailable: false
+        case .unavailable, .outdated: false
         }
     }
 }

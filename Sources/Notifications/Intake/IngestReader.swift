@@ -40,7 +40,7 @@ package struct IngestSummary: Hashable, Sendable {
             if problems.count < Self.problemsMax {
                 problems.append(Problem(line: line, refusal: refusal))
             }
-        case .unavailable: return
+        case .unavailable, .outdated: return
         }
         lines += 1
     }
@@ -49,15 +49,27 @@ package struct IngestSummary: Hashable, Sendable {
 /// Why reading stopped before the end. It is safe to read the whole file again, because what was stored counts as a
 /// duplicate.
 package struct IngestError: Error, Sendable, CustomStringConvertible {
-    /// Whether the database is away. Otherwise the file cannot be read.
-    package let isAway: Bool
+    package enum Kind: Hashable, Sendable {
+        /// The database is away.
+        case away
+        /// The database has been migrated for newer programs.
+        case outdated
+        /// The file cannot be read.
+        case unreadable
+    }
+
+    package let kind: Kind
     package let line: Int
     package let why: String
     /// What was settled: everything before `line`.
     package let soFar: IngestSummary
 
     package var description: String {
-        isAway ? "stopped at line \(line): \(why); run it again" : why
+        switch kind {
+        case .away: "stopped at line \(line): \(why); run it again"
+        case .outdated: "stopped at line \(line): \(why), and run it again"
+        case .unreadable: why
+        }
     }
 }
 
@@ -181,7 +193,7 @@ private struct OutcomesInOrder {
     private var counted = 0
     private var early: [Int: IngestReader.Flight] = [:]
     private var summary = IngestSummary()
-    private(set) var firstUnavailable: (line: Int, why: String)?
+    private(set) var firstUnavailable: (line: Int, kind: IngestError.Kind, why: String)?
 
     mutating func open() -> Int {
         defer { opened += 1 }
@@ -191,10 +203,10 @@ private struct OutcomesInOrder {
     mutating func settle(_ flight: IngestReader.Flight) {
         early[flight.order] = flight
         while firstUnavailable == nil, let next = early.removeValue(forKey: counted) {
-            if case .unavailable(let why) = next.outcome {
-                firstUnavailable = (next.line, why)
-            } else {
-                summary.add(next.outcome, line: next.line)
+            switch next.outcome {
+            case .unavailable(let why): firstUnavailable = (next.line, .away, why)
+            case .outdated(let why): firstUnavailable = (next.line, .outdated, why)
+            case .stored, .refused: summary.add(next.outcome, line: next.line)
             }
             counted += 1
         }
@@ -203,11 +215,12 @@ private struct OutcomesInOrder {
     func result(
         _ failure: (any Error)?, nextLine: Int
     ) throws(IngestError) -> IngestSummary {
-        if let (line, why) = firstUnavailable {
-            throw IngestError(isAway: true, line: line, why: why, soFar: summary)
+        if let (line, kind, why) = firstUnavailable {
+            throw IngestError(kind: kind, line: line, why: why, soFar: summary)
         }
         if let failure {
-            throw IngestError(isAway: false, line: nextLine, why: "\(failure)", soFar: summary)
+            throw IngestError(
+                kind: .unreadable, line: nextLine, why: "\(failure)", soFar: summary)
         }
         return summary
     }

@@ -8,6 +8,9 @@ package enum IntakeOutcome: Hashable, Sendable {
     case refused(NotificationRefusal)
     /// It is not stored, and the sender should come again.
     case unavailable(String)
+    /// It is not stored, because the database has been migrated for newer programs. The sender should come again: another
+    /// process may be one of these.
+    case outdated(String)
 }
 
 /// Where all notifications come in, over HTTP and from files: it verifies and stores them, and says what became of
@@ -89,7 +92,7 @@ package final class NotificationIntake: Sendable {
         case .stored(isNew: false, _): duplicates.increment()
         case .stored(isNew: true, understood: false): count("not_understood")
         case .refused(let refusal): count(refusal.code)
-        case .unavailable: count("unavailable")
+        case .unavailable, .outdated: count("unavailable")
         }
         return outcome
     }
@@ -129,6 +132,7 @@ package final class NotificationIntake: Sendable {
                 return .refused(
                     NotificationRefusal(.malformed, code: "unstorable_value", message: why))
             case .unavailable, .disturbed: return .unavailable(error.description)
+            case .outdated(let why): return .outdated(why)
             }
         }
     }

@@ -45,11 +45,14 @@ package enum ArrivalError: Error, Hashable, Sendable, CustomStringConvertible {
     case disturbed(String)
     /// PostgreSQL cannot hold a value of some arrival, and would refuse the same arrivals again.
     case refused(String)
+    /// The database has been migrated for newer programs. The text says which.
+    case outdated(String)
 
     package var description: String {
         switch self {
         case .unavailable(let why), .disturbed(let why): "not stored, try again later: \(why)"
         case .refused(let why): "cannot be stored: \(why)"
+        case .outdated(let why): why
         }
     }
 }
@@ -124,6 +127,7 @@ private func arrivalError(_ error: any Error) -> ArrivalError {
     if let error = error as? ArrivalError { return error }
     guard let error = error as? PostgresError else { return .unavailable("\(error)") }
     if error.isAboutPartition { return .unavailable(error.description) }
+    if error.sqlState == .programTooOld { return .outdated(error.message ?? error.description) }
     if error.isAboutData { return .refused(error.description) }
     // Class 40 is a deadlock and its like. Class XX is an internal error, such as a damaged page.
     switch error.sqlState?.classCode {
@@ -135,8 +139,7 @@ private func arrivalError(_ error: any Error) -> ArrivalError {
 /// The reason in words. Where nobody could be reached, only libpq knows it: a wrong host, or a refused password. It
 /// names host and user, and never the password.
 private func reason(_ error: PostgresError) -> String {
-    if error.sqlState == .programTooOld, let message = error.message { return message }
-    return switch error.code {
+    switch error.code {
     case .cannotConnect, .connectionLost:
         [error.description, error.message].compactMap { $0 }
             .filter { !$0.isEmpty }.joined(separator: ": ")

@@ -110,7 +110,7 @@ package final class ReceiverRoutes: Sendable {
             return .json(200, "{\"stored\":true,\"new\":\(isNew),\"understood\":\(understood)}\n")
         case .refused(let refusal):
             return refused(refusal)
-        case .unavailable(let why):
+        case .unavailable(let why), .outdated(let why):
             notStored.note(why)
             return comeAgain("unavailable", "not stored; send it again")
         }

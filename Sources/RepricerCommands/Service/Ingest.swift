@@ -40,9 +40,14 @@ extension Commands {
                 bar.clear()
                 // What was settled before is told all the same: it stays.
                 if error.soFar.lines > 0 { try tell(error.soFar, of: path, invocation) }
+                let code: ExitCode =
+                    switch error.kind {
+                    case .away: .unavailable
+                    case .outdated: .failed
+                    case .unreadable: .inputRejected
+                    }
                 throw CommandFailure(
-                    error.isAway ? .unavailable : .inputRejected, error.description,
-                    isAboutFile: !error.isAway)
+                    code, error.description, isAboutFile: error.kind == .unreadable)
             }
         }
     }

@@ -96,6 +96,7 @@ private struct IntakeDoor: NotificationDoor {
         case .stored(let isNew, _): .stored(isNew: isNew)
         case .refused(let refusal): .refused(code: refusal.code)
         case .unavailable(let why): .unavailable(why)
+        case .outdated(let why): .outdated(why)
         }
     }
 }

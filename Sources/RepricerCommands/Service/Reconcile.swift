@@ -77,7 +77,7 @@ extension Commands {
         guard let error = failure as? ReconcileError else { return failure }
         switch error {
         case .storeAway, .databaseAway: return CommandFailure(.unavailable, "\(error)")
-        case .refused, .brokenAnswer: return CommandFailure(.failed, "\(error)")
+        case .refused, .brokenAnswer, .outdated: return CommandFailure(.failed, "\(error)")
         case .leaseLost: return CommandFailure(.conflict, "\(error)")
         }
     }

@@ -107,6 +107,10 @@ import Testing
         try await Self.announce(expectedSchemaVersion + 1)
 
         await expectRefused { try await harness.receive("new", of: "1") }
+        // Whoever reads a file tells it from a database that is away, and does not come again.
+        await #expect(throws: ArrivalError.outdated(Self.remedy)) {
+            try await harness.receive("new", of: "1")
+        }
         // What is there already is asked for, too: to say "known" is to say "stored".
         await expectRefused { try await harness.receive("known", of: "1") }
 
@@ -196,6 +200,86 @@ import Testing
         await harness.close()
     }
 
+    /// It ends with the remedy, and neither statuses nor anything else are asked for after it.
+    @Test func reconcile_afterTheAnnouncement_endsWithTheRemedy() async throws {
+        let harness = try await Harness.make()
+        let history = ScriptedHistory([
+            .init(payload: "one", at: harness.clock.nowMilliseconds() - 1000)
+        ])
+        let (_, failure) = try #require(
+            try await harness.reconciler(history, OutdatedDoor(why: Self.remedy)).runOnce())
+
+        #expect(failure as? ReconcileError == .outdated(Self.remedy))
+        #expect("\(String(describing: failure))" == "Optional(\(Self.remedy))")
+        #expect(try await harness.count("status_checks") == 0)
+        await harness.close()
+    }
+
+    @Test func redating_andTheEndOfARecovery_doNothing() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.write(
+            """
+            INSERT INTO repricer.moved_renewals (original_transaction_id, bucket, moved_at)
+            SELECT original_transaction_id, bucket, now() FROM repricer.subscriptions
+            """)
+        let bucket = try #require(
+            try await harness.service.withTransaction { try RedatingQueries.nextBucket(on: $0) })
+        func taken() async throws -> [String] {
+            try await harness.service.withTransaction {
+                try RedatingQueries.take(bucket: bucket, limit: 1, on: $0)
+            }
+        }
+        try await Self.announce(expectedSchemaVersion + 1)
+
+        #expect(try await taken().isEmpty)
+        await expectRefused {
+            try await harness.service.withTransaction {
+                try RecoveryQueries.parkUnread(in: .init(.recover, id: ""), until: 1, on: $0)
+            }
+        }
+
+        try await Self.announce(expectedSchemaVersion)
+        #expect(try await taken() == ["1"])
+        await harness.close()
+    }
+
+    @Test func summaryOfAMassExtension_isFoldedByTheNewProgram() async throws {
+        let harness = try await ExtensionHarness.make()
+        try await harness.receiveSummary(9, succeeded: 1, failed: 0)
+        func waiting() async throws -> Int {
+            try await harness.delivery.service.withTransaction {
+                try MassExtensionQueries.waitingSummaries(limit: 1, on: $0).count
+            }
+        }
+        try await Self.announce(expectedSchemaVersion + 1)
+        #expect(try await waiting() == 0)
+
+        try await Self.announce(expectedSchemaVersion)
+        #expect(try await waiting() == 1)
+        await harness.delivery.close()
+    }
+
+    /// Who began with the old release decides nothing more; what only holds calls back passes.
+    @Test func decisions_afterTheAnnouncement_areRefused_butForAPause() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        let batchID = try await harness.submit([Harness.row("1")])
+        try await Self.announce(expectedSchemaVersion + 1)
+
+        await expectRefused {
+            _ = try await harness.submit([Harness.row("1", "B")], content: "other")
+        }
+        await expectRefused { try await harness.approve(batchID) }
+        try await harness.setPause(nil, true)
+        await expectRefused { try await harness.setPause(nil, false) }
+
+        #expect(try await harness.count("batches WHERE state = 'approved'") == 0)
+        #expect(try await harness.count("batches") == 1)
+        #expect(try await harness.count("service_controls WHERE is_paused") == 1)
+        await harness.close()
+    }
+
     /// The migration waits for it.
     @Test func answerOfACall_thatIsOutAtTheAnnouncement_isStillWritten() async throws {
         let harness = try await ExtensionHarness.make()
@@ -223,6 +307,13 @@ import Testing
         #expect(try await harness.changes() == ["A scheduled"])
         await harness.close()
     }
+}
+
+/// What stores nothing more, because the database is for newer programs.
+private struct OutdatedDoor: NotificationDoor {
+    let why: String
+
+    func take(_ signedPayload: String) async -> DoorAnswer { .outdated(why) }
 }
 
 /// An App Store during whose answers the migration is announced.
