@@ -82,8 +82,9 @@ class Nginx:
 
 
 def of_the_store(lines):
-    """The statuses, of lines of nginx's log, of the posts that the posters did not send."""
-    return [status for status, method, sender in (line.split() for line in lines) if method == "POST" and sender == "-"]
+    """The statuses, of lines of nginx's log, of the posts that the posters did not send. A request that nginx cannot read
+    has an empty method."""
+    return [status for status, method, sender in (line.rstrip("\n").split(" ") for line in lines) if method == "POST" and sender == "-"]
 
 
 class Posters:
