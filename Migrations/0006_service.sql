@@ -183,6 +183,8 @@ CREATE TABLE repricer.put_backs (
     -- When it is next checked for what to put back, in real time, and how often it was checked.
     next_check_at timestamptz NOT NULL DEFAULT '-infinity',
     checks integer NOT NULL DEFAULT 0,
+    -- Whether a guard halted, for refusals that were nearly all with this code: what ended by it goes back, each row once.
+    is_of_guard boolean NOT NULL DEFAULT false,
     CONSTRAINT put_backs_pkey PRIMARY KEY (put_back_id)
 );
 COMMENT ON TABLE repricer.put_backs IS
@@ -230,7 +232,7 @@ CREATE FUNCTION repricer.was_just_now(p_at timestamptz) RETURNS boolean
 LANGUAGE sql VOLATILE
 RETURN p_at > clock_timestamp() - interval '3 minutes';
 
--- Every statement that folds, stores or drops asks it with the schema that its program was written for. It ends the transaction of
+-- Every statement that folds, stores, decides or drops asks it with the schema that its program was written for. It ends the transaction of
 -- one that is older than the newest breaking migration, so that nothing of it is half done. Claims ask for the column itself,
 -- since what they find is no error.
 CREATE FUNCTION repricer.allow_program(p_schema integer) RETURNS boolean

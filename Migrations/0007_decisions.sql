@@ -1379,16 +1379,18 @@ $$;
 
 -- What ended by refusals before these turned out to be everybody's ------------------------------------------------------
 
-CREATE FUNCTION repricer.note_put_back(p_kind text, p_batch_id uuid, p_code text, p_from timestamptz) RETURNS void
+CREATE FUNCTION repricer.note_put_back(p_kind text, p_batch_id uuid, p_code text, p_from timestamptz,
+    p_is_of_guard boolean DEFAULT false) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
 BEGIN ATOMIC
-    INSERT INTO repricer.put_backs (kind, batch_id, code, ended_from)
-        SELECT p_kind, p_batch_id, p_code, p_from WHERE p_kind IS NOT NULL AND p_from IS NOT NULL;
+    INSERT INTO repricer.put_backs (kind, batch_id, code, ended_from, is_of_guard)
+        SELECT p_kind, p_batch_id, p_code, p_from, p_is_of_guard WHERE p_kind IS NOT NULL AND p_from IS NOT NULL;
 END;
 
 -- Changes of approved batches go back to their queues. A change whose item has another open change by now stays as it
 -- ended. One that was put back before, and ended by the same code once others had succeeded, had its second chance. Where
--- others were never called, what is put back waits for p_wait, so that it does not lead them again.
+-- others were never called, what is put back waits for p_wait, so that it does not lead them again. Where a guard halted, only
+-- its own code goes back, and each row once, because a person has let the batch go on meanwhile.
 CREATE FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timestamptz, p_now timestamptz, p_limit integer,
     p_wait interval) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -1431,6 +1433,11 @@ BEGIN
             WHERE b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
                 AND c.original_transaction_id = ANY (v_found)
                 AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND (NOT p_halt.is_of_guard OR starts_with(c.reason, p_halt.code || ' ') AND NOT EXISTS (
+                    SELECT FROM price_change_history h
+                    WHERE h.original_transaction_id = c.original_transaction_id AND h.bucket = v_bucket
+                        AND h.change_id = c.change_id AND starts_with(h.evidence_id, 'halt ')
+                        AND h.reason LIKE '%: ' || p_halt.code || ' %'))
                 AND (c.ended_at >= p_halt.ended_from OR c.ended_at >= p_halt.ended_from - interval '1 minute'
                     AND starts_with(c.reason, p_halt.code || ' ')
                     AND NOT EXISTS (
@@ -1799,8 +1806,7 @@ END
 $$;
 
 -- The service pauses a batch. Returns false where it is paused, or has ended, already. p_from is the first of the
--- refusals that halted it; null where no refusals did. p_code is their code, where a guard halts for them. What they ended
--- is then put back once: a person lets the batch go on, and what is refused once more is refused for good.
+-- refusals that halted it; null where no refusals did. p_code is their code, where a guard halts for them.
 CREATE FUNCTION repricer.halt_batch(
     p_batch_id uuid, p_at timestamptz, p_by text, p_reason text, p_details json, p_probe_at timestamptz,
     p_from timestamptz DEFAULT NULL, p_code text DEFAULT NULL) RETURNS boolean
@@ -1811,14 +1817,15 @@ DECLARE
 BEGIN
     PERFORM FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused FOR UPDATE;
     IF NOT FOUND THEN
-        -- A guard may have been faster than the code that all meet: what ended by that code is put back all the same.
-        IF p_probe_at IS NOT NULL AND EXISTS (
-            SELECT FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND is_paused AND halted_by IS NOT NULL)
+        -- A guard, or a person, may have been faster: what ended by the code that all meet is put back all the same.
+        IF (p_probe_at IS NOT NULL OR p_code IS NOT NULL) AND EXISTS (
+            SELECT FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND is_paused
+                AND (halted_by IS NOT NULL OR p_code IS NOT NULL))
             AND NOT EXISTS (
-                SELECT FROM put_backs WHERE kind = 'price_change' AND batch_id = p_batch_id AND code = p_by
+                SELECT FROM put_backs WHERE kind = 'price_change' AND batch_id = p_batch_id AND code = coalesce(p_code, p_by)
                     AND ended_until IS NULL)
         THEN
-            PERFORM note_put_back('price_change', p_batch_id, p_by, p_from);
+            PERFORM note_put_back('price_change', p_batch_id, coalesce(p_code, p_by), p_from, p_code IS NOT NULL);
         END IF;
         RETURN false;
     END IF;
@@ -1826,11 +1833,7 @@ BEGIN
     UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = v_by, paused_at = p_at,
             paused_reason = p_reason
         WHERE batch_id = p_batch_id;
-    IF p_code IS NULL THEN
-        PERFORM note_put_back('price_change', p_batch_id, p_by, p_from);
-    ELSIF NOT EXISTS (SELECT FROM put_backs WHERE kind = 'price_change' AND batch_id = p_batch_id AND code = p_code) THEN
-        PERFORM note_put_back('price_change', p_batch_id, p_code, p_from);
-    END IF;
+    PERFORM note_put_back('price_change', p_batch_id, coalesce(p_code, p_by), p_from, p_code IS NOT NULL);
     PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
         json_build_object('by', p_by, 'reason', p_reason, 'details', p_details));
     RETURN true;

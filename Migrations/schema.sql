@@ -6145,14 +6145,15 @@ DECLARE
 BEGIN
     PERFORM FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused FOR UPDATE;
     IF NOT FOUND THEN
-        -- A guard may have been faster than the code that all meet: what ended by that code is put back all the same.
-        IF p_probe_at IS NOT NULL AND EXISTS (
-            SELECT FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND is_paused AND halted_by IS NOT NULL)
+        -- A guard, or a person, may have been faster: what ended by the code that all meet is put back all the same.
+        IF (p_probe_at IS NOT NULL OR p_code IS NOT NULL) AND EXISTS (
+            SELECT FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND is_paused
+                AND (halted_by IS NOT NULL OR p_code IS NOT NULL))
             AND NOT EXISTS (
-                SELECT FROM put_backs WHERE kind = 'price_change' AND batch_id = p_batch_id AND code = p_by
+                SELECT FROM put_backs WHERE kind = 'price_change' AND batch_id = p_batch_id AND code = coalesce(p_code, p_by)
                     AND ended_until IS NULL)
         THEN
-            PERFORM note_put_back('price_change', p_batch_id, p_by, p_from);
+            PERFORM note_put_back('price_change', p_batch_id, coalesce(p_code, p_by), p_from, p_code IS NOT NULL);
         END IF;
         RETURN false;
     END IF;
@@ -6160,11 +6161,7 @@ BEGIN
     UPDATE batches SET is_paused = true, halted_by = p_by, probe_at = p_probe_at, probe_answer = NULL, paused_by = v_by, paused_at = p_at,
             paused_reason = p_reason
         WHERE batch_id = p_batch_id;
-    IF p_code IS NULL THEN
-        PERFORM note_put_back('price_change', p_batch_id, p_by, p_from);
-    ELSIF NOT EXISTS (SELECT FROM put_backs WHERE kind = 'price_change' AND batch_id = p_batch_id AND code = p_code) THEN
-        PERFORM note_put_back('price_change', p_batch_id, p_code, p_from);
-    END IF;
+    PERFORM note_put_back('price_change', p_batch_id, coalesce(p_code, p_by), p_from, p_code IS NOT NULL);
     PERFORM append_audit(session_user::text, p_at, 'halt', 'batch:' || p_batch_id,
         json_build_object('by', p_by, 'reason', p_reason, 'details', p_details));
     RETURN true;
@@ -7742,19 +7739,21 @@ CREATE TABLE repricer.put_backs (
     is_recovered boolean DEFAULT false NOT NULL,
     is_done boolean DEFAULT false NOT NULL,
     next_check_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
-    checks integer DEFAULT 0 NOT NULL
+    checks integer DEFAULT 0 NOT NULL,
+    is_of_guard boolean DEFAULT false NOT NULL
 );
 
 COMMENT ON TABLE repricer.put_backs IS 'Halts whose refusals may have ended something before: put_back_refused puts that back. The row leaves with the last change that waits.';
 
-CREATE FUNCTION repricer.note_put_back(p_kind text, p_batch_id uuid, p_code text, p_from timestamp with time zone) RETURNS void
+CREATE FUNCTION repricer.note_put_back(p_kind text, p_batch_id uuid, p_code text, p_from timestamp with time zone, p_is_of_guard boolean DEFAULT false) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     BEGIN ATOMIC
- INSERT INTO repricer.put_backs (kind, batch_id, code, ended_from)  SELECT note_put_back.p_kind AS p_kind,
+ INSERT INTO repricer.put_backs (kind, batch_id, code, ended_from, is_of_guard)  SELECT note_put_back.p_kind AS p_kind,
              note_put_back.p_batch_id AS p_batch_id,
              note_put_back.p_code AS p_code,
-             note_put_back.p_from AS p_from
+             note_put_back.p_from AS p_from,
+             note_put_back.p_is_of_guard AS p_is_of_guard
            WHERE ((note_put_back.p_kind IS NOT NULL) AND (note_put_back.p_from IS NOT NULL));
 END;
 
@@ -8277,6 +8276,11 @@ BEGIN
             WHERE b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
                 AND c.original_transaction_id = ANY (v_found)
                 AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND (NOT p_halt.is_of_guard OR starts_with(c.reason, p_halt.code || ' ') AND NOT EXISTS (
+                    SELECT FROM price_change_history h
+                    WHERE h.original_transaction_id = c.original_transaction_id AND h.bucket = v_bucket
+                        AND h.change_id = c.change_id AND starts_with(h.evidence_id, 'halt ')
+                        AND h.reason LIKE '%: ' || p_halt.code || ' %'))
                 AND (c.ended_at >= p_halt.ended_from OR c.ended_at >= p_halt.ended_from - interval '1 minute'
                     AND starts_with(c.reason, p_halt.code || ' ')
                     AND NOT EXISTS (
@@ -13109,7 +13113,7 @@ GRANT ALL ON FUNCTION repricer.note_probe_answer(p_batch_id uuid, p_answer text)
 
 GRANT SELECT ON TABLE repricer.put_backs TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.note_put_back(p_kind text, p_batch_id uuid, p_code text, p_from timestamp with time zone) FROM PUBLIC;
+REVOKE ALL ON FUNCTION repricer.note_put_back(p_kind text, p_batch_id uuid, p_code text, p_from timestamp with time zone, p_is_of_guard boolean) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.note_recovery(p_since timestamp with time zone, p_at timestamp with time zone, p_adopted bigint, p_released bigint, p_ended bigint, p_unread bigint) TO repricer_service;

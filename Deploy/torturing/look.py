@@ -129,7 +129,8 @@ class Look:
         reads = sorted(read["began"] for read in self.calls_at["history"])
         total = 0
         for since, to in self.holds:
-            since, to = max(since, begin), min(to, end)
+            # To read it takes as long as after a loss, at most: who reads and reads, and never goes on, is not excused.
+            since, to = max(since, begin), min(to, end, since + CAUGHT_UP_IN)
             last = since
             # The holds are what the product says itself. The App Store's journal shows whether it read meanwhile.
             for read in [*(read for read in reads if since <= read < to), to]:

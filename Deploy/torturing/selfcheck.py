@@ -867,6 +867,20 @@ def left_while_nobody_read_the_history(world):
     world["holds"] = [[41_000, 94_000]]
 
 
+def left_while_the_history_was_read_without_end(world):
+    """taken_over"""
+    left_while_nobody_read_the_history(world)
+    extension_of(world)[1].update(began=395_000, ended=395_020)
+    world["extensions"][0]["settled_at"] = 395_020
+    world["holds"] = [[41_000, 394_000]]
+    world["calls"] += pages_of_the_history(36)
+
+
+def pages_of_the_history(count):
+    return [{**call(60 + n, f"page-{n}", 42_000 + 9000 * n, "A", 1500, answer=200), "endpoint": "history",
+             "applied": False} for n in range(count)]
+
+
 def cancel_left_by_the_dead(world):
     """taken_over"""
     world["absences"].append({"client": "P", "life": 2, "why": "kill", "from": FALL + 1010, "to": None})
@@ -1057,9 +1071,7 @@ def history_read_first():
     left_while_nobody_read_the_history(world)
     # It was the last one of this process.
     extension_of(world)[0]["life"] = world["absences"][-1]["life"] = 7
-    world["calls"] += [
-        {**call(60 + n, f"page-{n}", 42_000 + 9000 * n, "A", 1500, answer=200), "endpoint": "history", "applied": False}
-        for n in range(6)]
+    world["calls"] += pages_of_the_history(6)
     return world
 
 

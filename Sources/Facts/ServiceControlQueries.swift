@@ -87,7 +87,7 @@ package enum ServiceControlQueries {
         """
 
     /// True, or an error with its remedy (`SQLState.programTooOld`) where such a migration is announced. Whatever folds,
-    /// stores or drops asks it within a statement that it sends anyway, so that a command that runs for days stops, too.
+    /// stores, decides or drops asks it within a statement that it sends anyway, so that a command that runs for days stops, too.
     /// The answers of calls that are out already are still written, because the migration waits for them.
     package static let allowsThisProgram: SQL = """
         (SELECT repricer.allow_program(\(expectedSchemaVersion)::integer))

@@ -14,7 +14,7 @@ package struct CatchUp: Service {
     /// How long a call that the former database knew of may still be on its way, in real time.
     private let flightTime: Duration
     private static let askEvery: Duration = .seconds(1)
-    private static let refusedWait: Duration = .seconds(10)
+    private static let failureWait: Duration = .seconds(10)
 
     package init(_ reconciler: Reconciler, lagMax: Duration?, flightTime: Duration) {
         self.reconciler = reconciler
@@ -25,11 +25,14 @@ package struct CatchUp: Service {
     private var dependencies: Reconciler.Dependencies { reconciler.dependencies }
 
     package func run() async throws {
+        var failures = 0
         await Rounds(
             log: dependencies.log, failure: "catching up failed", failureWait: Self.askEvery,
             wait: dependencies.wait
         ).run {
-            try await step() ? Self.askEvery : Self.refusedWait
+            failures = try await step() ? 0 : failures + 1
+            // A database that was away for a moment costs a second. What lasts is not asked for so often.
+            return failures > 1 ? Self.failureWait : Self.askEvery
         }
     }
 
@@ -39,8 +42,7 @@ package struct CatchUp: Service {
         _ = try await noted { now in lagMax.map { now - $0.milliseconds } }
     }
 
-    /// Notices another database, and reads the history where calls wait for it. Returns false where the App Store kept it
-    /// from its end.
+    /// Notices another database, and reads the history where calls wait for it. Returns false where that failed.
     package func step() async throws -> Bool {
         let dependencies = dependencies
         let controls = try await noted { _ in nil }
@@ -69,8 +71,7 @@ package struct CatchUp: Service {
             dependencies.log.warning(
                 "the history is not read; calls wait", ["why": "\(failure)"])
             try await dependencies.noteCatchUp("\(failure)")
-            // Only the App Store is spared: our own database may be asked at once whether it is back.
-            return ReconcileError.isOfDatabase(failure)
+            return false
         }
         try await dependencies.pool.withTransaction { connection in
             // A person who began to recover meanwhile ends the catch-up.

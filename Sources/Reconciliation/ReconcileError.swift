@@ -1,5 +1,3 @@
-import Postgres
-
 /// Why reconciling stopped before its end. What was done until then is kept, and the next run goes on from there.
 package enum ReconcileError: Error, Hashable, Sendable, CustomStringConvertible {
     /// There was no answer, however often it was asked.
@@ -13,14 +11,6 @@ package enum ReconcileError: Error, Hashable, Sendable, CustomStringConvertible 
     case outdated(String)
     /// Another process took the work over.
     case leaseLost
-
-    /// Whether the database, or another process that it knows of, ended the reading, and not the App Store.
-    static func isOfDatabase(_ failure: any Error) -> Bool {
-        switch failure {
-        case ReconcileError.databaseAway, ReconcileError.leaseLost: true
-        default: (failure as? PostgresError)?.isConnectionLoss ?? false
-        }
-    }
 
     package var description: String {
         switch self {

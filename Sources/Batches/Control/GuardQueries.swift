@@ -305,8 +305,8 @@ package enum GuardQueries {
     ///     go on; nil where only a person resumes it.
     ///   - since: When the first of the refusals came that halt it, in UTC milliseconds of the business clock. What
     ///     ended by these refusals is put back.
-    ///   - code: Their code, where a guard halts for them. They are then put back once: what a person lets go on after it
-    ///     ends as it is answered.
+    ///   - code: Their code, where a guard halts for them. Each row goes back once then: what is refused once more, after
+    ///     a person has let the batch go on, is refused for good.
     package static func halt(
         _ batchID: String, by: String, reason: String, details: String?, at: Int64,
         probeAt: Int64? = nil, since: Int64? = nil, code: String? = nil,

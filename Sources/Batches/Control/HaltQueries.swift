@@ -80,7 +80,8 @@ package enum HaltQueries {
     }
 
     /// The codes by which changes of these calls had ended before, were put back, and have their second chance: a call of
-    /// another subscription has succeeded since. By call id; the calls share a bucket.
+    /// another subscription has succeeded since, or a person has let a batch go on that a guard had halted, beside calls
+    /// that succeeded. By call id; the calls share a bucket.
     package static func secondChances(
         of calls: [StoreCall], on connection: isolated PostgresConnection
     ) throws -> [String: Set<Int>] {
@@ -89,7 +90,7 @@ package enum HaltQueries {
             """
             -- name: recoveredHalts
             SELECT 'halt ' || put_back_id AS halt, code FROM repricer.put_backs
-            WHERE kind = 'price_change' AND is_recovered
+            WHERE kind = 'price_change' AND (is_recovered OR is_of_guard AND ended_until IS NOT NULL)
             """
         ).map { (halt: try $0.text("halt"), code: try $0.text("code")) }
         guard !recovered.isEmpty else { return [:] }

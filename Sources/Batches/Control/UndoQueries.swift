@@ -32,8 +32,8 @@ package enum UndoQueries {
         ).int64("answer")
     }
 
-    /// How many aborted changes of the batch a database may have called that was lost, where no status has told since what
-    /// the App Store has.
+    /// How many aborted changes of the batch a database may have called that is lost, as long as nobody has read what the
+    /// App Store has: while the service or a person catches up, and while their statuses are not read.
     package static func inDoubt(
         _ batchID: String, on connection: isolated PostgresConnection
     ) throws -> Int64 {
@@ -42,10 +42,13 @@ package enum UndoQueries {
             -- name: abortedInDoubt
             SELECT count(*) AS rows FROM repricer.price_changes c
             WHERE c.batch_id = \(uuid: batchID) AND c.stage = 'aborted' AND c.doubtful_since IS NOT NULL
-                AND NOT EXISTS (
-                    SELECT FROM repricer.status_checks k
-                    WHERE k.original_transaction_id = c.original_transaction_id AND k.bucket = c.bucket
-                        AND k.reason = 'recover' AND k.requested_at >= c.ended_at AND k.outcome IN ('read', 'drifted'))
+                AND ((SELECT catch_up_since IS NOT NULL AND (catch_up_from IS NOT NULL OR catch_up_by IS NOT NULL)
+                        FROM repricer.service_controls)
+                    OR EXISTS (
+                        SELECT FROM repricer.status_checks k
+                        WHERE k.original_transaction_id = c.original_transaction_id AND k.bucket = c.bucket
+                            AND k.reason = 'recover' AND k.list_id = \(RestoredDatabase.checkList)
+                            AND (k.done_at IS NULL OR k.outcome NOT IN ('read', 'drifted'))))
             """
         ).one().int64("rows")
     }

@@ -25,9 +25,9 @@ extension Commands {
 
     /// What to do about changes that a lost database may have called before they were withdrawn.
     static func doubt(_ rows: Int64) -> String {
-        "the database was restored, or failed over with loss, and the App Store may have "
-            + "\(rows == 1 ? "1 of them" : "\(rows) of them"); `repricer recover --lost-since TIME` adopts what it has, "
-            + "then `undo` can take it back"
+        "the database was restored, or failed over with loss, and until its statuses are read nobody knows whether the "
+            + "App Store has \(rows) of them; `repricer recover --lost-since TIME` adopts what it has, then `undo` can take "
+            + "it back"
     }
 
     /// Withdraws the unsent changes of a batch, and tells what can still be taken back, and what is past recall.

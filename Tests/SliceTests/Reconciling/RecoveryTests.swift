@@ -326,17 +326,30 @@ import Testing
         await harness.close()
     }
 
-    /// Our own database is asked again at once: nobody else is to be spared.
-    @Test func catchUp_whoseDatabaseGoesAway_goesOnAtOnce() async throws {
+    /// A database that is away for a moment costs a second; one that stays away is not asked for each second.
+    @Test func catchUp_whoseDatabaseGoesAway_goesOnAtOnce_andWaitsLongerWhereItStaysAway()
+        async throws
+    {
         let harness = try await Self.approved(1)
         let history = ScriptedHistory([
             .init(payload: "one", at: harness.clock.nowMilliseconds() + 1)
         ])
         let door = ScriptedDoor()
-        let catchUp = try await Self.catchUp(harness, harness.reconciler(history, door))
+        let waits = Mutex<[Duration]>([])
+        let catchUp = try await Self.catchUp(
+            harness,
+            harness.reconciler(history, door) { duration in
+                let count = waits.withLock {
+                    $0.append(duration)
+                    return $0.count
+                }
+                if count == 3 { throw CancellationError() }
+            })
         door.close(after: 0)
 
-        #expect(try await catchUp.step())
+        try await catchUp.run()
+        #expect(
+            waits.withLock { $0.prefix(3) } == [.seconds(1), .seconds(10), .seconds(10)])
         #expect(
             try await harness.texts(Self.answer) == [
                 "a notification was not stored: away; run it again"
