@@ -28,7 +28,8 @@ import Testing
                 "spring", "0190a0a0-112", "0290a0a0-1", "0390a0a0",
             ])
         #expect(
-            NamedBatch.word(for: id, among: [all[0], .init(batchID: "1", name: "spring", state: "approved")])
+            NamedBatch.word(
+                for: id, among: [all[0], .init(batchID: "1", name: "spring", state: "approved")])
                 == "0190a0a0")
         #expect(NamedBatch.word(for: id, among: []) == id)
     }

@@ -59,7 +59,8 @@ import Testing
     @Test func reconcile_thatLasts_drawsHowFarItIs() async throws {
         let since = Date.now.addingTimeInterval(-2 * 86_400).formatted(.iso8601)
         try await Self.serving(messages: 30) { settings, _ in
-            await Self.expect(["reconcile", "--since", since], shows: "history: 1 page, ", settings)
+            await Self.expect(
+                ["reconcile", "--since", since], shows: "history: 1 page, ", settings)
         }
     }
 

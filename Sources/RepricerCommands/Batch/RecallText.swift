@@ -70,7 +70,8 @@ extension UndoQueries.Beyond {
         switch obstacle {
         case .inFlight:
             "in flight: \(counted(rows)) \(spaced(state)); `repricer undo` can take them back once they are scheduled\n"
-        case .undoUnderWay: "being taken back: \(counted(rows)) \(spaced(state)), by an undo under way\n"
+        case .undoUnderWay:
+            "being taken back: \(counted(rows)) \(spaced(state)), by an undo under way\n"
         case .isAnUndo, .notSent, .alreadyEffective, .alreadyCommunicated, .hasEnded:
             "past recall: \(counted(rows)) \(spaced(state)), "
                 + (day.map { "the customer \($0 < today ? "was" : "is") told on \($0)" }

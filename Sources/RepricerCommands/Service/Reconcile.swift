@@ -50,7 +50,9 @@ extension Commands {
             try await reconciler.runOnce(since: since) { history in
                 bar.drawIfLate(
                     done: 0, total: 0,
-                    note: "history: \(counted(history.pages, "page")), \(counted(history.new)) missed")
+                    note:
+                        "history: \(counted(history.pages, "page")), \(counted(history.new)) missed"
+                )
             }
         }
     }

@@ -80,7 +80,9 @@ extension Commands {
                 try await recovery.readHistory { history in
                     bar.drawIfLate(
                         done: 0, total: 0,
-                        note: "history: \(counted(history.pages, "page")), \(counted(history.new)) new")
+                        note:
+                            "history: \(counted(history.pages, "page")), \(counted(history.new)) new"
+                    )
                 }
             }
             if let failure = history.failure { throw failure }

@@ -3,12 +3,12 @@ import Reports
 extension Commands {
     private static let subscription = Positional(
         "SUBSCRIPTION", "its original transaction id")
-    private static let details = Flag(
+    private static let eachRead = Flag(
         "details", "each status read on a line of its own, with its evidence")
 
     static let timeline = Command(
         "timeline", "show all that happened to one subscription", positionals: [subscription],
-        options: [details],
+        options: [eachRead],
         discussion: """
             Statuses that were read one after the other and said nothing new are one line; --details and --json tell each. \
             Each line names its evidence. `repricer evidence UUID` prints that of notifications and charges, and \
@@ -34,7 +34,7 @@ extension Commands {
         ]
         try invocation.print(
             json: ["original_transaction_id": id, "events": lines.json(columns)],
-            (invocation.arguments[details] ? lines : lines.withIdleReadsFolded).told(columns))
+            (invocation.arguments[eachRead] ? lines : lines.withIdleReadsFolded).told(columns))
         return .done
     }
 }

@@ -99,7 +99,7 @@ import Testing
     @Test func timeline_statusesThatSayNothingNew_areOneLine() async throws {
         let harness = try await DeliveryHarness.make()
         try await harness.tell(Self.told("SUBSCRIBED", 0, "USA", offer: false))
-        for day in 1...3 { try await harness.tell(Self.read(day)) }
+        for day in Int64(1)...3 { try await harness.tell(Self.read(day)) }
         try await harness.tell(Self.read(4, status: "PENDING", 12990))
         try await harness.tell(Self.read(5, status: "PENDING", 12990))
 
