@@ -61,7 +61,19 @@ package enum TimelineQueries {
         // Each part names the bucket, so that one partition, or one node, answers the whole.
         let bucket: SQL = "\(Bucket.of(id))::smallint"
         let idle = try idleReads(of: id, bucket, on: connection)
-        return try connection.query(
+        return try stored(of: id, bucket, on: connection).map { line in
+            var line = line
+            line.isIdle =
+                line.kind == "status" && line.what == "answer" && line.detail == nil
+                && idle.contains(line.evidenceID)
+            return line
+        }
+    }
+
+    private static func stored(
+        of id: String, _ bucket: SQL, on connection: isolated PostgresConnection
+    ) throws -> [Line] {
+        try connection.query(
             """
             -- name: timeline
             SELECT signed_at AS at, 0 AS place, source AS kind,
@@ -124,12 +136,6 @@ package enum TimelineQueries {
                 at: try row.milliseconds("at"), kind: try row.text("kind"),
                 what: try row.text("what"), sku: try row.textOrNil("sku"),
                 detail: try row.textOrNil("detail"), evidenceID: try row.text("evidence_id"))
-        }.map { line in
-            var line = line
-            line.isIdle =
-                line.kind == "status" && line.what == "answer" && line.detail == nil
-                && idle.contains(line.evidenceID)
-            return line
         }
     }
 
