@@ -19,7 +19,7 @@ import Testing
             try await owner.script(
                 """
                 UPDATE repricer.price_changes SET new_price_milliunits = new_price_milliunits + 90000
-                WHERE batch_id = '\(PagesFixture.waiting)';
+                WHERE batch_id = '\(PagesFixture.waiting)' AND direction = 'increase';
                 UPDATE repricer.batches SET state = 'rejected', decided_by = 'ben', decided_at = '2026-03-31Z',
                     decision_reason = 'too much' WHERE batch_id = '\(PagesFixture.waiting)';
                 """)

@@ -1,4 +1,5 @@
 import Foundation
+import ServiceKit
 import TestSupport
 import Testing
 
@@ -15,6 +16,7 @@ import Testing
         _ words: [String], _ environment: [String: String], _ watching: Watching
     ) async -> Outcome {
         await RepricerCommandsTests.run(words, environment: environment) {
+            $0.realClock = SystemClock()
             $0.isMessagesTerminal = watching != .piped
             $0.progressAfter = watching == .early ? .seconds(3600) : .zero
         }
@@ -80,6 +82,6 @@ import Testing
         let outcome = await Self.run(words, settings, isLate ? .late : .early)
 
         #expect(outcome.code == .done, "\(outcome.messages)")
-        #expect(outcome.messages.contains("analysing ") == isLate, "\(outcome.messages)")
+        #expect(outcome.messages.contains(/\r\u{1B}\[J(0[0-9]{3}_|analysing )/) == isLate, "\(outcome.messages)")
     }
 }

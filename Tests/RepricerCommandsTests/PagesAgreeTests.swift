@@ -199,7 +199,7 @@ import Testing
         let refused = try #require(show["rejected_rows"] as? [String: Any])
         let codes = tables["Rows that were refused"].dropFirst()
         #expect(
-            Dictionary(uniqueKeysWithValues: codes.map { ($0[0], $0[1]) })
+            Dictionary(uniqueKeysWithValues: codes.map { ($0[1], $0[2]) })
                 == refused.mapValues { counted(Self.number($0)) })
 
         let consent = try #require(show["consent"] as? [String: Any])
