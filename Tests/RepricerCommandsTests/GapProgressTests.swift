@@ -82,6 +82,7 @@ import Testing
         let outcome = await Self.run(words, settings, isLate ? .late : .early)
 
         #expect(outcome.code == .done, "\(outcome.messages)")
-        #expect(outcome.messages.contains(/\r\u{1B}\[J(0[0-9]{3}_|analysing )/) == isLate, "\(outcome.messages)")
+        let drawn = outcome.messages.contains("\r\u{1B}[J")
+        #expect(drawn == isLate, "\(outcome.messages)")
     }
 }
