@@ -618,7 +618,8 @@ WITH changes AS (
     FROM price_changes c
     LEFT JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
     WHERE c.batch_id = p_batch_id AND NOT c.is_held_out
-), facts AS (
+), facts AS MATERIALIZED (
+    -- Else a price is found anew for each measure that it is part of.
     SELECT coalesce(c.known_currency, c.currency) AS currency,
         -- The stored price of an undo can be trusted: only undo_batch writes it.
         CASE WHEN c.undoes_change_id IS NOT NULL THEN c.current_price_milliunits

@@ -44,15 +44,23 @@ package enum BatchQueries {
         /// Whether nothing of it is released any more.
         package var isWithdrawn: Bool { state == "rejected" || state == "aborted" }
 
-        /// Its state as people read it, on the screen and on the pages alike. `isFinal`: nothing of it is open any more.
-        package func stateWords(isFinal: Bool) -> String {
+        /// What of its state only its rows and a stop tell, `under_way` or `finished`, `paused` or `halted`; nil where
+        /// there is no more to say. `isFinal`: nothing of it is open any more.
+        package func standing(isFinal: Bool) -> String? {
             let stop = haltedBy == nil ? "paused" : "halted"
-            switch state {
-            case "approved" where isFinal: return "finished"
-            case "approved": return isPaused ? stop : "under way"
-            case "awaiting_approval": return "awaiting approval" + (isPaused ? ", \(stop)" : "")
-            default: return state.replacing("_", with: " ")
+            return switch state {
+            case "approved" where isFinal: "finished"
+            case "approved": isPaused ? stop : "under_way"
+            case "awaiting_approval": isPaused ? stop : nil
+            default: nil
             }
+        }
+
+        /// Its state as people read it, on the screen and on the pages alike: the word that programs read, and how it
+        /// stands.
+        package func stateWords(isFinal: Bool) -> String {
+            [state, standing(isFinal: isFinal)].compactMap(\.self).joined(separator: ", ")
+                .replacing("_", with: " ")
         }
     }
 

@@ -5,19 +5,6 @@ import Reports
 import ServiceKit
 
 extension ApprovalFacts {
-    /// Reads the facts of one snapshot, without the late rows.
-    static func read(
-        _ id: String, now: Int64, in currency: String, _ pool: DatabasePool
-    ) async throws -> ApprovalFacts {
-        try await pool.withTransaction(.repeatableRead) { connection in
-            let all = try BatchQueries.all(on: connection)
-            guard let batch = all.first(where: { $0.batchID == id }) else {
-                throw PageFault.noBatch(id)
-            }
-            return try read(batch, now: now, in: currency, on: connection)
-        }
-    }
-
     fileprivate var mayBeLate: Bool { batch.awaitsApproval || batch.state == "approved" }
 }
 
@@ -26,50 +13,93 @@ extension Site {
         guard text.isUUID else { throw PageFault.noBatch(text) }
         let now = clock.nowMilliseconds()
         let id = text.lowercased()
-        var facts = try await ApprovalFacts.read(id, now: now, in: currency, pool)
+        let (all, terms) = try await pool.withTransaction(.repeatableRead) { connection in
+            let all = try BatchQueries.all(on: connection)
+            guard let batch = all.first(where: { $0.batchID == id }) else {
+                throw PageFault.noBatch(id)
+            }
+            return (all, try ApprovalFacts.Terms.read(batch, now: now, on: connection))
+        }
+        let key = ApprovalKey(
+            batchID: id, awaitsApproval: terms.batch.awaitsApproval,
+            firstApprovers: terms.terms.firstApprovers)
+        async let plan = plans.soon(id)
+        async let outlook = outlooks.soon(key)
+        guard let figures = try await plan, let outlook = try await outlook else {
+            return uncounted(terms.batch, asOf: now)
+        }
+        var facts = ApprovalFacts(terms, figures, outlook, in: currency)
         if facts.mayBeLate {
             facts.note(lateRows: try await lateRows.soon(id))
         }
-        let view = ApprovalView(facts: facts)
+        let view = ApprovalView(
+            facts: facts, word: NamedBatch.word(for: id, among: all.map(\.named)), now: now)
         let name = facts.batch.name
         let isCounting = facts.mayBeLate && facts.lateRows == nil
         return Page(
-            title: view.awaits ? "To approve: \(name)" : "What was submitted: \(name)",
+            title: "\(Self.title(facts.batch)): \(name)",
             lead: view.lead, body: view.body, asOf: now,
             isLive: isCounting || view.awaits,
             refreshSeconds: isCounting ? nil : Self.waitingSeconds)
     }
 
-    /// Whoever leaves the page open shall not approve what a colleague decided meanwhile. It reads the whole plan.
+    private static func title(_ batch: BatchQueries.Batch) -> String {
+        batch.awaitsApproval ? "To approve" : "What was submitted"
+    }
+
+    /// What is known of it before its rows were counted once.
+    private func uncounted(_ batch: BatchQueries.Batch, asOf now: Int64) -> Page {
+        Page(
+            title: "\(Self.title(batch)): \(batch.name)", lead: batch.submissionLead,
+            body: [Notice.counting(batch)].html, asOf: now, isLive: true,
+            refreshSeconds: Self.firstCountSeconds)
+    }
+
+    /// Whoever leaves the page open shall not approve what a colleague decided meanwhile.
     private static let waitingSeconds = 60
+}
+
+extension BatchQueries.Batch {
+    /// What was decided; what became of it since is on the batch's own page.
+    fileprivate var decisionBadge: HTML {
+        awaitsApproval
+            ? badge(isFinal: false) : "<span class=\"badge\">\(spaced(state))</span>"
+    }
+
+    fileprivate var submissionLead: HTML {
+        """
+        <p class="lead">\(decisionBadge) · \(counted(rowCount, "row")) submitted by \
+        \(submittedBy) on \(.time(submittedAt)), \(counted(rejectedRowCount)) refused · \
+        <a href="\(batchAddress(batchID))">what became of it</a></p>
+
+        """
+    }
+}
+
+extension Notice {
+    static func counting(_ batch: BatchQueries.Batch) -> Notice {
+        Notice(
+            .calm, "Not counted yet:",
+            "\(counted(batch.rowCount, "row")) are being counted; the page loads again by itself.")
+    }
 }
 
 /// What a second person wants to see before they say yes.
 private struct ApprovalView {
     let facts: ApprovalFacts
+    /// How a command names the batch.
+    let word: String
+    /// UTC milliseconds.
+    let now: Int64
 
     var batch: BatchQueries.Batch { facts.batch }
     var figures: BatchFigures { facts.figures }
     var awaits: Bool { batch.awaitsApproval }
 
-    /// What was decided; what became of it since is on the batch's own page.
-    private var badge: HTML {
-        awaits
-            ? batch.badge(isFinal: false)
-            : "<span class=\"badge\">\(spaced(batch.state))</span>"
-    }
-
-    var lead: HTML {
-        """
-        <p class="lead">\(badge) · \(counted(batch.rowCount, "row")) submitted by \
-        \(batch.submittedBy) on \(.time(batch.submittedAt)), \(counted(batch.rejectedRowCount)) refused · \
-        <a href="\(batchAddress(batch.batchID))">what became of it</a></p>
-
-        """
-    }
+    var lead: HTML { batch.submissionLead }
 
     var body: HTML {
-        (decision + warnings).html + glance
+        (decision + warnings).html + glance + age
             + section("To decide", command)
             + section("Money a month by currency", money, after: moneyNotes)
             + section("The largest increases and decreases", moves)
@@ -182,6 +212,15 @@ private struct ApprovalView {
             + "\(counted(due.withinADay)) must leave within a day, \(counted(due.withinAWeek)) within a week"
     }
 
+    /// How old the figures are that change by themselves; the others are those of the submission.
+    private var age: HTML {
+        guard now - facts.countedAt >= 1000 else { return .none }
+        return """
+            <p class="note">What is due, the waves and who may approve were counted at \(.time(facts.countedAt)).</p>
+
+            """
+    }
+
     // MARK: To decide
 
     private var command: HTML {
@@ -204,9 +243,9 @@ private struct ApprovalView {
             <h3>What the policy says</h3>
             <ul>\(lines)</ul>
             <h3>What to type</h3>
-            <pre><code>repricer approve \(batch.batchID)</code></pre>
+            <pre><code>repricer approve \(word)</code></pre>
             <p>or, to send it back:</p>
-            <pre><code>repricer reject \(batch.batchID) --reason 'WHY'</code></pre>
+            <pre><code>repricer reject \(word) --reason 'WHY'</code></pre>
             <p class="note">These pages decide nothing: the database knows who approves by who runs the command.</p>
 
             """
@@ -386,11 +425,14 @@ private struct ApprovalView {
 
     private var refused: HTMLTable {
         let codes = RowCode.allCases.compactMap { code in
-            figures.codes[code].map { (name: code.rawValue, rows: $0) }
-        }.sorted { ($1.rows, $0.name) < ($0.rows, $1.name) }
+            figures.codes[code].map { (code: code, rows: $0) }
+        }.sorted { ($1.rows, $0.code.rawValue) < ($0.rows, $1.code.rawValue) }
         return HTMLTable(
-            "Rows that were refused, by row code", [.text("Row code"), .number("Rows")],
-            codes.map { [HTML($0.name), HTML(counted(Int64($0.rows)))] })
+            "Rows that were refused, by row code",
+            [.text("Why"), .text("Row code"), .number("Rows")],
+            codes.map {
+                [HTML($0.code.words), HTML($0.code.rawValue), HTML(counted(Int64($0.rows)))]
+            })
     }
 }
 

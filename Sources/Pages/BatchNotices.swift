@@ -6,6 +6,8 @@ import Reports
 // What stands still, and why, in words.
 
 extension BatchQueries.Batch {
+    var named: NamedBatch { NamedBatch(batchID: batchID, name: name, state: state) }
+
     /// Its state, in a word and by a colour.
     func badge(isFinal: Bool) -> HTML {
         let kind =
@@ -19,8 +21,14 @@ extension BatchQueries.Batch {
         return "<span class=\"badge \(kind)\">\(stateWords(isFinal: isFinal))</span>"
     }
 
-    /// What stopped it; nil where nothing did.
-    var stopNotice: Notice? {
+    /// The same before its rows were counted: nothing says yet whether an approved one is under way or finished.
+    var unknownBadge: HTML {
+        state == "approved" && !isPaused
+            ? "<span class=\"badge\">approved</span>" : badge(isFinal: false)
+    }
+
+    /// What stopped it; nil where nothing did. `word` is how a command names it.
+    func stopNotice(_ word: String) -> Notice? {
         guard isPaused else { return nil }
         let since: HTML = pausedAt.map { " since \(.time($0))" } ?? .none
         let by: HTML = pausedBy.map { haltedBy == nil ? " by \($0)" : "" } ?? .none
@@ -37,7 +45,7 @@ extension BatchQueries.Batch {
         return Notice(
             haltedBy == nil ? .warn : .alarm, haltedBy == nil ? "Paused:" : "Halted:",
             "\(HTML.link(batchAddress(batchID), name))\(since)\(by)\(why)\(answer)\(next)\(also). "
-                + "\(HTML.command("repricer resume \(batchID)")) lets it go on.",
+                + "\(HTML.command("repricer resume \(word)")) lets it go on.",
             holdsCalls: true)
     }
 }

@@ -6,44 +6,65 @@ import ServiceKit
 
 extension Site {
     func batchPage(_ text: String) async throws -> Page {
-        let now = clock.nowMilliseconds()
         guard text.isUUID else { throw PageFault.noBatch(text) }
-        let facts = try await batches.value(text.lowercased())
-        let everything = try await pool.read { try ServiceControlQueries.everything(on: $0) }
-        let page = BatchView(facts: facts, now: now)
+        let id = text.lowercased()
+        // What somebody decides or stops must not be told late, however long the rows take to be counted.
+        let (all, everything) = try await pool.read { connection in
+            (
+                try BatchQueries.all(on: connection),
+                try ServiceControlQueries.everything(on: connection)
+            )
+        }
+        guard let batch = all.first(where: { $0.batchID == id }) else {
+            throw PageFault.noBatch(id)
+        }
+        let now = clock.nowMilliseconds()
+        guard var facts = try await batches.soon(id) else {
+            return Page(
+                title: batch.name, lead: batch.lead(isFinal: nil),
+                body: (everything.notices + [Notice.counting(batch)]).html, asOf: now,
+                isLive: true, refreshSeconds: Self.firstCountSeconds)
+        }
+        facts.batch = batch
+        let page = BatchView(
+            facts: facts, word: NamedBatch.word(for: id, among: all.map(\.named)), now: now)
         let notices = (page.isOpen ? everything.notices : []) + page.notices
         return Page(
-            title: facts.batch.name, lead: page.lead,
+            title: batch.name, lead: batch.lead(isFinal: facts.progress.isFinal),
             body: notices.html + page.glance + page.tables, asOf: facts.countedAt,
             isLive: page.isOpen)
+    }
+}
+
+extension BatchQueries.Batch {
+    /// `isFinal`: nothing of it is open any more; nil before its rows were counted.
+    fileprivate func lead(isFinal: Bool?) -> HTML {
+        var parts: [HTML] = [
+            isFinal.map(badge) ?? unknownBadge,
+            "price changes of \(counted(rowCount, "row")), submitted by \(submittedBy) on \(.time(submittedAt))",
+        ]
+        if let by = decidedBy, let at = decidedAt {
+            parts.append(
+                "\(state == "rejected" ? "rejected" : "approved") by \(by) on \(.time(at))")
+        }
+        if let undone = undoesBatchID {
+            parts.append("takes back \(HTML.link(batchAddress(undone), "another batch"))")
+        }
+        parts.append("<a href=\"\(batchAddress(batchID))/approval\">what was submitted</a>")
+        return "<p class=\"lead\">\(parts.joined(by: " · "))</p>\n"
     }
 }
 
 /// The page of one batch: the story first, then the tables.
 struct BatchView {
     let facts: BatchFacts
+    /// How a command names the batch.
+    let word: String
     let now: Int64
 
     var batch: BatchQueries.Batch { facts.batch }
     var isOpen: Bool {
         ["awaiting_approval", "approved"].contains(batch.state) && !facts.progress.isFinal
-    }
-
-    var lead: HTML {
-        var parts: [HTML] = [
-            batch.badge(isFinal: facts.progress.isFinal),
-            "price changes of \(counted(batch.rowCount, "row")), submitted by \(batch.submittedBy) on \(.time(batch.submittedAt))",
-        ]
-        if let by = batch.decidedBy, let at = batch.decidedAt {
-            parts.append(
-                "\(batch.state == "rejected" ? "rejected" : "approved") by \(by) on \(.time(at))")
-        }
-        if let undone = batch.undoesBatchID {
-            parts.append("takes back \(HTML.link(batchAddress(undone), "another batch"))")
-        }
-        let approval: HTML =
-            "<a href=\"\(batchAddress(batch.batchID))/approval\">what was submitted</a>"
-        return "<p class=\"lead\">\((parts + [approval]).joined(by: " · "))</p>\n"
     }
 
     var notices: [Notice] {
@@ -55,7 +76,7 @@ struct BatchView {
                     "a second person has to. <a href=\"\(batchAddress(batch.batchID))/approval\">What was submitted, and the "
                         + "command to type</a>."))
         }
-        if isOpen, let stop = batch.stopNotice { notices.append(stop) }
+        if isOpen, let stop = batch.stopNotice(word) { notices.append(stop) }
         notices += facts.storefronts.map { $0.notice(inBatch: [batch]) }
         notices += facts.waitingWaves.map(\.notice)
         if !facts.parked.isEmpty { notices.append(facts.parked.notice(of: batch)) }

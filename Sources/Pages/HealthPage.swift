@@ -45,11 +45,13 @@ private struct HealthView {
     let now: Int64
 
     private var notices: [Notice] {
-        var notices =
-            [undelivered?.notice].compactMap(\.self) + everything.notices
-            + batches.filter { $0.state == "approved" }.compactMap(\.stopNotice)
-            + storefronts.map { $0.notice(inBatch: batches) }
-            + rates.compactMap { silence($0) }
+        let all = batches.map(\.named)
+        var notices = [undelivered?.notice].compactMap(\.self) + everything.notices
+        notices += batches.filter { $0.state == "approved" }.compactMap {
+            $0.stopNotice(NamedBatch.word(for: $0.batchID, among: all))
+        }
+        notices += storefronts.map { $0.notice(inBatch: batches) }
+        notices += rates.compactMap { silence($0) }
         if let obstacle = schema.obstacle() {
             notices.append(
                 Notice(

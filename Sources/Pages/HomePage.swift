@@ -7,8 +7,6 @@ extension Site {
     /// The most batches on the page. The report has them all.
     private static let batchesMax = 500
     private static let waitingExtensionsMax = 20
-    /// After how many seconds a page that waits for its first count is loaded again.
-    private static let firstCountSeconds = 3
 
     func homePage() async throws -> Page {
         let now = clock.nowMilliseconds()
@@ -99,7 +97,7 @@ private struct Home {
     private func notices(_ batch: BatchQueries.Batch) -> [Notice] {
         var notices: [Notice] = []
         if batch.state == "awaiting_approval" { notices.append(approval(batch)) }
-        if batch.state == "approved", !isFinal(batch), let stop = batch.stopNotice {
+        if batch.state == "approved", !isFinal(batch), let stop = batch.stopNotice(word(batch)) {
             notices.append(stop)
         }
         let parked = figures.parked.filter { $0.batchID == batch.batchID }
@@ -122,6 +120,11 @@ private struct Home {
                 ))
         }
         return notices
+    }
+
+    /// How a command names it.
+    private func word(_ batch: BatchQueries.Batch) -> String {
+        NamedBatch.word(for: batch.batchID, among: batches.map(\.named))
     }
 
     private func approval(_ batch: BatchQueries.Batch) -> Notice {
@@ -179,12 +182,7 @@ private struct Home {
 
     private func row(_ batch: BatchQueries.Batch) -> [HTML] {
         guard let progress = progress(batch) else {
-            // Nothing says yet whether an approved one is under way or finished.
-            let isOpen = batch.state == "approved" && !batch.isPaused
-            let state: HTML =
-                isOpen
-                ? "<span class=\"badge\">approved</span>" : batch.badge(isFinal: false)
-            let cells: [HTML] = [link(batch), state, .day(batch.submittedAt)]
+            let cells: [HTML] = [link(batch), batch.unknownBadge, .day(batch.submittedAt)]
             let open = [HTML](repeating: "…", count: 7)
             return cells + [HTML(counted(batch.rowCount))] + open
         }

@@ -3,10 +3,8 @@
 actor Kept<Key: Hashable & Sendable, Value: Sendable> {
     /// How many seconds without a count follow each second of counting.
     private static var rest: Int { 20 }
-    /// How long a reader waits for a new count while there is an older one, and while there is only an old one. Nobody
-    /// who comes back after a while should read what was true then.
+    /// How long a reader waits for a new count while there is an older one.
     private static var patience: Duration { .milliseconds(200) }
-    private static var patienceWithOld: Duration { .seconds(5) }
     private static var lookEvery: Duration { .milliseconds(20) }
 
     private struct Entry {
@@ -18,19 +16,27 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
     private let keysMax: Int
     private let fresh: Duration
     private let isOld: Duration
+    private let patienceWithOld: Duration
+    private let patienceWithNone: Duration
     private let count: @Sendable (Key) async throws -> Value
     private var entries: [Key: Entry] = [:]
     private var running: [Key: Task<Value, any Error>] = [:]
 
     /// `keysMax` bounds the counts: the oldest is dropped for a new one. A count younger than `fresh` is as good as a new
-    /// one, and for a count older than `isOld` the new one is waited for.
+    /// one. For a count older than `isOld` the new one is waited for, for `patienceWithOld`: nobody who comes back after a
+    /// while should read what was true then, unless the page says of when it is. `patienceWithNone` is how long `soon`
+    /// waits for the first count.
     init(
         keysMax: Int, fresh: Duration = .seconds(2), isOld: Duration = .seconds(60),
+        patienceWithOld: Duration = .seconds(5),
+        patienceWithNone: Duration = .milliseconds(200),
         count: @escaping @Sendable (Key) async throws -> Value
     ) {
         self.keysMax = keysMax
         self.fresh = fresh
         self.isOld = isOld
+        self.patienceWithOld = patienceWithOld
+        self.patienceWithNone = patienceWithNone
         self.count = count
     }
 
@@ -39,7 +45,7 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
         guard let entry = entries[key] else { return try await begin(key).value }
         let age = ContinuousClock.now - entry.at
         guard age > min(isOld, max(fresh, entry.took * Self.rest)) else { return entry.value }
-        await wait(key, age > isOld ? Self.patienceWithOld : Self.patience)
+        await wait(key, age > isOld ? patienceWithOld : Self.patience)
         // A count that fails leaves the older one, and the next reader tries again.
         return entries[key]?.value ?? entry.value
     }
@@ -47,7 +53,7 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
     /// The same, but nil where nothing was counted yet and the first count takes longer than a reader waits.
     func soon(_ key: Key) async throws -> Value? {
         if entries[key] != nil { return try await value(key) }
-        await wait(key, Self.patience)
+        await wait(key, patienceWithNone)
         if let entry = entries[key] { return entry.value }
         // A count that has failed is tried once more, so that the reader learns why.
         return running[key] == nil ? try await begin(key).value : nil

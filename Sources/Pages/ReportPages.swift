@@ -361,7 +361,9 @@ private struct ReportForm {
     }
 
     private var arguments: String {
-        (filter.batchID.map { " --batch \($0)" } ?? "")
+        (filter.batchID.map {
+            " --batch \(NamedBatch.word(for: $0, among: batches.map(\.named)))"
+        } ?? "")
             + (filter.asOf.map { " --as-of \(Instant(milliseconds: $0).text)" } ?? "")
             + (filter.reportingCurrency.map { " --reporting-currency \($0)" } ?? "")
     }

@@ -2,6 +2,7 @@ import Batches
 package import Facts
 package import HTTP
 import Postgres
+import Pricing
 import Reports
 package import ServiceKit
 
@@ -41,9 +42,23 @@ package struct Site: Sendable {
     let batches: Kept<String, BatchFacts>
     /// The late rows of a batch, for which the calls of all other batches are read.
     let lateRows: Kept<String, Int>
+    /// The figures of the stored plan of a batch, which nothing changes any more.
+    let plans: Kept<String, BatchFigures>
+    let outlooks: Kept<ApprovalKey, ApprovalFacts.Outlook>
+
+    /// What was decided of a batch since is none of an older outlook.
+    struct ApprovalKey: Hashable, Sendable {
+        var batchID: String
+        var awaitsApproval: Bool
+        var firstApprovers: [String]
+    }
 
     /// How many batches keep their figures.
     private static let batchesKept = 64
+    /// How long a page waits for the first count of a batch before it is shown without.
+    private static let countPatience: Duration = .seconds(2)
+    /// After how many seconds a page that waits for its first count, or for a newer one, is loaded again.
+    static let firstCountSeconds = 3
 
     /// - Parameter pool: A pool for the pages alone, so that a slow page takes no connection from delivery.
     package init(pool: DatabasePool, clock: any WallClock, about: About, log: Log) {
@@ -64,8 +79,32 @@ package struct Site: Sendable {
                     of: id, callsPerThousandSeconds: rate, now: clock.nowMilliseconds(), on: $0)
             }
         }
-        batches = Kept(keysMax: Self.batchesKept) { id in
+        // These pages say when they were counted, so that an older count is no lie, and nobody waits for a newer one.
+        batches = Kept(
+            keysMax: Self.batchesKept, isOld: .seconds(600), patienceWithOld: .milliseconds(200),
+            patienceWithNone: Self.countPatience
+        ) { id in
             try await BatchFacts.read(id, pool, reports, clock: clock)
+        }
+        plans = Kept(
+            keysMax: Self.batchesKept, fresh: .seconds(86_400), isOld: .seconds(86_400),
+            patienceWithNone: Self.countPatience
+        ) { id in
+            try await pool.withTransaction(.repeatableRead) { connection in
+                let terms = try ShowQueries.terms(of: id, on: connection)
+                return try ShowQueries.figures(
+                    of: id, asOf: Instant(milliseconds: terms.plannedAsOf), on: connection)
+            }
+        }
+        outlooks = Kept(
+            keysMax: Self.batchesKept, isOld: .seconds(600), patienceWithOld: .milliseconds(200),
+            patienceWithNone: Self.countPatience
+        ) { key in
+            try await pool.withTransaction(.repeatableRead) { connection in
+                try ApprovalFacts.Outlook.count(
+                    key.batchID, awaitsApproval: key.awaitsApproval,
+                    now: clock.nowMilliseconds(), on: connection)
+            }
         }
     }
 

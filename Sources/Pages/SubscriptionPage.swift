@@ -24,7 +24,8 @@ extension Site {
                     of: id, limit: Self.moneyMax + 1, on: connection),
                 dependents: try SubscriptionPageQueries.dependents(of: id, on: connection),
                 claims: try SubscriptionPageQueries.claims(of: id, on: connection),
-                timeline: try TimelineQueries.lines(of: id, on: connection), now: now)
+                timeline: try TimelineQueries.lines(of: id, on: connection).withIdleReadsFolded,
+                now: now)
         }
         guard view.facts != nil || !view.changes.isEmpty || !view.timeline.isEmpty else {
             throw unknown
@@ -127,7 +128,8 @@ private struct SubscriptionView {
         let name: HTML =
             change.currentSKU.map { "\(whole(change.sku))<span class=\"sub\">now \($0)</span>" }
             ?? whole(change.sku)
-        let reason: HTML = change.reason.map { "<span class=\"sub\">\(spaced($0))</span>" } ?? .none
+        let reason: HTML =
+            change.reason.map { "<span class=\"sub\">\(reasonWords($0))</span>" } ?? .none
         let undo: HTML = change.isUndo ? "<span class=\"sub\">takes back a change</span>" : .none
         let isOver = ChangeState(rawValue: change.state)?.isFinal ?? false
         // What has ended lets nothing fall any more but what the dependents' table shows.
@@ -228,7 +230,8 @@ private struct SubscriptionView {
             timeline.suffix(most).map { line in
                 [
                     .time(line.at), "\(line.words)<span class=\"sub\">\(spaced(line.kind))</span>",
-                    whole(line.sku ?? ""), HTML(line.detailWords),
+                    whole(line.sku ?? ""),
+                    line.until.map { "until \(.time($0))" } ?? HTML(line.detailWords),
                     evidence(line.evidenceID),
                 ]
             })

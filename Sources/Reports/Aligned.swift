@@ -149,16 +149,17 @@ private func prefix(of text: Substring, width: Int) -> String {
 /// Colours of a terminal, for what should be seen first. Nothing is told by colour alone.
 package enum Paint {
     private static let good: Set = [
-        "ok", "yes", "effective", "accepted", "approved", "confirmed", "finished",
+        "ok", "yes", "effective", "accepted", "approved", "approved, finished",
+        "confirmed",
     ]
     private static let bad: Set = [
         "FAILED", "HALTED", "BLOCKED", "THROTTLED", "declined", "rejected", "lapsed", "missed",
         "no",
-        "discrepancy", "moved", "overdue", "late", "halted",
+        "discrepancy", "moved", "overdue", "late", "approved, halted",
     ]
     private static let open: Set = [
         "PAUSED", "WAITING", "CATCHING UP", "awaiting_approval", "awaiting approval", "parked",
-        "paused",
+        "approved, paused",
         "not tried", "unknown",
     ]
 

@@ -29,6 +29,49 @@ extension BatchWarning {
     }
 }
 
+extension RowCode {
+    /// What is wrong with a row, in a few words beside the code.
+    package var words: String {
+        switch self {
+        case .malformedRow: "the line cannot be read"
+        case .badTransactionID: "no original transaction id"
+        case .badSKU: "no item is called so"
+        case .badPrice: "no price"
+        case .priceDecimals: "more decimals than the currency has"
+        case .unknownCurrency: "no currency of the App Store"
+        case .currencyMismatch: "another currency than the subscription's"
+        case .storefrontMismatch: "another storefront than the subscription's"
+        case .unknownSubscription: "nothing was ever heard of the subscription"
+        case .unknownItem: "the item does not renew there"
+        case .duplicateRow: "the same item twice"
+        case .noChange: "it has this price already"
+        case .drifted: "today's price is not the expected one"
+        case .conflictOpenChange: "another change of the item is open"
+        case .dependentSelf: "a dependent of itself"
+        case .dependentUnknown: "the customer has no such dependent"
+        case .dependentShared: "a dependent of two items"
+        case .dependentChained: "a dependent that has dependents"
+        case .notActive: "the subscription is not active"
+        case .autoRenewOff: "renewal is turned off"
+        case .billingRetry: "a charge failed and is tried again"
+        case .gracePeriod: "in the grace period after a failed charge"
+        case .itemInOffer: "the item is in an offer"
+        case .indiaIncrease: "an increase in India, where none is possible"
+        case .alreadyCommunicated: "the customer knows of another increase"
+        }
+    }
+}
+
+/// A code or a reason that is stored: a row code in its words, any other with blanks for underscores.
+package func reasonWords(_ reason: String) -> String {
+    RowCode(rawValue: reason)?.words ?? spaced(reason)
+}
+
+/// Why a change ended, as people read it: after the code what it means, where it is one of a row.
+package func codeAndWords(_ code: String) -> String {
+    RowCode(rawValue: code).map { "\(code): \($0.words)" } ?? code
+}
+
 extension PriceMove {
     /// `+25.00 %`, `-99.85 %`, `from 0`; no percentage where none says anything.
     package var words: String {

@@ -13,10 +13,27 @@ package enum TimelineQueries {
         package var sku: String?
         package var detail: String?
         package var evidenceID: String
+        /// Whether a status said what was known before.
+        package var isIdle = false
+        /// How many status reads one after the other said nothing new, where they stand as one line, and when the last
+        /// of them was, in UTC milliseconds.
+        package private(set) var reads = 1
+        package private(set) var until: Int64?
+
+        /// The line of several reads.
+        fileprivate func folded(with others: ArraySlice<Line>) -> Line {
+            var line = self
+            line.reads = 1 + others.count
+            line.until = others.last?.at
+            line.evidenceID = ""
+            return line
+        }
 
         /// What happened, for a person. Types of notifications stand as Apple writes them.
         package var words: String {
             switch what {
+            case "answer" where reads > 1: "status read \(counted(reads)) times, nothing new"
+            case "answer" where isIdle: "status read, nothing new"
             case "answer" where kind == "status": "status read"
             case "answer": "the App Store answered"
             default:
@@ -26,10 +43,13 @@ package enum TimelineQueries {
 
         package var detailWords: String {
             let parts = (detail ?? "").split(separator: ";", omittingEmptySubsequences: false)
-            return parts.map { part in
+            return parts.map { part -> String in
                 // A code of ours is one lower-case word with underscores; SKUs have capitals.
-                part.allSatisfy { $0.isLowercase || $0 == "_" || $0 == " " }
-                    ? spaced(String(part)) : String(part)
+                guard part.allSatisfy({ $0.isLowercase || $0 == "_" || $0 == " " }) else {
+                    return String(part)
+                }
+                let code = part.drop { $0 == " " }
+                return String(part.prefix(part.count - code.count)) + reasonWords(String(code))
             }.joined(separator: ";")
         }
     }
@@ -40,7 +60,20 @@ package enum TimelineQueries {
     ) throws -> [Line] {
         // Each part names the bucket, so that one partition, or one node, answers the whole.
         let bucket: SQL = "\(Bucket.of(id))::smallint"
-        return try connection.query(
+        let idle = try idleReads(of: id, bucket, on: connection)
+        return try stored(of: id, bucket, on: connection).map { line in
+            var line = line
+            line.isIdle =
+                line.kind == "status" && line.what == "answer" && line.detail == nil
+                && idle.contains(line.evidenceID)
+            return line
+        }
+    }
+
+    private static func stored(
+        of id: String, _ bucket: SQL, on connection: isolated PostgresConnection
+    ) throws -> [Line] {
+        try connection.query(
             """
             -- name: timeline
             SELECT signed_at AS at, 0 AS place, source AS kind,
@@ -106,15 +139,34 @@ package enum TimelineQueries {
         }
     }
 
-    /// An amount as people write it, in the decimals of Apple's prices: `119.03`, `1290`. It has three decimals where
+    /// The statuses that say what the statement before them said.
+    private static func idleReads(
+        of id: String, _ bucket: SQL, on connection: isolated PostgresConnection
+    ) throws -> Set<String> {
+        Set(
+            try connection.query(
+                """
+                -- name: timelineIdleReads
+                SELECT t.evidence_id FROM (
+                    SELECT e.evidence_id, e.source, s.told, lag(s.told) OVER (ORDER BY e.signed_at, e.evidence_id) AS before
+                    FROM repricer.subscription_events e
+                    CROSS JOIN LATERAL (SELECT jsonb_build_array(e.statement -> 'status', e.statement -> 'transaction',
+                        e.statement -> 'renewal') AS told) s
+                    WHERE e.original_transaction_id = \(id) AND e.bucket = \(fragment: bucket) AND e.source <> 'legacy') t
+                WHERE t.source = 'status' AND t.told = t.before
+                """
+            ).map { try $0.text("evidence_id") })
+    }
+
+    /// An amount as people write it, in the decimals of Apple's prices: `119.03`, `1,290`. It has three decimals where
     /// it has a fraction of the last one.
     private static func amount(_ milliunits: String, _ currency: String) -> SQL {
         let whole = Currency.apple.filter { $0.decimals == 0 }.map(\.code)
         return """
             CASE WHEN \(unsafe: currency) = ANY (\(texts: whole)) AND \(unsafe: milliunits) % 1000 = 0
-                THEN to_char(\(unsafe: milliunits) / 1000, 'FM9999999999999990')
-                WHEN \(unsafe: milliunits) % 10 = 0 THEN to_char(\(unsafe: milliunits) / 1000.0, 'FM9999999999999990.00')
-                ELSE to_char(\(unsafe: milliunits) / 1000.0, 'FM9999999999999990.000') END
+                THEN to_char(\(unsafe: milliunits) / 1000, 'FM9,999,999,999,999,990')
+                WHEN \(unsafe: milliunits) % 10 = 0 THEN to_char(\(unsafe: milliunits) / 1000.0, 'FM9,999,999,999,999,990.00')
+                ELSE to_char(\(unsafe: milliunits) / 1000.0, 'FM9,999,999,999,999,990.000') END
             """
     }
 
@@ -184,5 +236,22 @@ package enum TimelineQueries {
         FROM repricer.extension_requests
         WHERE original_transaction_id = \(id) AND bucket = \(fragment: bucket) AND settled_at IS NOT NULL
         """
+    }
+}
+
+extension [TimelineQueries.Line] {
+    /// The lines with each run of status reads that said nothing new as one. What happened would drown among them: a
+    /// status may be read every day.
+    package var withIdleReadsFolded: [TimelineQueries.Line] {
+        let uses = reduce(into: [String: Int]()) { $0[$1.evidenceID, default: 0] += 1 }
+        var lines: [TimelineQueries.Line] = []
+        var rest = self[...]
+        while let first = rest.first {
+            // What proves something else, too, was not idle.
+            let run = rest.prefix { $0.isIdle && uses[$0.evidenceID] == 1 }
+            rest = rest.dropFirst(Swift.max(1, run.count))
+            lines.append(run.count > 1 ? first.folded(with: run.dropFirst()) : first)
+        }
+        return lines
     }
 }

@@ -29,9 +29,9 @@ import Testing
         #expect(
             rows.map { $0.prefix(10).joined(separator: " | ") } == [
                 "autumn \(script) | awaiting approval | 30 Mar 2026 | 20 | 0 % | 0 % | 0 % | 0 | 0 | 0",
-                "halted one | halted | 1 Mar 2026 | 17 | 41 % | 12 % | 12 % | 0 | 0 | 0",
-                "spring | under way 12 overdue 4 parked 1 wave waits 2 dependents | 1 Feb 2026 | 60 | 75 % | 42 % | 30 % | 15 | 5 | 11",
-                "winter | finished | 1 Nov 2025 | 23 | 100 % | 100 % | 100 % | 12 | 6 | 0",
+                "halted one | approved, halted | 1 Mar 2026 | 17 | 41 % | 12 % | 12 % | 0 | 0 | 0",
+                "spring | approved, under way 12 overdue 4 parked 1 wave waits 2 dependents | 1 Feb 2026 | 60 | 75 % | 42 % | 30 % | 15 | 5 | 11",
+                "winter | approved, finished | 1 Nov 2025 | 23 | 100 % | 100 % | 100 % | 12 | 6 | 0",
             ])
         #expect(
             deadlines.map { $0.joined(separator: " | ") } == [
@@ -319,7 +319,11 @@ import Testing
                     "Another increase within 12 months | 7 | DEU JPN MEX USA "
                         + "| repricer reconcile --since or repricer ingest, back to 12 months",
                 ],
-                ["May 2026 |  | 18 up, 2 down"], ["unknown_item | 6", "bad_sku | 1"],
+                ["May 2026 |  | 18 up, 2 down"],
+                [
+                    "the item does not renew there | unknown_item | 6",
+                    "no item is called so | bad_sku | 1",
+                ],
             ])
         for part in [
             "20 rows submitted by ana on 30 Mar 2026, 00:00 UTC, 7 refused",

@@ -185,7 +185,7 @@ import Testing
         #expect(lines.count == 2, "\(outcome.messages)")
         #expect(
             lines.first
-                == "31 changes: not_sent: it is awaiting_approval: Apple does not have it yet; withdraw it with repricer abort"
+                == "31 changes are not with Apple yet: awaiting approval (not_sent); withdraw them with repricer abort"
         )
     }
 
@@ -633,7 +633,7 @@ import Testing
         #expect(
             outcome.output == """
                 aborted spring: 0 changes withdrawn
-                can be taken back: 1 scheduled, with `repricer undo \(id)` until 2026-02-02T00:00:00Z
+                can be taken back: 1 scheduled, with `repricer undo spring` until 2026-02-02T00:00:00Z
 
                 """)
         #expect(undone.code == .done)

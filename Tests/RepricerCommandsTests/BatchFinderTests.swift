@@ -1,4 +1,5 @@
 import Postgres
+import Reports
 import TestSupport
 import Testing
 
@@ -7,6 +8,31 @@ import Testing
 /// Which batch a name, an id or its beginning stands for.
 @Suite(.database) struct BatchFinderTests {
     private typealias Office = BatchCommandTests.Office
+
+    /// A command that is shown names one batch: by its name, or by so much of its id as no other has.
+    @Test func word_ofABatch_standsForItAlone() {
+        let id = "0190a0a0-1111-7000-8000-000000000001"
+        let all = [
+            NamedBatch(batchID: id, name: "spring", state: "approved"),
+            NamedBatch(
+                batchID: "0190a0a0-1122-7000-8000-000000000002", name: "Spring prices",
+                state: "approved"),
+            NamedBatch(
+                batchID: "0290a0a0-1122-7000-8000-000000000003", name: "--all", state: "approved"),
+            NamedBatch(
+                batchID: "0390a0a0-1122-7000-8000-000000000004", name: "0290a0a0", state: "aborted"),
+        ]
+
+        #expect(
+            all.map { NamedBatch.word(for: $0.batchID, among: all) } == [
+                "spring", "0190a0a0-112", "0290a0a0-1", "0390a0a0",
+            ])
+        #expect(
+            NamedBatch.word(
+                for: id, among: [all[0], .init(batchID: "1", name: "spring", state: "approved")])
+                == "0190a0a0")
+        #expect(NamedBatch.word(for: id, among: []) == id)
+    }
 
     /// As often as a person is asked for a batch, fewer letters will do.
     @Test func batch_byTheBeginningOfItsId_isFound_andSeveralAreListed() async throws {

@@ -29,15 +29,30 @@ import Testing
             shown.messages.contains(
                 "next, with the settings of the service: repricer sync \(file)\n"))
         #expect(shown.messages.contains("next: repricer submit \(file) --name NAME --plan-hash "))
-        #expect(submitted.messages.contains("next: repricer show \(submitted.output)"))
+        #expect(submitted.messages.contains("next: repricer show spring\n"))
 
         // Who submitted it cannot approve it.
         for (who, next) in [(office.ana, "next, by another user: "), (office.ben, "next: ")] {
             let show = await run("show", "spring", environment: who) {
                 $0.isMessagesTerminal = true
             }
-            #expect(show.messages == "\(next)repricer approve \(submitted.output)")
+            #expect(show.messages == "\(next)repricer approve spring\n")
         }
+    }
+
+    /// Whoever types it at 80 columns must not break the line, and the word must stand for this batch alone.
+    @Test func nextLine_ofABatchWhoseNameIsNoWord_hasTheBeginningOfItsID() async throws {
+        let office = try await BatchCommandTests.Office()
+        let file = try office.file(BatchCommandTests.good)
+
+        let submitted = await run(
+            "submit", file, "--name", "Spring prices", environment: office.ana
+        ) { $0.isMessagesTerminal = true }
+        let word = submitted.output.prefix(8)
+        let shown = await run("show", String(word), "--json", environment: office.ana)
+
+        #expect(submitted.messages.contains("next: repricer show \(word)\n"))
+        #expect(shown.output.contains(submitted.output.prefix(36)))
     }
 
     /// Waves and grouping are not in the plan's hash: where the line left them out, all rows would go at once.

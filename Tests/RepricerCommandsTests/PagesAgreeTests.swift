@@ -80,8 +80,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("autumn", "awaiting approval"), ("halted one", "halted"), ("spring", "under way"),
-        ("winter", "finished"),
+        ("autumn", "awaiting approval"), ("halted one", "approved, halted"),
+        ("spring", "approved, under way"), ("winter", "approved, finished"),
     ])
     func batch_isCalledTheSameOnThePageAndTheScreen(_ name: String, _ state: String) async throws {
         let home = PageTables(try await page("/"))
@@ -93,6 +93,15 @@ import Testing
         #expect(row[1].hasPrefix(state), "\(row)")
         let line = all.output.split(separator: "\n").last { $0.contains("  \(name)") }
         #expect(line?.contains("  \(state)  ") == true, "\(all.output)")
+
+        // A program reads the same words.
+        let batches = try #require(try await told("status")["batches"] as? [[String: Any]])
+        let read = try #require(
+            batches.first { ($0["name"] as? String)?.hasPrefix(name) == true })
+        let words = [read["state"], read["standing"]].compactMap { $0 as? String }
+        #expect(words.map(spaced).joined(separator: ", ") == state)
+        let alone = try await told("status", try #require(read["batch_id"] as? String))
+        #expect([alone["state"], alone["standing"]].compactMap { $0 as? String } == words)
     }
 
     @Test func status_ofAll_listsTheNewestBatchFirst_asTheHomePageDoes() async throws {
@@ -190,7 +199,7 @@ import Testing
         let refused = try #require(show["rejected_rows"] as? [String: Any])
         let codes = tables["Rows that were refused"].dropFirst()
         #expect(
-            Dictionary(uniqueKeysWithValues: codes.map { ($0[0], $0[1]) })
+            Dictionary(uniqueKeysWithValues: codes.map { ($0[1], $0[2]) })
                 == refused.mapValues { counted(Self.number($0)) })
 
         let consent = try #require(show["consent"] as? [String: Any])

@@ -73,9 +73,12 @@ import Testing
             about: .init(
                 version: "1", bundleID: "b", environment: "Production",
                 callsPerThousandSeconds: 50_000), log: .silent)
-        let page = try await ApprovalFacts.read(
-            submitted.output.trimmingCharacters(in: .whitespacesAndNewlines),
-            now: 1_767_571_200_000, in: "USD", site.pool)
+        let id = submitted.output.trimmingCharacters(in: .whitespacesAndNewlines)
+        let page = try await site.pool.withTransaction(.repeatableRead) { connection in
+            let batch = try #require(
+                try BatchQueries.all(on: connection).first { $0.batchID == id })
+            return try ApprovalFacts.read(batch, now: 1_767_571_200_000, in: "USD", on: connection)
+        }
         _ = await run("approve", "spring", "--yes", environment: ben)
         let connection = try await TestDatabase.connect()
         let reported = try await connection.query(

@@ -86,9 +86,12 @@ import Testing
             about: .init(
                 version: "1", bundleID: "b", environment: "Production",
                 callsPerThousandSeconds: 50_000), log: .silent)
-        let facts = try await ApprovalFacts.read(
-            submitted.output.trimmingCharacters(in: .whitespacesAndNewlines),
-            now: 1_767_571_200_000, in: "USD", site.pool)
+        let batchID = submitted.output.trimmingCharacters(in: .whitespacesAndNewlines)
+        let facts = try await site.pool.withTransaction(.repeatableRead) { connection in
+            let batch = try #require(
+                try BatchQueries.all(on: connection).first { $0.batchID == batchID })
+            return try ApprovalFacts.read(batch, now: 1_767_571_200_000, in: "USD", on: connection)
+        }
         _ = await run("approve", "spring", "--yes", environment: ben)
         let connection = try await TestDatabase.connect()
         let reported = try await connection.query(

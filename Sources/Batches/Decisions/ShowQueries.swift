@@ -52,7 +52,8 @@ package enum ShowQueries {
         ).map { try $0.text("approver") }
     }
 
-    /// The figures of a batch without what is held out. Its warnings are judged at the instant of its plan.
+    /// The figures of the stored plan, without what is held out, which no later fact changes. Its warnings are judged at
+    /// the instant of the plan.
     package static func figures(
         of batchID: String, asOf now: Instant, on connection: isolated PostgresConnection
     ) throws -> BatchFigures {
@@ -293,7 +294,6 @@ package enum ShowQueries {
             figures.warnings[warning] = .init(
                 count: try row.int("rows"), lines: try row.int64s("lines").map(Int.init))
         }
-        try addOvertaken(to: &figures, batchID, on: connection)
         let ids = try connection.query(
             """
             -- name: showIDs
@@ -314,10 +314,11 @@ package enum ShowQueries {
 
     /// The unsent increases of batches submitted earlier for which a row of this one counts as an earlier increase. Those
     /// of batches submitted later were planned with this one in view.
-    private static func addOvertaken(
-        to figures: inout BatchFigures, _ batchID: String,
-        on connection: isolated PostgresConnection
-    ) throws {
+    ///
+    /// - Returns: nil where there is none. It is no figure of the plan, for the others are sent meanwhile.
+    static func overtaken(
+        by batchID: String, on connection: isolated PostgresConnection
+    ) throws -> BatchWarning.Rows? {
         let row = try connection.query(
             """
             -- name: showOvertaken
@@ -345,8 +346,7 @@ package enum ShowQueries {
             """
         ).one()
         let count = try row.int("rows")
-        guard count > 0 else { return }
-        figures.warnings[.makesOthersAsk] = .init(
-            count: count, lines: try row.int64s("lines").map(Int.init))
+        guard count > 0 else { return nil }
+        return BatchWarning.Rows(count: count, lines: try row.int64s("lines").map(Int.init))
     }
 }

@@ -64,19 +64,20 @@ extension Commands {
                     )
                 }
             }
+            let word = try await BatchFinder.word(for: batch.batchID, pool: pool)
             let undo =
                 recall.rows == 0
                 ? ""
                 : sentence(
-                    "can be taken back: \(recall.rows) scheduled, with `repricer undo "
-                        + "\(batch.batchID)` \(recall.untilText)")
+                    "can be taken back: \(counted(recall.rows)) scheduled, with `repricer undo "
+                        + "\(word)` \(recall.untilText)")
             try invocation.print(
                 json: ["batch_id": batch.batchID, "state": newState, "withdrawn": count]
                     + (inDoubt > 0 ? ["in_doubt": inDoubt] : [:]) + recall.json,
                 "\(newState) \(harmless(batch.name)): \(counted(count, "change")) withdrawn\n"
                     + (inDoubt > 0 ? sentence("in doubt: " + doubt(inDoubt)) : "") + undo
                     + recall.beyondText)
-            if recall.rows > 0 { invocation.suggest("undo \(batch.batchID) --dry-run") }
+            if recall.rows > 0 { invocation.suggest("undo \(word) --dry-run") }
             return .done
         }
     }

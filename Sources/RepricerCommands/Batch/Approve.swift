@@ -46,7 +46,8 @@ extension Commands {
                 approval.exceeded == nil ? "approved \(approval.done)\n" : "")
             guard let exceeded = approval.exceeded else {
                 if let batchID = approval.batchID {
-                    invocation.suggest("status \(batchID) --watch")
+                    let word = try await BatchFinder.word(for: batchID, pool: pool)
+                    invocation.suggest("status \(word) --watch")
                 }
                 return .done
             }

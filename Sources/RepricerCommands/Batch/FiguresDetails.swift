@@ -35,17 +35,18 @@ extension BatchFigures {
         .text("WHAT HELPS", "remedy") { $0.rule.whenNotKnown },
     ]
 
+    /// The codes of refused rows with their meanings.
+    var refusedCodes: String {
+        refusedTable(codes.map { ($0.key.rawValue, Int64($0.value)) })
+    }
+
     var detailTables: [String] {
         [
             notKnownRules.table(Self.notKnownColumns), moneyLines.table(MoneyLine.columns),
             sortedWeeks.table(Self.weekColumns),
             increases.moves.table(FiguresText.moveColumns),
             decreases.moves.table(FiguresText.moveColumns),
-            countTable(
-                "REFUSED",
-                RowCode.allCases.compactMap { code in
-                    codes[code].map { (code.rawValue, Int64($0)) }
-                }),
+            refusedCodes,
         ]
     }
 }

@@ -157,17 +157,18 @@ struct FiguresText {
             (said.count == 1 ? "warning: " : "warnings: ") + said.joined(separator: "; "))
     }
 
-    /// The codes, the most frequent first.
+    /// Why rows were refused, the most frequent reason first; on a small screen on one line.
     var refusedText: String {
-        let codes = RowCode.allCases.compactMap { code in
-            figures.codes[code].map { (name: code.rawValue, rows: $0) }
+        guard density >= .short else { return figures.refusedCodes }
+        let codes = figures.codes.map { (code: $0.key, rows: $0.value) }.sorted {
+            ($1.rows, $0.code.rawValue) < ($0.rows, $1.code.rawValue)
         }
         guard !codes.isEmpty else { return "" }
-        let most = codes.sorted { ($1.rows, $0.name) < ($0.rows, $1.name) }
-        let texts = most.map { "\($0.name) \(counted($0.rows))" }
         let begin = "refused: "
-        guard density >= .short else { return wrapped(begin + texts.joined(separator: ", ")) }
-        return begin + fitted(texts, separator: ", ", columns: Self.columns - begin.count) + "\n"
+        return begin
+            + fitted(
+                codes.map { "\(counted($0.rows)) \($0.code.words)" }, separator: ", ",
+                columns: Self.columns - begin.count) + "\n"
     }
 }
 

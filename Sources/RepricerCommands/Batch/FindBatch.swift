@@ -32,6 +32,12 @@ enum BatchFinder {
         }
     }
 
+    /// How a person types the batch.
+    static func word(for batchID: String, pool: PostgresPool) async throws -> String {
+        let all = try await pool.withTransaction { try BatchQueries.all(on: $0) }
+        return NamedBatch.word(for: batchID, among: all.map(\.named))
+    }
+
     private static func choose(
         _ text: String, among all: [BatchQueries.Batch]
     ) throws(CommandFailure) -> BatchQueries.Batch {
@@ -39,9 +45,7 @@ enum BatchFinder {
         do {
             chosen = try NamedBatch.choose(
                 text,
-                among: all.map {
-                    NamedBatch(batchID: $0.batchID, name: $0.name, state: $0.state)
-                })
+                among: all.map(\.named))
         } catch {
             throw failure(error, text)
         }
@@ -69,4 +73,8 @@ enum BatchFinder {
         text.isUUID
             || text.count >= 8 && text.allSatisfy { $0.isASCII && ($0.isHexDigit || $0 == "-") }
     }
+}
+
+extension BatchQueries.Batch {
+    var named: NamedBatch { NamedBatch(batchID: batchID, name: name, state: state) }
 }

@@ -56,8 +56,10 @@ extension Commands {
                 : isNew ? "resumed \(subject)" : "\(subject) is not paused: nothing to resume"
             try invocation.print(
                 json: ["batch_id": id, "paused": isPaused, "changed": isNew], said + "\n")
+            let word: String? =
+                if let id { try await BatchFinder.word(for: id, pool: pool) } else { nil }
             invocation.suggest(
-                isPaused ? "resume \(id ?? "--all")" : id.map { "status \($0)" } ?? "status")
+                isPaused ? "resume \(word ?? "--all")" : word.map { "status \($0)" } ?? "status")
             return .done
         }
     }

@@ -16,7 +16,7 @@ extension PlanSummary {
         let sections = [
             overview(density), short.consentText, short.moneyText,
             short.datesText + quotaText(density),
-            short.movesText, short.warningsText + short.refusedText,
+            short.movesText, short.warningsText, withDetails ? "" : short.refusedText,
         ]
         let end = definitionList([("plan hash", hash)])
         return FiguresText.joined(sections + (withDetails ? details : []), density) + end

@@ -69,10 +69,11 @@ extension UndoQueries.Beyond {
     fileprivate func text(today: String) -> String {
         switch obstacle {
         case .inFlight:
-            "in flight: \(rows) \(state); `repricer undo` can take them back once they are scheduled\n"
-        case .undoUnderWay: "being taken back: \(rows) \(state), by an undo under way\n"
+            "in flight: \(counted(rows)) \(spaced(state)); `repricer undo` can take them back once they are scheduled\n"
+        case .undoUnderWay:
+            "being taken back: \(counted(rows)) \(spaced(state)), by an undo under way\n"
         case .isAnUndo, .notSent, .alreadyEffective, .alreadyCommunicated, .hasEnded:
-            "past recall: \(rows) \(state), "
+            "past recall: \(counted(rows)) \(spaced(state)), "
                 + (day.map { "the customer \($0 < today ? "was" : "is") told on \($0)" }
                     ?? "nobody is told") + "\n"
         }

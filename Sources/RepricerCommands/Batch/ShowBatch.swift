@@ -42,7 +42,8 @@ extension Commands {
                     isTerminal: invocation.dependencies.isOutputTerminal,
                     withDetails: invocation.arguments[details], rows: invocation.screenRows))
             if batch.awaitsApproval {
-                let next = "approve \(batch.batchID)"
+                let word = try await BatchFinder.word(for: batch.batchID, pool: pool)
+                let next = "approve \(word)"
                 facts.terms.isOwn
                     ? invocation.suggest(next, by: "by another user") : invocation.suggest(next)
             }

@@ -18,7 +18,7 @@ extension ApprovalFacts {
         let sections = [
             overview, short.consentText, short.moneyText, short.datesText + dueText,
             short.movesText, waves.table(waveColumns(of: batch)),
-            short.warningsText + short.refusedText,
+            short.warningsText, withDetails ? "" : short.refusedText,
             policyText,
         ]
         return FiguresText.joined(sections + (withDetails ? figures.detailTables : []), density)

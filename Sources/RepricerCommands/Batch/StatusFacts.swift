@@ -159,7 +159,7 @@ struct StatusText {
             facts.guards.table(GuardReading.columns),
             (facts.refused + facts.parkedBesides).table(Self.refusedColumns),
             facts.moved.table(TroubleText.movedColumns),
-            countTable("REFUSED", facts.rejected.sorted { $0.key < $1.key }),
+            refusedTable(facts.rejected.map { ($0.key, $0.value) }),
             countTable("DEPENDENTS", facts.dependents.sorted { $0.key < $1.key }),
             (facts.notifications?.unknown ?? []).table(Self.unknownColumns),
             facts.batch == nil ? facts.newestBatches.table(batchColumns) : "",
@@ -202,7 +202,7 @@ struct StatusText {
 
     /// The batch as a word of a command. A name may hold anything, and what is shown here is pasted into a shell.
     private func word(for batch: BatchQueries.Batch) -> String {
-        ShellWord.isPlain(batch.name) ? batch.name : batch.batchID
+        NamedBatch.word(for: batch.batchID, among: facts.batches.map(\.named))
     }
 
     private var standstills: [(String, String)] {
@@ -358,7 +358,9 @@ struct StatusText {
             },
             .key("name") { $0.name },
             .shown(.left("STATE")) { $0.stateWords(isFinal: !open.contains($0.batchID)) },
-            .key("state") { $0.state }, .key("paused") { $0.isPaused },
+            .key("state") { $0.state },
+            .key("standing") { $0.standing(isFinal: !open.contains($0.batchID)) },
+            .key("paused") { $0.isPaused },
             .key("pause") { $0.pauseJSON },
             .key("wave_count") { $0.waveCount }, .key("released_wave") { $0.releasedWave },
             .count("ROWS", "rows") { $0.rowCount },
@@ -402,6 +404,9 @@ struct StatusText {
         var json: JSONValue = [
             "batch_id": facts.batch?.batchID, "name": facts.batch?.name,
             "state": facts.batch?.state,
+            "standing": facts.batch.flatMap {
+                $0.standing(isFinal: !outlook.openBatches.contains($0.batchID))
+            },
             "paused": facts.everything.isPaused || facts.batch?.isPaused ?? false,
             "everything": facts.everything.json, "rows": facts.rowCount,
             "final_rows": facts.finalCount, "is_final": facts.isFinal,

@@ -167,7 +167,7 @@ extension Commands {
         } else {
             try invocation.print(text + "\n")
         }
-        let held = heldOut > 0 ? ", \(heldOut) of them held out" : ""
+        let held = heldOut > 0 ? ", \(counted(heldOut)) of them held out" : ""
         invocation.note(
             forecast.map {
                 "stored \(counted($0.canGoCount, "change"))\(held); "
@@ -176,7 +176,9 @@ extension Commands {
                 ?? "this file is a batch already: no new change"
                 + (invocation.arguments[planRows] == nil
                     ? "" : ", and --plan-rows was not compared"))
-        if forecast != nil { invocation.suggest("show \(batchID)") }
+        if forecast != nil {
+            invocation.suggest("show \(try await BatchFinder.word(for: batchID, pool: pool))")
+        }
         return .done
     }
 }

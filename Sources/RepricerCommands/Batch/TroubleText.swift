@@ -66,7 +66,9 @@ enum TroubleText {
             ),
             (
                 "missed", trouble.missed,
-                rows(trouble.missed, "ended", "ended", "unsent, since no renewal was left for it")
+                rows(
+                    trouble.missed, "ended", "ended",
+                    "unsent, since no renewal was left for \(trouble.missed == 1 ? "it" : "them")")
             ),
         ]
         return waves + troubles.filter { $0.1 > 0 }.map { ($0.0, $0.2) }

@@ -60,7 +60,7 @@ extension Commands {
             invocation.note(
                 "stored \(counted(rows, "inverse change")); "
                     + "\(rows == 1 ? "it waits" : "they wait") for another user's approval")
-            invocation.suggest("show \(undoID)")
+            invocation.suggest("show \(try await BatchFinder.word(for: undoID, pool: pool))")
             return .done
         }
     }
@@ -100,10 +100,12 @@ extension Commands {
                 "refused": byName(counts),
             ] + recall.json,
             sentence(
-                "\(recall.rows) of \(counted(all, "change")) of \(harmless(batchName)) can be taken back, "
+                "\(counted(recall.rows)) of \(counted(all, "change")) of \(harmless(batchName)) can be taken back, "
                     + recall.untilText) + recall.takeable.table(Recall.itemColumns)
                 + recall.beyondText
-                + countTable("CAN'T BE TAKEN BACK", byName(counts).sorted { $0.key < $1.key }))
+                + codeTable("CAN'T BE TAKEN BACK", byName(counts).sorted { $0.key < $1.key }) {
+                    UndoObstacle(rawValue: $0)?.words(1) ?? ""
+                })
         return .done
     }
 
@@ -125,8 +127,9 @@ extension Commands {
             let alike = counts[reason, default: 0]
             guard alike <= alikeMax else {
                 if told.insert(reason).inserted {
+                    let words = one.obstacle.words(alike, state: one.state, toldAt: one.toldAt)
                     invocation.dependencies.sayPlainly(
-                        sentence(harmless("\(counted(alike, "change")): \(reason)")))
+                        sentence(harmless("\(counted(alike, "change")) \(words)")))
                 }
                 continue
             }
@@ -137,7 +140,7 @@ extension Commands {
         }
         let more = all - Int64(refused.count)
         if more > 0 {
-            invocation.note("\(more) more can't be undone; `repricer report price_change`")
+            invocation.note("\(counted(more)) more can't be undone; `repricer report price_change`")
         }
     }
 
@@ -162,5 +165,54 @@ extension Commands {
             .inputRejected,
             "nothing stored: \(harmless(batchName)) has no change of \(what); "
                 + "`repricer report price_change` lists them")
+    }
+}
+
+extension UndoObstacle {
+    /// What of one change, or of so many, stands against it: the words after their number, with the code. Without a state
+    /// it is said of any.
+    fileprivate func words(_ count: Int, state: String? = nil, toldAt: Instant? = nil) -> String {
+        let isOne = count == 1
+        let verb = { (one: String, several: String) in isOne ? one : several }
+        let them = verb("it", "them")
+        let inState = state.map { ": \(spaced($0))" } ?? ""
+        let since = toldAt.map { " since \($0.text)" } ?? ""
+        let (what, remedy): (String, String) =
+            switch self {
+            case .isAnUndo:
+                (
+                    verb("takes back another change itself", "take back other changes themselves"),
+                    "submit the price that is wanted"
+                )
+            case .notSent:
+                (
+                    "\(verb("is", "are")) not with Apple yet\(inState)",
+                    "withdraw \(them) with repricer abort"
+                )
+            case .inFlight:
+                (
+                    verb("waits for the answer to its call", "wait for the answers to their calls"),
+                    "try again when \(verb("it is", "they are")) scheduled"
+                )
+            case .alreadyEffective:
+                (
+                    "\(verb("was", "were")) charged at the new price",
+                    "submit the old price as a new change"
+                )
+            case .alreadyCommunicated where state == "scheduled":
+                (
+                    "can't be stopped at Apple\(since)",
+                    "wait until \(verb("it", "they")) took effect, then submit the old price"
+                )
+            case .alreadyCommunicated:
+                (
+                    "\(verb("was", "were")) told to the customer\(verb("", "s"))\(inState)",
+                    "wait until \(verb("it", "they")) took effect, then submit the old price"
+                )
+            case .hasEnded: ("\(verb("has", "have")) ended\(inState)", "nothing is to be undone")
+            case .undoUnderWay:
+                ("\(verb("is", "are")) being taken back already", "approve or abort that undo")
+            }
+        return state == nil ? "\(what); \(remedy)" : "\(what) (\(rawValue)); \(remedy)"
     }
 }

@@ -121,7 +121,7 @@ private final class MigrationTeller: Sendable {
         }
         let (text, done, total) = Self.words(progress)
         if invocation.dependencies.isMessagesTerminal {
-            return bar.draw(done: done, total: total, note: text)
+            return bar.drawIfLate(done: done, total: total, note: text)
         }
         let isDue = nextAt.withLock { next in
             let now = ContinuousClock.now

@@ -1,4 +1,5 @@
 import Outbox
+import Reports
 import ServiceKit
 
 extension Commands {
@@ -39,7 +40,9 @@ extension Commands {
                 try WebhookQueries.replay(selection, at: now, on: $0)
             }
         }
-        try invocation.print(json: ["events": count], "\(count) events are due again\n")
+        try invocation.print(
+            json: ["events": count],
+            "\(counted(count, "event")) \(count == 1 ? "is" : "are") due again\n")
         if configuration.webhookURL == nil {
             invocation.note(
                 "REPRICER_WEBHOOK_URL is not set here; the service needs it to send them")

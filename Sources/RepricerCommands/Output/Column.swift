@@ -88,3 +88,18 @@ extension Sequence {
 func countTable(_ heading: String, _ counts: [(String, Int64)]) -> String {
     counts.table([.shown(.left(heading)) { $0.0 }, .shown(.right("ROWS")) { counted($0.1) }])
 }
+
+/// The same for codes, each with what it means.
+func codeTable(
+    _ heading: String, _ counts: [(String, Int64)], _ words: @escaping @Sendable (String) -> String
+) -> String {
+    counts.table([
+        .shown(.left(heading)) { $0.0 }, .shown(.right("ROWS")) { counted($0.1) },
+        .shown(.left("WHY")) { words($0.0) },
+    ])
+}
+
+/// Refused rows by code, the most frequent first.
+func refusedTable(_ counts: [(String, Int64)]) -> String {
+    codeTable("REFUSED", counts.sorted { ($1.1, $0.0) < ($0.1, $1.0) }, reasonWords)
+}

@@ -134,8 +134,8 @@ extension ScenarioTable {
         return [
             Line(label: "rows", cells: forecasts.map { counted($0.rows) }, isHeading: true),
             line("can go") { counted($0.canGo) },
-        ] + codes.map { code in line(code.rawValue) { counted($0.codes[code] ?? 0) } }
-            + withoutPrice.map { why in line(why.rawValue) { counted($0.withoutPrice[why] ?? 0) } }
+        ] + codes.map { code in line(code.words) { counted($0.codes[code] ?? 0) } }
+            + withoutPrice.map { why in line(why.words) { counted($0.withoutPrice[why] ?? 0) } }
     }
 
     private var consent: [Line] {
@@ -357,5 +357,14 @@ extension ScenarioTable {
                 \(notes.map { "<p>\(escapeHTML($0))</p>" }.joined(separator: "\n"))
 
                 """)
+    }
+}
+
+extension ScenarioForecast.NoPrice {
+    fileprivate var words: String {
+        switch self {
+        case .alwaysAsked: "any increase may need consent"
+        case .notANumber: "the rule gives no price"
+        }
     }
 }

@@ -2,6 +2,7 @@ import AppStore
 import Calls
 import Pricing
 import Reconciliation
+import Reports
 import ServiceKit
 
 extension Commands {
@@ -47,9 +48,11 @@ extension Commands {
     ) async throws -> (summary: Reconciler.Summary, failure: (any Error)?) {
         try await whenFree(invocation) {
             try await reconciler.runOnce(since: since) { history in
-                bar.draw(
+                bar.drawIfLate(
                     done: 0, total: 0,
-                    note: "history: \(history.pages) pages, \(history.new) missed")
+                    note:
+                        "history: \(counted(history.pages, "page")), \(counted(history.new)) missed"
+                )
             }
         }
     }

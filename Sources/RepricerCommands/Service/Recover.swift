@@ -1,6 +1,7 @@
 import Facts
 import Pricing
 import Reconciliation
+import Reports
 import ServiceKit
 
 extension Commands {
@@ -77,15 +78,18 @@ extension Commands {
         do {
             let history = try await whenFree(invocation) {
                 try await recovery.readHistory { history in
-                    bar.draw(
+                    bar.drawIfLate(
                         done: 0, total: 0,
-                        note: "history: \(history.pages) pages, \(history.new) new")
+                        note:
+                            "history: \(counted(history.pages, "page")), \(counted(history.new)) new"
+                    )
                 }
             }
             if let failure = history.failure { throw failure }
             invocation.note("history: \(history.summary.history.new) notifications were missing")
             try await recovery.readStatuses { checks in
-                bar.draw(done: 0, total: 0, note: "statuses: \(checks.done) asked")
+                bar.drawIfLate(
+                    done: 0, total: 0, note: "statuses: \(counted(checks.done)) asked")
             }
         } catch {
             bar.clear()

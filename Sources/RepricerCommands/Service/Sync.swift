@@ -8,9 +8,6 @@ extension Commands {
     private static let ids = Positional(
         "FILE",
         "original transaction ids, one a line, or a CSV file with that column; - is standard input")
-    /// Real time between two drawings of the bar.
-    private static let drawEvery: Duration = .milliseconds(200)
-
     static let sync = Command(
         "sync", "load the state of given subscriptions from the App Store", positionals: [ids],
         discussion: """
@@ -50,15 +47,12 @@ extension Commands {
             )
         }
         let bar = invocation.progressBar
-        var drawnAt = ContinuousClock.now - drawEvery
         var checks = StatusCheckSummary()
         var failure: (any Error)?
         do {
             try await synchronizer.run(loaded.list, into: &checks) { checks in
-                guard ContinuousClock.now - drawnAt >= drawEvery else { return }
-                drawnAt = .now
                 let done = loaded.doneBefore + Int64(checks.done)
-                bar.draw(
+                bar.drawIfLate(
                     done: done, total: loaded.ids,
                     note:
                         "\(counted(done)) of \(counted(loaded.ids)), \(counted(checks.drifted)) drifted"

@@ -3,10 +3,14 @@ import Reports
 extension Commands {
     private static let subscription = Positional(
         "SUBSCRIPTION", "its original transaction id")
+    private static let eachRead = Flag(
+        "details", "each status read on a line of its own, with its evidence")
 
     static let timeline = Command(
         "timeline", "show all that happened to one subscription", positionals: [subscription],
+        options: [eachRead],
         discussion: """
+            Statuses that were read one after the other and said nothing new are one line; --details and --json tell each. \
             Each line names its evidence. `repricer evidence UUID` prints that of notifications and charges, and \
             with --subscription SUBSCRIPTION what the App Store answered to a request (kinds request, response). \
             What begins with `status:` was told by a status, which is not kept as it was signed; submissions and approvals name their batch.
@@ -23,15 +27,21 @@ extension Commands {
         }
         let columns: [Column<TimelineQueries.Line>] = [
             .instant("AT", "at") { $0.at }, .text("KIND", "kind") { $0.kind },
-            .text("WHAT", "what") { $0.what }, .text("SKU", "sku") { $0.sku },
-            .text("DETAIL", "detail") { $0.detail },
+            .shown(.left("WHAT")) { $0.words }, .key("what") { $0.what },
+            .text("SKU", "sku") { $0.sku },
+            .shown(.left("DETAIL")) { $0.told }, .key("detail") { $0.detail },
             .text("EVIDENCE", "evidence_id") { $0.evidenceID },
         ]
         try invocation.print(
             json: ["original_transaction_id": id, "events": lines.json(columns)],
-            lines.told(columns))
+            (invocation.arguments[eachRead] ? lines : lines.withIdleReadsFolded).told(columns))
         return .done
     }
+}
+
+extension TimelineQueries.Line {
+    /// The detail in words, and until when several reads went on.
+    fileprivate var told: String { until.map { "until \($0.instantText)" } ?? detailWords }
 }
 
 extension [TimelineQueries.Line] {
@@ -57,7 +67,7 @@ extension [TimelineQueries.Line] {
             text += "\(first.at.instantText)  \(spaced(first.kind))"
             text += evidence.isEmpty ? "\n" : " \(evidence)\n"
             let cells = group.map {
-                [harmless($0.words), harmless($0.sku ?? ""), harmless($0.detailWords)]
+                [harmless($0.words), harmless($0.sku ?? ""), harmless($0.told)]
             }
             let shown = Screen.$columns.withValue(width - Self.indent.count) {
                 aligned(cells, isRight: [false, false, false], hasHeadings: false)

@@ -95,6 +95,37 @@ import Testing
         await harness.close()
     }
 
+    /// A status may be read every day. What happened would drown among those that say nothing new.
+    @Test func timeline_statusesThatSayNothingNew_areOneLine() async throws {
+        let harness = try await DeliveryHarness.make()
+        try await harness.tell(Self.told("SUBSCRIBED", 0, "USA", offer: false))
+        for day in Int64(1)...3 { try await harness.tell(Self.read(day)) }
+        try await harness.tell(Self.read(4, status: "PENDING", 12990))
+        try await harness.tell(Self.read(5, status: "PENDING", 12990))
+
+        let lines = try await Self.lines(harness)
+        let folded = lines.withIdleReadsFolded.filter { $0.kind == "status" }
+
+        #expect(lines.count { $0.kind == "status" && $0.what == "answer" } == 5)
+        #expect(
+            folded.map(\.words) == [
+                "status read 3 times, nothing new", "status read", "status read, nothing new",
+            ])
+        let until = DeliveryHarness.start.advanced(by: 3 * 86_400_000).milliseconds
+        #expect(folded.map(\.until) == [until, nil, nil])
+        #expect(folded.map(\.evidenceID) == ["", "told-4", "told-5"])
+        await harness.close()
+    }
+
+    private static func read(
+        _ day: Int64, status: String? = nil, _ increase: Int64? = nil
+    ) -> SubscriptionEvent {
+        var event = told("", day, "USA", offer: false, status, increase)
+        event.source = .status
+        event.type = nil
+        return event
+    }
+
     private static func lines(_ harness: DeliveryHarness) async throws -> [TimelineQueries
         .Line]
     {
