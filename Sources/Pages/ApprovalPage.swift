@@ -107,7 +107,7 @@ private struct ApprovalView {
             + section("When it takes effect", dates)
             + section("How it is sent", terms)
             + section(
-                "Rows that were refused, by row code", refused,
+                "Rows that were refused", refused,
                 after:
                     "<p class=\"note\">They are stored beside the batch, and are in no figure above.</p>\n"
             )
@@ -428,10 +428,10 @@ private struct ApprovalView {
             figures.codes[code].map { (code: code, rows: $0) }
         }.sorted { ($1.rows, $0.code.rawValue) < ($0.rows, $1.code.rawValue) }
         return HTMLTable(
-            "Rows that were refused, by row code",
-            [.text("Why"), .text("Row code"), .number("Rows")],
+            "Rows that were refused",
+            [.text("Why"), .number("Rows")],
             codes.map {
-                [HTML($0.code.words), HTML($0.code.rawValue), HTML(counted(Int64($0.rows)))]
+                [HTML("\($0.code.words) (\($0.code.rawValue))"), HTML(counted(Int64($0.rows)))]
             })
     }
 }

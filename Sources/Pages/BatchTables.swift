@@ -186,7 +186,7 @@ extension BatchView {
             [HTML(spaced(ended.state)), HTML(reasonWords(ended.reason)), HTML(counted(ended.rows))]
         }
         let refused = facts.refused.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map {
-            [HTML(reasonWords($0.key)), HTML($0.key), HTML(counted($0.value))]
+            [HTML("\(reasonWords($0.key)) (\($0.key))"), HTML(counted($0.value))]
         }
         let dependents = facts.dependents.sorted { $0.key < $1.key }.map {
             [HTML(spaced($0.key)), HTML(counted($0.value))]
@@ -200,7 +200,7 @@ extension BatchView {
         ).html
             + HTMLTable(
                 "Rows of the file that were refused at the submission",
-                [.text("Why"), .text("Row code"), .number("Rows")], refused
+                [.text("Why"), .number("Rows")], refused
             ).html
             + HTMLTable(
                 "Dependents of who declined: their cancellations",

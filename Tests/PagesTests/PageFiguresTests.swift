@@ -321,8 +321,8 @@ import Testing
                 ],
                 ["May 2026 |  | 18 up, 2 down"],
                 [
-                    "the item does not renew there | unknown_item | 6",
-                    "no item is called so | bad_sku | 1",
+                    "the item does not renew there (unknown_item) | 6",
+                    "no item is called so (bad_sku) | 1",
                 ],
             ])
         for part in [

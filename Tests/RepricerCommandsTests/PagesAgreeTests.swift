@@ -198,8 +198,15 @@ import Testing
 
         let refused = try #require(show["rejected_rows"] as? [String: Any])
         let codes = tables["Rows that were refused"].dropFirst()
+        // A code stands behind its words: `words (code)`.
+        let shownCodes = try codes.map { row in
+            let words = try #require(row.first)
+            return (
+                String(words.dropLast().split(separator: "(").last ?? ""), try #require(row.last)
+            )
+        }
         #expect(
-            Dictionary(uniqueKeysWithValues: codes.map { ($0[1], $0[2]) })
+            Dictionary(uniqueKeysWithValues: shownCodes)
                 == refused.mapValues { counted(Self.number($0)) })
 
         let consent = try #require(show["consent"] as? [String: Any])
