@@ -147,9 +147,11 @@ struct DeliveryHarness {
         retry: Backoff = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0),
         leaseFor: Duration = CallEngine.Limits().leaseFor,
         perSecond: Double? = Scheduler.Limits().changePricePerSecond,
+        perClaim: Int = Scheduler.Limits().requestsPerClaim,
         wait: @escaping CallPermitSource.Wait = { _ in }
     ) -> Scheduler {
         var limits = Scheduler.Limits()
+        limits.requestsPerClaim = perClaim
         limits.changePricePerSecond = perSecond
         limits.retry = retry
         var engine = CallEngine.Limits()
