@@ -21,8 +21,8 @@ extension Site {
             return (all, try ApprovalFacts.Terms.read(batch, now: now, on: connection))
         }
         let key = ApprovalKey(
-            batchID: id, awaitsApproval: terms.batch.awaitsApproval,
-            firstApprovers: terms.terms.firstApprovers)
+            batchID: id, awaitsApproval: terms.batch.awaitsApproval, state: terms.batch.state,
+            releasedWave: terms.batch.releasedWave, firstApprovers: terms.terms.firstApprovers)
         async let plan = plans.soon(id)
         async let outlook = outlooks.soon(key)
         guard let figures = try await plan, let outlook = try await outlook else {
@@ -216,7 +216,7 @@ private struct ApprovalView {
     private var age: HTML {
         guard now - facts.countedAt >= 1000 else { return .none }
         return """
-            <p class="note">What is due, the waves and who may approve were counted at \(.time(facts.countedAt)).</p>
+            <p class="note">What is due, the waves, who may approve and which earlier batches are affected were counted at \(.time(facts.countedAt)).</p>
 
             """
     }

@@ -9,10 +9,11 @@ extension Site {
         guard text.isUUID else { throw PageFault.noBatch(text) }
         let id = text.lowercased()
         // What somebody decides or stops must not be told late, however long the rows take to be counted.
-        let (all, everything) = try await pool.read { connection in
+        let (all, everything, storefronts) = try await pool.read { connection in
             (
                 try BatchQueries.all(on: connection),
-                try ServiceControlQueries.everything(on: connection)
+                try ServiceControlQueries.everything(on: connection),
+                try ControlQueries.haltedStorefronts(of: id, on: connection)
             )
         }
         guard let batch = all.first(where: { $0.batchID == id }) else {
@@ -25,14 +26,17 @@ extension Site {
                 body: (everything.notices + [Notice.counting(batch)]).html, asOf: now,
                 isLive: true, refreshSeconds: Self.firstCountSeconds)
         }
+        // Figures of before a decision are loaded again until they are of after it.
+        let isOvertaken = facts.batch.state != batch.state
         facts.batch = batch
+        facts.storefronts = storefronts
         let page = BatchView(
             facts: facts, word: NamedBatch.word(for: id, among: all.map(\.named)), now: now)
         let notices = (page.isOpen ? everything.notices : []) + page.notices
         return Page(
             title: batch.name, lead: batch.lead(isFinal: facts.progress.isFinal),
             body: notices.html + page.glance + page.tables, asOf: facts.countedAt,
-            isLive: page.isOpen)
+            isLive: page.isOpen || isOvertaken)
     }
 }
 

@@ -50,6 +50,8 @@ package struct Site: Sendable {
     struct ApprovalKey: Hashable, Sendable {
         var batchID: String
         var awaitsApproval: Bool
+        var state: String
+        var releasedWave: Int
         var firstApprovers: [String]
     }
 

@@ -23,14 +23,10 @@ package struct NamedBatch: Sendable, Hashable {
     /// Fewer letters of an id say little, and the next batch would take them.
     private static let shortest = 8
 
-    /// How a command that a person types names the batch: by its name, where that is a plain word that stands for it alone,
-    /// or else by as much of its id as no other has. 36 letters would break the line of a terminal and of a phone.
+    /// How a printed command names the batch: by as much of its id as no other has. 36 letters would break the line of a
+    /// terminal and of a phone. Its name would not do: a batch that is withdrawn sets its name free, and whoever types the
+    /// command later would decide about another.
     package static func word(for batchID: String, among all: [NamedBatch]) -> String {
-        if let name = all.first(where: { $0.batchID == batchID })?.name, isPlain(name),
-            stands(name, for: batchID, among: all)
-        {
-            return name
-        }
         for length in shortest..<max(shortest, batchID.count) {
             let beginning = String(batchID.prefix(length))
             if !beginning.hasSuffix("-"), stands(beginning, for: batchID, among: all) {
@@ -43,15 +39,6 @@ package struct NamedBatch: Sendable, Hashable {
     private static func stands(_ text: String, for id: String, among all: [NamedBatch]) -> Bool {
         // Words that stand for several batches, or for none, are none of this one.
         (try? choose(text, among: all))?.batchID == id
-    }
-
-    /// Whether it is one short word of a shell, and no option.
-    private static func isPlain(_ name: String) -> Bool {
-        (1...36).contains(name.utf8.count) && !name.hasPrefix("-")
-            && name.utf8.allSatisfy { byte in
-                (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte)
-                    || (0x61...0x7A).contains(byte) || "-_.".utf8.contains(byte)
-            }
     }
 
     /// The batch that `text` stands for. Every command and every report asks here, because the same words must never

@@ -25,7 +25,6 @@ package enum TimelineQueries {
             var line = self
             line.reads = 1 + others.count
             line.until = others.last?.at
-            line.evidenceID = ""
             return line
         }
 

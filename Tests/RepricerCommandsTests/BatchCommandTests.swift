@@ -576,7 +576,7 @@ import Testing
         #expect(
             outcome.output == """
                 aborted spring: 0 changes withdrawn
-                can be taken back: 1 scheduled, with `repricer undo spring` until 2026-02-02T00:00:00Z
+                can be taken back: 1 scheduled, with `repricer undo \(id.prefix(8))` until 2026-02-02T00:00:00Z
 
                 """)
         #expect(undone.code == .done)

@@ -25,7 +25,7 @@ import Testing
 
         #expect(
             all.map { NamedBatch.word(for: $0.batchID, among: all) } == [
-                "spring", "0190a0a0-112", "0290a0a0-1", "0390a0a0",
+                "0190a0a0-111", "0190a0a0-112", "0290a0a0-1", "0390a0a0",
             ])
         #expect(
             NamedBatch.word(

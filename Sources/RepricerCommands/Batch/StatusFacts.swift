@@ -399,14 +399,20 @@ struct StatusText {
         return rate + (silence ?? "")
     }
 
+    /// How the batch stands; a pause of everything is one of it, too.
+    private var standing: String? {
+        let own = facts.batch.flatMap {
+            $0.standing(isFinal: !facts.outlook.openBatches.contains($0.batchID))
+        }
+        return own == "under_way" && facts.everything.isPaused ? "paused" : own
+    }
+
     var json: JSONValue {
         let (staleness, outlook) = (facts.staleness, facts.outlook)
         var json: JSONValue = [
             "batch_id": facts.batch?.batchID, "name": facts.batch?.name,
             "state": facts.batch?.state,
-            "standing": facts.batch.flatMap {
-                $0.standing(isFinal: !outlook.openBatches.contains($0.batchID))
-            },
+            "standing": standing,
             "paused": facts.everything.isPaused || facts.batch?.isPaused ?? false,
             "everything": facts.everything.json, "rows": facts.rowCount,
             "final_rows": facts.finalCount, "is_final": facts.isFinal,

@@ -113,7 +113,7 @@ import Testing
             ])
         let until = DeliveryHarness.start.advanced(by: 3 * 86_400_000).milliseconds
         #expect(folded.map(\.until) == [until, nil, nil])
-        #expect(folded.map(\.evidenceID) == ["", "told-4", "told-5"])
+        #expect(folded.map(\.evidenceID) == ["told-1", "told-4", "told-5"])
         await harness.close()
     }
 
