@@ -6,6 +6,8 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
     /// How long a reader waits for a new count while there is an older one.
     private static var patience: Duration { .milliseconds(200) }
     private static var lookEvery: Duration { .milliseconds(20) }
+    /// For how long at least the failure of a count is the answer that took longer than a reader waits.
+    private static var failureRest: Duration { .seconds(10) }
 
     private struct Entry {
         var value: Value
@@ -21,6 +23,8 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
     private let count: @Sendable (Key) async throws -> Value
     private var entries: [Key: Entry] = [:]
     private var running: [Key: Task<Value, any Error>] = [:]
+    /// First counts that failed when nobody waited for them any more, and until when their failure is the answer.
+    private var failures: [Key: (error: any Error, until: ContinuousClock.Instant)] = [:]
 
     /// `keysMax` bounds the counts: the oldest is dropped for a new one. A count younger than `fresh` is as good as a new
     /// one. For a count older than `isOld` the new one is waited for, for `patienceWithOld`: nobody who comes back after a
@@ -53,10 +57,17 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
     /// The same, but nil where nothing was counted yet and the first count takes longer than a reader waits.
     func soon(_ key: Key) async throws -> Value? {
         if entries[key] != nil { return try await value(key) }
+        try tellFailure(of: key)
         await wait(key, patienceWithNone)
         if let entry = entries[key] { return entry.value }
+        try tellFailure(of: key)
         // A count that has failed is tried once more, so that the reader learns why.
         return running[key] == nil ? try await begin(key).value : nil
+    }
+
+    /// Whoever asks learns why it failed, and the database rests for as long as it counted in vain.
+    private func tellFailure(of key: Key) throws {
+        if let failure = failures[key], ContinuousClock.now < failure.until { throw failure.error }
     }
 
     private func wait(_ key: Key, _ patience: Duration) async {
@@ -80,8 +91,19 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
     private func counted(_ key: Key) async throws -> Value {
         defer { running[key] = nil }
         let start = ContinuousClock.now
-        let value = try await count(key)
+        let value: Value
+        do {
+            value = try await count(key)
+        } catch {
+            let end = ContinuousClock.now
+            failures = failures.filter { $0.value.until > end }
+            if end - start > patienceWithNone {
+                failures[key] = (error, end + max(end - start, Self.failureRest))
+            }
+            throw error
+        }
         let end = ContinuousClock.now
+        failures[key] = nil
         if entries[key] == nil, entries.count >= keysMax,
             let oldest = entries.min(by: { $0.value.at < $1.value.at })
         {

@@ -46,6 +46,26 @@ struct KeptTests {
         #expect(try await kept.soon("a") == 7)
     }
 
+    /// Nobody was there when it failed. Who asks next learns why, and it is not counted again at once.
+    @Test func firstCount_thatFailsAfterItsReaderLeft_isTold() async throws {
+        let gate = Gate()
+        let counts = Mutex(0)
+        let kept = Kept<String, Int>(keysMax: 2, patienceWithNone: .milliseconds(20)) { _ in
+            counts.withLock { $0 += 1 }
+            await gate.pass()
+            throw Failed()
+        }
+
+        let early = try await kept.soon("a")
+        gate.letGo()
+
+        #expect(early == nil)
+        for _ in 0..<3 {
+            await #expect(throws: Failed.self) { _ = try await kept.soon("a") }
+        }
+        #expect(counts.withLock { $0 } == 1)
+    }
+
     /// Who comes back after a while waits for the new count, and does not read what was true then.
     @Test func oldCount_isWaitedFor() async throws {
         let gate = Gate()
