@@ -1820,8 +1820,7 @@ BEGIN
     IF NOT FOUND THEN
         -- A guard, or a person, may have been faster: what ended by the code that all meet is put back all the same.
         IF (p_probe_at IS NOT NULL OR p_code IS NOT NULL) AND EXISTS (
-            SELECT FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND is_paused
-                AND (halted_by IS NOT NULL OR p_code IS NOT NULL))
+            SELECT FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND is_paused)
             AND NOT EXISTS (
                 SELECT FROM put_backs WHERE kind = 'price_change' AND batch_id = p_batch_id AND code = coalesce(p_code, p_by)
                     AND ended_until IS NULL)
@@ -1937,8 +1936,8 @@ BEGIN
 END
 $$;
 
--- Of each halted storefront one row goes each minute, another one each time, and probes for all. Where it is applied
--- the storefront goes on. Returns what became of probes. p_at is the business clock, p_now and p_next real time.
+-- Of each halted storefront one row goes each minute, another one each time, and probes for all; one that got no answer
+-- in its minute holds nobody up. Where a probe is applied the storefront goes on. Returns what became of probes. p_at is the business clock, p_now and p_next real time.
 CREATE FUNCTION repricer.probe_storefronts(p_at timestamptz, p_now timestamptz, p_next timestamptz)
     RETURNS TABLE (batch_id uuid, storefront text, subscription text, answer text, has_recovered boolean)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -1968,13 +1967,13 @@ BEGIN
                 PERFORM append_audit(session_user::text, p_at, 'recover', 'batch:' || v_batch.batch_id,
                     json_build_object('storefront', storefront, 'halted_for', v_halt ->> 'reason'));
                 RETURN NEXT;
-            ELSIF v_probe.state IN ('sending', 'unknown')
-                OR v_probe.state = 'queued' AND v_probe.next_attempt_at IS NULL AND NOT v_probe.is_held
-                    AND (v_halt ->> 'probe_at')::timestamptz > p_now
+            ELSIF (v_probe.state IN ('sending', 'unknown')
+                    OR v_probe.state = 'queued' AND v_probe.next_attempt_at IS NULL AND NOT v_probe.is_held)
+                AND (v_halt ->> 'probe_at')::timestamptz > p_now
             THEN
                 -- It is on its way, or still has a minute to leave.
                 CONTINUE;
-            ELSIF v_probe.change_id IS NOT NULL THEN
+            ELSIF v_probe.state NOT IN ('sending', 'unknown') THEN
                 has_recovered := false;
                 UPDATE price_changes c SET is_held = true, next_attempt_at = p_now
                     WHERE c.original_transaction_id = v_probe.original_transaction_id AND c.bucket = v_probe.bucket
@@ -1992,7 +1991,11 @@ BEGIN
                         AND c.wave <= v_batch.released_wave
                     -- Rows that never probed come first.
                     ORDER BY c.next_attempt_at NULLS FIRST, c.send_by LIMIT 1 FOR UPDATE SKIP LOCKED;
+                -- A probe without an answer is followed by another one. Its own call waits with its storefront.
                 CONTINUE WHEN NOT FOUND;
+                IF subscription IS NOT NULL THEN
+                    v_halt := v_halt || jsonb_build_object('answer', 'no answer for ' || subscription);
+                END IF;
                 UPDATE price_changes c SET is_held = false, next_attempt_at = NULL
                     WHERE c.original_transaction_id = v_probe.original_transaction_id AND c.bucket = v_probe.bucket
                         AND c.change_id = v_probe.change_id;

@@ -520,6 +520,27 @@ def extended_since(look, call):
     return moved
 
 
+def submitted_at(change):
+    """The business clock's instant that the id of its batch bears, a UUID of version 7."""
+    return int(change["batch_id"].replace("-", "")[:12], 16)
+
+
+def is_consent_not_known(look, change):
+    """Whether the ledger did not know, when it called, whether the subscriber must agree.
+
+    Its forecast is as old as its batch. One that was certain by an increase to come of another item is not any more where
+    that increase ended before the call without effect.
+    """
+    if change["forecast_consent"] == "required":
+        return any(
+            other["subscription"] == change["subscription"] and other["sku"] != change["sku"]
+            and other["direction"] == "increase" and other["effective_at"] is None
+            and other["ended_at"] is not None and other["ended_at"] <= change["sent_at"]
+            and other["sent_at"] is not None and submitted_at(change) < other["ended_at"]
+            for other in look.changes)
+    return change["forecast_consent"] == "not_known"
+
+
 def is_dated_as_if_asked(look, change, call, item, date):
     """Whether the date is that of an increase which needs consent, where the ledger said that it does not know.
 
@@ -531,7 +552,7 @@ def is_dated_as_if_asked(look, change, call, item, date):
     asks = call["effects"].get(item["sku"], {}).get("needsConsent")
     rises = [told["effectiveAt"] for sku, told in call["effects"].items() if sku != item["sku"] and "effectiveAt" in told]
     asks_by_then = asks and any(change["due_effective_at"] <= at < date for at in rises)
-    if look.is_real or change["forecast_consent"] != "not_known" or change["sent_at"] is None:
+    if look.is_real or change["sent_at"] is None or not is_consent_not_known(look, change):
         return False
     if asks is None or asks and not asks_by_then:
         return False

@@ -490,6 +490,18 @@ def sooner_than_a_consent_not_known_explains(world):
     world["changes"][0].update(due_effective_at=RENEWAL - 4 * DAY)
 
 
+def later_than_another_item_explains_whose_increase_is_open(world):
+    """dates_equal"""
+    later_than_a_consent_not_known_explains(world)
+    # Sixty days' notice was not kept. The other item's increase ended, but only after the call.
+    world["changes"][0].update(
+        batch_id="00000000-0064-7000-8000-000000000000", forecast_consent="required", due_effective_at=RENEWAL + 40 * DAY)
+    sent = world["changes"][0]["sent_at"]
+    world["changes"].append({
+        **world["changes"][1], "id": "change-3", "subscription": "20000", "sku": "Z", "sent_at": sent - 500,
+        "ended_at": sent + 1})
+
+
 def sooner_than_a_rise_of_another_item_explains(world):
     """dates_equal"""
     later_than_a_consent_not_known_explains(world)

@@ -134,6 +134,14 @@ package final class Attempt<Kind: CallKind>: Sendable {
         }
     }
 
+    /// Why a person should know of a call whose outcome nobody knows: it alone gets no answers, or its status is refused.
+    var parkedReason: String? {
+        guard verdict == .parked else { return nil }
+        if let reason = answer.unknownReason { return "no answer: \(reason)" }
+        guard call.step == .check, let refusal = answer.refusal else { return nil }
+        return "its status is refused: \(refusal.codeAndName)"
+    }
+
     /// Refused, now or by the attempt that it was a check of.
     var mayEndRefused: Bool {
         answer.isRefusal || call.step == .check && call.errorCode != nil

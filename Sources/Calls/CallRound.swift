@@ -373,10 +373,12 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// Lets one subscription's call that gets no answers wait longer and longer. While no call gets any, that says
-    /// nothing of the subscription.
+    /// Lets one subscription's call that gets no answers, or whose status is refused, wait longer and longer. While no
+    /// call gets any answer, that says nothing of the subscription.
     private func leftAlone(_ attempt: Attempt<Kind>) -> Attempt<Kind> {
-        let isLast = attempt.call.step == .check && attempt.answer.isAnswered
+        let isLast =
+            attempt.call.step == .check
+            && (attempt.answer.isAnswered || attempt.answer.refusal != nil)
         guard attempt.answer.isUnknown || isLast, ResolutionTable.isVain(attempt.call),
             !engine.recent.isFew(kind.kind)
         else { return attempt }
@@ -410,8 +412,8 @@ struct CallRound<Kind: CallKind>: Sendable {
                 ["kind": kind.kind.rawValue, "subject": attempt.call.subject])
             engine.count(kind.kind, "parked", by: 1)
         }
-        guard let refusal = attempt.answer.refusal, attempt.verdict == .parked,
-            attempt.call.carries.count <= 1
+        guard attempt.call.step == .send, let refusal = attempt.answer.refusal,
+            attempt.verdict == .parked, attempt.call.carries.count <= 1
         else { return }
         engine.log.warning(
             "a call is refused, and nothing ends by it; it is parked",
@@ -432,6 +434,7 @@ struct CallRound<Kind: CallKind>: Sendable {
                 "kind": kind.kind.rawValue, "subject": attempt.call.subject,
                 "code": refusal.codeAndName,
             ])
+        if attempt.verdict == .parked { engine.count(kind.kind, "parked", by: 1) }
     }
 
     /// Stores all attempts in one transaction. Where one cannot be stored, they go one by one, so that it costs the

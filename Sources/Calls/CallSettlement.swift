@@ -52,8 +52,7 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
                     nextAt: nextAt(
                         resolution, attempt.call, realNow: realNow,
                         atLeast: attempt.answer.isUnknown ? attempt.answer.reply.retryAfter : nil),
-                    parkedReason: attempt.verdict == .parked
-                        ? attempt.answer.unknownReason.map { "no answer: \($0)" } : nil,
+                    parkedReason: attempt.parkedReason,
                     isUncounted: attempt.wasHeldBack)
             }
             resolved.forEach(tell)

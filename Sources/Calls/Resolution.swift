@@ -128,6 +128,7 @@ package struct CallPolicy: Sendable {
 /// | --- | --- | --- |
 /// | the effect shows | applied | applied |
 /// | an answer, and no effect shows | the same id once more (or a check) | the same |
+/// | a check that is refused, again and again | | checks, later and later, and parked; after lost answers the same id too |
 /// | a check that shows nothing | | the same id once more; after a refusal a few more checks, then the refusal counts |
 /// | not sent, 429 | released: judged anew, new id | the same id later |
 /// | a stale token | released | checks, then released |
@@ -266,9 +267,14 @@ package struct ResolutionTable: Sendable {
         {
             return .refused(refusal, isDoubtful: true)
         }
-        return .open(
-            .check, reason: "check refused with \(refusal.code) \(refusal.name)",
-            errorCode: call.errorCode)
+        let reason = "check refused with \(refusal.codeAndName)"
+        guard verdict == .parked else {
+            return .open(.check, reason: reason, errorCode: call.errorCode)
+        }
+        // No check will show anything, and lost calls may go again with the same id.
+        return call.errorCode == nil && !call.isOver
+            ? .open(.send, reason: reason, errorCode: nil, after: .unanswered)
+            : .open(.check, reason: reason, errorCode: call.errorCode, after: .parked)
     }
 
     private func isBelieved(_ refusal: StoreRefusal) -> Bool {
@@ -353,7 +359,7 @@ package struct ResolvedCall: Sendable {
     /// When its next step, or the next attempt of what it carries, is due, in UTC milliseconds of real time; nil for
     /// at once.
     package let nextAt: Int64?
-    /// The answer that it alone gets, again and again, while others are answered; nil otherwise.
+    /// What it alone meets, again and again, while others are answered; nil otherwise.
     package let parkedReason: String?
     let isUncounted: Bool
 

@@ -295,6 +295,56 @@ import Testing
         await harness.close()
     }
 
+    /// One subscription whose price and status are both refused: it is asked later and later, and named.
+    @Test func callWhoseStatusIsRefused_isParkedAndNamed() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...1)
+        harness.store.setAnswers(["1"], .refused(.checkStatus, code: 4_000_205))
+        harness.store.answerChecks(Self.statusRefused)
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+
+        try await Self.pass(120, harness, scheduler)
+
+        #expect(try await harness.stateCounts() == ["unknown": 1])
+        #expect(try await harness.texts(Self.parkedReasons) == [Self.refusedInWords])
+        #expect(harness.store.calls.count == 1)
+        #expect((6...20).contains(harness.store.checks))
+        harness.store.answerChecks(nil)
+        harness.store.applyLate()
+        try await Self.pass(61, harness, scheduler)
+        #expect(try await harness.stateCounts() == ["scheduled": 1])
+        await harness.close()
+    }
+
+    /// A lost call goes again under its id, though no check shows that it was lost: the App Store knows the id.
+    @Test func lostCallWhoseStatusIsRefused_goesAgainWithTheSameID() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...4)
+        harness.store.setAnswers(["1"], .unavailable)
+        harness.store.answerChecks(Self.statusRefused)
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        try await Self.pass(30, harness, scheduler)
+        let parked = try await harness.texts(Self.parkedReasons)
+
+        harness.store.setAnswers(["1"], nil)
+        try await Self.pass(16, harness, scheduler)
+
+        #expect(parked.count == 1)
+        #expect(try await harness.stateCounts() == ["scheduled": 4])
+        #expect(harness.store.applied.count == 4)
+        #expect(Set(harness.store.calls.map(\.requestReferenceID)).count == 4)
+        await harness.close()
+    }
+
+    private static let parkedReasons =
+        "SELECT parked_reason AS text FROM repricer.price_changes WHERE parked_reason IS NOT NULL"
+    private static let refusedInWords = "its status is refused: 4040010 code_4040010"
+    private static let statusRefused = StoreAnswer.refused(
+        StoreRefusal(code: 4_040_010, name: "code_4040010", message: "", meaning: .suspect),
+        StoreReply(httpStatus: 404))
+
     /// As after a restored backup whose calls all had their effect: the refusals are no refusals, and nobody need resume.
     @Test(arguments: [4_000_205, 4_000_097])
     func pricesThatAreAllOurs_areTakenOver_andNothingStaysHalted(code: Int) async throws {

@@ -111,6 +111,42 @@ import Testing
         await harness.close()
     }
 
+    /// A row that asks for its storefront and gets no answer holds up neither the rows that ask after it, nor the end of
+    /// the halt.
+    @Test func haltedStorefront_whoseProbeGetsNoAnswer_isAskedForByOthers() async throws {
+        let harness = try await Harness.make()
+        let ids = (1...30).map(String.init)
+        for id in ids { try await harness.subscribe(id, storefront: "CAN") }
+        harness.store.setUnpriced(["CAN"])
+        try await harness.submitAndApprove(ids.enumerated().map { Harness.row($1, line: $0 + 2) })
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        try await harness.watch().round()
+        let met = Set(harness.store.calls.map(\.transactionID))
+        harness.store.setAnswers(Set(ids).subtracting(met), .unavailable)
+        var odd: Set<String> = []
+        for _ in 0..<5 where odd.isEmpty {
+            odd = Set(try await Self.ask(1, harness, scheduler))
+        }
+        harness.store.setAnswers(Set(ids).subtracting(odd), nil)
+
+        let probes = Set(try await Self.ask(12, harness, scheduler)).subtracting(odd)
+
+        #expect(odd.count == 1)
+        #expect(probes.count >= 4)
+        harness.store.setUnpriced([])
+        _ = try await Self.ask(10, harness, scheduler)
+        #expect(
+            try await harness.texts(
+                "SELECT halted_storefronts::text AS text FROM repricer.batches") == ["{}"])
+        #expect(try await harness.stateCounts() == ["scheduled": 29, "unknown": 1])
+        harness.store.setAnswers(odd, nil)
+        _ = try await Self.ask(20, harness, scheduler)
+        #expect(try await harness.stateCounts() == ["scheduled": 30])
+        #expect(harness.store.applied.count == 30)
+        await harness.close()
+    }
+
     // MARK: A silence that is asked for
 
     /// Each permit but the first comes once a call was answered, as it does where calls follow one another.
