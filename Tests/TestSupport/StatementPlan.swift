@@ -18,8 +18,8 @@ package struct StatementPlan: Sendable {
     /// Where it was executed, those that were reached.
     package var scans: [Scan] = []
 
-    init?(json: String) throws {
-        let plan = try JSONSerialization.jsonObject(with: Data(json.utf8)) as? [String: Any]
+    init?(json: Data) throws {
+        let plan = try JSONSerialization.jsonObject(with: json) as? [String: Any]
         guard let text = plan?["Query Text"] as? String,
             let name = text.prefixMatch(of: /-- name: (\w+)/)?.1,
             let root = plan?["Plan"] as? [String: Any]
@@ -69,7 +69,7 @@ package struct StatementPlan: Sendable {
 
 extension TestDatabase {
     /// Runs `body` with another fresh database, which everything in it then means, and returns the plans that its statements
-    /// had. One at a time, for the server writes one log.
+    /// had. The server writes one log for all databases, and each line bears its own.
     ///
     /// - Parameters:
     ///   - template: The database that it is a copy of.
@@ -78,9 +78,11 @@ extension TestDatabase {
         of template: String = TestCluster.template, settings: [String: String],
         in body: @Sendable () async throws -> Void
     ) async throws -> [StatementPlan] {
-        let log = URL(fileURLWithPath: "\(required.socketFolder.dropLast("/socket".count))/log")
-        let before = try Data(contentsOf: log).count
-        try await withAnother(of: template) {
+        let log = try FileHandle(
+            forReadingFrom: URL(
+                fileURLWithPath: "\(required.socketFolder.dropLast("/socket".count))/log"))
+        let before = try log.seekToEnd()
+        let name = try await withAnother(of: template) {
             let all = settings.merging([
                 "session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0",
                 "auto_explain.log_analyze": "on", "auto_explain.log_timing": "off",
@@ -93,14 +95,42 @@ extension TestDatabase {
             }
             await connection.close()
             try await body()
+            return required.name
         }
-        let lines = String(decoding: try Data(contentsOf: log).dropFirst(before), as: UTF8.self)
-            .split(separator: "\n")
+        try log.seek(toOffset: before)
+        return try plans(in: try log.readToEnd() ?? Data(), of: name)
+    }
+
+    /// The plans of a database in a log: each a line that ends with `plan:`, and then its lines, which begin with a tab.
+    private static func plans(in log: Data, of database: String) throws -> [StatementPlan] {
         var plans: [StatementPlan] = []
-        for (place, line) in lines.enumerated() where line.hasSuffix("plan:") {
-            let json = lines[(place + 1)...].prefix { $0.hasPrefix("\t") }.joined(separator: "\n")
-            if let plan = try StatementPlan(json: json) { plans.append(plan) }
+        var json: Data?
+        var place = 0
+        while place < log.count {
+            let end = endOfLine(in: log, from: place)
+            let line = log[place..<end]
+            place = min(end + 1, log.count)
+            if line.first == UInt8(ascii: "\t") {
+                json?.append(line)
+                continue
+            }
+            if let json, let plan = try StatementPlan(json: json) { plans.append(plan) }
+            let isPlan =
+                line.suffix(5).elementsEqual("plan:".utf8)
+                && line.range(of: Data(" \(database) LOG: ".utf8)) != nil
+            json = isPlan ? Data() : nil
         }
+        if let json, let plan = try StatementPlan(json: json) { plans.append(plan) }
         return plans
+    }
+
+    /// A log has some hundred megabytes, and tests are not optimised.
+    private static func endOfLine(in log: Data, from place: Int) -> Int {
+        log.withUnsafeBytes { bytes in
+            guard let base = bytes.baseAddress,
+                let found = memchr(base + place, Int32(UInt8(ascii: "\n")), bytes.count - place)
+            else { return bytes.count }
+            return base.distance(to: UnsafeRawPointer(found))
+        }
     }
 }

@@ -6,7 +6,7 @@ import Testing
 
 /// Every statement of a loop or a request is about one bucket, so that one shard or partition answers it; and finds its
 /// rows by an index. The plans are those of stories that other suites tell.
-@Suite(.database, .serialized) struct HotStatementTests {
+@Suite(.database) struct HotStatementTests {
     /// What runs for each call, each notification, each check. A name that no story sends any more fails the test.
     private static let hot: Set<String> = [
         // A claim, and the intents of its calls.
@@ -92,12 +92,26 @@ import Testing
     private static func plans(
         of template: String = TestCluster.template, settings: [String: String]
     ) async throws -> [StatementPlan] {
-        var plans: [StatementPlan] = []
-        for story in stories {
-            plans += try await TestDatabase.plans(of: template, settings: settings, in: story)
+        try await withThrowingTaskGroup(of: [StatementPlan].self) { group in
+            var waiting = stories[...]
+            func begin() {
+                guard let story = waiting.popFirst() else { return }
+                group.addTask {
+                    try await TestDatabase.plans(of: template, settings: settings, in: story)
+                }
+            }
+            (0..<atOnce).forEach { _ in begin() }
+            var plans: [StatementPlan] = []
+            while let more = try await group.next() {
+                plans += more
+                begin()
+            }
+            return plans
         }
-        return plans
     }
+
+    /// So many stories are told side by side. Each waits for its database most of the time.
+    private static let atOnce = 4
 
     /// Whatever a statement asks for by a parameter or of each row by itself: its plan may be made for its values, or for
     /// any.
