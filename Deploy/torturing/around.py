@@ -546,7 +546,7 @@ def takeovers(look):
         allowed = TAKEOVER_MAX + look.was_away(at, next_at) + look.stood_still(at, next_at, LONG_PAUSE)
         allowed += silent_until(look, at, next_at)
         # After a loss calls wait for the history, too.
-        allowed += max(look.caught_up(at, next_at), look.held_back(at, next_at))
+        allowed += max(look.caught_up(at, next_at), look.held_back(at, next_at)) + look.refused_alike(at, next_at)
         # Whoever took it over may have died as well before it did anything: each such lease is one more wait.
         others = sum(1 for death in gone if at < death < next_at)
         allowed += LEASE * min(others, unused_leases(look, call))

@@ -189,8 +189,9 @@ def gather(world, trouble):
         "outages": trouble.outages,
         "stops": trouble.stops,
         "losses": getattr(trouble, "losses", []),
-        # Orders to refuse one call, and many in a row.
+        # Orders to refuse one call, and many in a row; and since when until when all were refused.
         "refusals": getattr(trouble, "refusals", [0, 0]),
+        "alike": getattr(trouble, "alike", []),
         "reconciliation": cluster.rows(RECONCILIATION),
         "stalls": world.pulse.stalls(),
         # When the database said that calls wait until the history is read.

@@ -25,6 +25,8 @@ SILENCE_BEGINS = 1_000
 DRAIN_MAX = 10_000
 # In a database that lost something no call leaves for so long: until none can be on its way, and the history is read.
 CAUGHT_UP_IN = 90_000
+# Until a person lets calls go on after refusals of all; who waits for longer waits for nobody.
+ALIKE_MAX = 60_000
 # Where calls wait for the history, somebody reads it: the next process goes on so long after the death of one that read.
 READ_AGAIN_IN = 15_000
 # Between a call's instant and the store's stamp lie so many turns of processes and threads: timer, sender's
@@ -84,6 +86,8 @@ class Look:
         # Since when until when the database forgot what happened, and what report.reconciliation says in the end.
         self.losses = evidence.get("losses", [])
         self.refusals = evidence.get("refusals", [0, 0])
+        # One that nobody ended lasted until the trouble did.
+        self.alike = [(since, to or since + ALIKE_MAX) for since, to in evidence.get("alike", [])]
         self.reconciliation = {row["check_name"]: row["problems"] for row in evidence.get("reconciliation", [])}
         # Findings that the machine's own pauses explain, by check.
         self.excused = collections.Counter()
@@ -137,6 +141,10 @@ class Look:
                 total += max(0, min(read - last, READ_AGAIN_IN))
                 last = max(last, read)
         return total
+
+    def refused_alike(self, begin, end):
+        """How long the store refused all alike between two instants. Calls may wait so long for a probe."""
+        return sum(max(0, min(to, since + ALIKE_MAX, end) - max(since, begin)) for since, to in self.alike)
 
     def stood_still(self, begin, end, least):
         """How long the machine kept processes waiting between two instants, by pauses of `least` or longer."""

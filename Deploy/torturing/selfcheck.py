@@ -888,6 +888,20 @@ def left_while_the_history_was_read_without_end(world):
     world["calls"] += pages_of_the_history(36)
 
 
+def left_long_after_all_were_refused(world):
+    """taken_over"""
+    extension_left_by_the_dead(world)
+    world["alike"] = [[41_000, 60_000]]
+
+
+def left_while_all_were_refused_without_end(world):
+    """taken_over"""
+    extension_left_by_the_dead(world)
+    extension_of(world)[1].update(began=295_000, ended=295_020)
+    world["extensions"][0]["settled_at"] = 295_020
+    world["alike"] = [[41_000, None]]
+
+
 def pages_of_the_history(count):
     return [{**call(60 + n, f"page-{n}", 42_000 + 9000 * n, "A", 1500, answer=200), "endpoint": "history",
              "applied": False} for n in range(count)]
@@ -1087,8 +1101,17 @@ def history_read_first():
     return world
 
 
+def left_while_all_were_refused():
+    world = copy.deepcopy(healthy())
+    extension_left_by_the_dead(world)
+    # It was the last one of this process.
+    extension_of(world)[0]["life"] = world["absences"][-1]["life"] = 7
+    world["alike"] = [[41_000, 75_000]]
+    return world
+
+
 SOUND = [
-    healthy, lossy, history_read_first, refused, ended_rightly("ineligible", "auto_renew_off", autoRenews=False),
+    healthy, lossy, history_read_first, left_while_all_were_refused, refused, ended_rightly("ineligible", "auto_renew_off", autoRenews=False),
     ended_rightly("ineligible", "billing_retry", status=3), ended_rightly("missed", "not_active", status=2),
     ended_rightly("ineligible", "unknown_item", items=[item("Z", 900)]),
     ended_rightly("ineligible", "dependent_unknown", subscription="60000"),

@@ -56,6 +56,8 @@ class Trouble:
         self.absences, self.outages, self.stops = [], [], []
         # Orders to refuse one call, and many in a row.
         self.refusals = [0, 0]
+        # Since when until when all were refused alike, and a person let calls go on again.
+        self.alike = []
         # And since when until when the database forgot what happened; see losses.py.
         self.losses = []
         self.failure = None
@@ -295,12 +297,16 @@ class Trouble:
             "code": chance.choice(codes)}
         if self._try(lambda: self.world.store.order(fault)):
             self.refusals[0 if is_odd else 1] += 1
+            if not is_odd and (not self.alike or self.alike[-1][1] is not None):
+                self.alike.append([round(time.time() * 1000), None])
             self._note(f"order {'odd' if is_odd else 'systemic'} refusals"
                        f"{'' if endpoint == 'changePrice' else ' of ' + endpoint}")
 
     def _relieve(self):
         self._try(self.world.store.clear_faults)
         self._try(lambda: release_all(self.world))
+        if self.alike and self.alike[-1][1] is None:
+            self.alike[-1][1] = round(time.time() * 1000)
         self._note("relief")
 
     def _try(self, act):
