@@ -136,7 +136,7 @@ class Subscription:
                 continue
             # Who states what a statement tells states nothing more.
             if not any(sku == of and day <= at < over for of, at in told):
-                found.append(Earlier(day, twelve_months_after(over)))
+                found.append(Earlier(day, twelve_months_after(day) + 2 * DAY))
         return found
 
     def story(self):

@@ -26,7 +26,10 @@ package struct EarlierIncrease: Hashable, Sendable {
 
     /// Until when it counts: 12 calendar months. Of what a person states only the day is known, and `at` is its first
     /// instant in UTC. The day is over everywhere two days after that.
-    var countsUntil: Instant { latestAt.advanced(byMonths: 12) }
+    var countsUntil: Instant {
+        let end = at.advanced(byMonths: 12)
+        return isSigned ? end : end.advanced(by: 2 * Instant.millisecondsPerDay)
+    }
 
     private var latestAt: Instant {
         isSigned ? at : at.advanced(by: 2 * Instant.millisecondsPerDay)

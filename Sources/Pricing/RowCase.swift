@@ -136,12 +136,20 @@ extension RowCase {
         return renewal
     }
 
+    /// A higher price that renews, agreed elsewhere: Apple shows no increase of it.
+    private var raise: Int64? {
+        guard let item, let running = item.currentPrice, let renewal = renewalPrice,
+            renewal > running, item.increase == nil, item.offer == nil
+        else { return nil }
+        return renewal
+    }
+
     /// Whether the item is in its own offer: the row is then told only that.
     private var isInOffer: Bool { item?.offer?.isInForce == true }
 
     private var noChange: RowFault? {
         guard !isInOffer, decrease == nil else { return nil }
-        let isKept = direction == nil && item?.increase == nil
+        let isKept = direction == nil && item?.increase == nil && raise == nil
         guard isKept || row.newPrice == priceThatRenews else { return nil }
         return RowFault(
             .noChange,
@@ -170,6 +178,13 @@ extension RowCase {
             return RowFault(
                 .conflictOpenChange,
                 "a decrease of \(row.sku) to \(price(decrease)) that was not made here is due at the renewal",
+                remedy: "wait until it took effect")
+        }
+        // A row at today's price would take it back.
+        if direction == nil, let raise {
+            return RowFault(
+                .conflictOpenChange,
+                "\(row.sku) will cost \(price(raise)) from the renewal on, by a change that was not made here",
                 remedy: "wait until it took effect")
         }
         guard let increase = item?.increase, !increase.isCommunicated else { return nil }

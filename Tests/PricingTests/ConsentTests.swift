@@ -109,6 +109,19 @@ struct ConsentTests {
         }
     }
 
+    /// 27 February 2028 is over everywhere on the 29th, and twelve months later on 1 March.
+    @Test(arguments: [
+        ("2029-02-28T23:59:59.999Z", true), ("2029-03-01T00:00:00Z", false),
+    ])
+    func history_thatWasImportedBeforeALeapDay_countsForAsLong(now: String, expected: Bool) {
+        let day = PastIncrease(sku: "ITEM", at: at("2028-02-27T00:00:00Z"), source: .imported)
+
+        let plan = Judge.make(now: now).one(
+            .make(9999), .make(), JudgeContext(increaseHistory: [day]))
+
+        #expect(plan.reasons == (expected ? [.increaseWithin12Months] : []))
+    }
+
     /// A statement tells exactly when an imported increase was charged.
     @Test(arguments: [
         ("ITEM", "2025-11-10T20:00:00Z", false), ("ITEM", "2025-11-11T23:59:59.999Z", false),

@@ -81,6 +81,13 @@ struct RowCodeTests {
         Case("same price, a decrease was set", .conflictOpenChange, row: .make(9990)) {
             $0.edit { $0.renewalPrice = 7990 }
         },
+        Case("same price, a higher one was agreed elsewhere", .conflictOpenChange, row: .make(9990))
+        {
+            $0.edit { $0.renewalPrice = 12_990 }
+        },
+        Case("the price that was agreed elsewhere", .noChange, row: .make(12_990)) {
+            $0.edit { $0.renewalPrice = 12_990 }
+        },
         Case("expected another price", .drifted, row: .make(expected: 8990)),
         Case("expected this price", nil, row: .make(expected: 9990)),
         Case("our change is open", .conflictOpenChange, context: open("ITEM", .queued)),

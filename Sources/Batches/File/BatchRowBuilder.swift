@@ -220,7 +220,7 @@ struct BatchRowBuilder {
     }
 
     private func expectedPrice(_ cell: BatchCell?) throws(RowFault) -> Int64? {
-        guard let cell, cell != .text("") || isTyped else { return nil }
+        guard let cell, cell != .text("") else { return nil }
         switch price(cell) {
         case .success(let milliunits): return milliunits
         case .failure(let fault):

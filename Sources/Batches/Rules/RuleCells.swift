@@ -23,7 +23,7 @@ struct RuleCells {
     }
 
     mutating func isWithdrawn() -> Bool {
-        switch values[.withdrawn] {
+        switch values[.withdrawn]?.lowercased() {
         case nil, "false": return false
         case "true": return true
         case _?:
@@ -75,7 +75,7 @@ struct RuleCells {
         allow([.storefront, .required], of: "always_consent")
         let (storefront, validFrom, source) = (storefront(), validFrom(), source())
         var isRequired = true
-        switch values[.required] {
+        switch values[.required]?.lowercased() {
         case nil, "true": break
         case "false": isRequired = false
         case _?:

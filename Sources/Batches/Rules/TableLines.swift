@@ -1,5 +1,5 @@
 /// The lines of a small CSV file, cut into cells. Commas, semicolons or tabs separate them, whichever the header has
-/// most of.
+/// most of. Where it is not the comma, a comma before one or two digits, or four or more, is the decimal sign.
 ///
 /// A byte order mark, carriage returns and empty lines are passed over. So are lines that hold only separators, which
 /// spreadsheets leave behind.
@@ -58,6 +58,13 @@ struct TableLines {
         }
     }
 
+    /// Spreadsheets that separate cells otherwise write numbers with a decimal comma. Three digits after it could be
+    /// thousands, and stay as they are.
+    private static func withDecimalPoint(_ cell: String) -> String {
+        guard let number = cell.wholeMatch(of: /(\d+),(\d{1,2}|\d{4,})/) else { return cell }
+        return "\(number.1).\(number.2)"
+    }
+
     private static func cells(
         _ line: PhysicalLine, _ separator: UInt8
     ) -> Result<[String], RuleFault> {
@@ -76,7 +83,8 @@ struct TableLines {
             guard texts.count == cells.count, !line.bytes.contains(0) else {
                 return failure("the row is not plain UTF-8 text", "save the file as UTF-8")
             }
-            return .success(texts.map(\.withoutBlanks))
+            let plain = texts.map(\.withoutBlanks)
+            return .success(separator == CSVRecord.comma ? plain : plain.map(withDecimalPoint))
         }
     }
 }

@@ -63,6 +63,16 @@ struct BatchNDJSONTests {
         #expect(try BatchText(line).outline == ["1 bad_price"])
     }
 
+    @Test func optionalValues_whenEmpty_countAsLeftOut() throws {
+        let batch = try BatchText(
+            Self.good.replacing(
+                "}",
+                with: #","storefront":"","expected_price":"","effective_on_or_after":""}"#))
+
+        #expect(batch.outline == ["1"])
+        #expect(batch.rows.map(\.expectedPrice) == [nil])
+    }
+
     @Test func lines_afterASpoiledFirstOne_keepTheirUnit() throws {
         let row = Self.good.replacing("\"price\":\"12.99\"", with: "\"price_milliunits\":12990")
 

@@ -47,6 +47,33 @@ struct RuleFileTests {
             ])
     }
 
+    /// Where a decimal sign is a comma, spreadsheets separate cells by semicolons; and they write truth in capitals.
+    @Test func file_asSpreadsheetsSaveIt_isRead() throws {
+        let file = try read(
+            (Self.header
+                + "threshold,POL,PLN,nonannual,24@99,,,,,2026-12-01,\n"
+                + "always_consent,CHL,,,,,TRUE,,,,\nalways_consent,AUT,,,,,False,,,,\n"
+                + "exchange_rate,,USD,,,,,,1@08765,,desk\n")
+                .replacing(",", with: ";").replacing("@", with: ","))
+
+        #expect(file.faults.isEmpty)
+        #expect(
+            outline(file) == [
+                "2 threshold POL PLN nonannual: 24.99 PLN (apple) from 2026-12-01T00:00:00Z",
+                "3 always_consent CHL: required (apple) from now",
+                "4 always_consent AUT: not required (apple) from now",
+                "5 exchange_rate USD: 1.08765 per EUR (desk) from now",
+            ])
+    }
+
+    @Test func amount_thatMayBeInThousands_isRefused() throws {
+        let file = try read(
+            (Self.header + "threshold,DEU,EUR,nonannual,5@000,,,,,2026-12-01,\n")
+                .replacing(",", with: ";").replacing("@", with: ","))
+
+        #expect(file.faults.map(\.code) == [.badAmount])
+    }
+
     @Test(arguments: [
         "Date, USD, JPY, CYP, \n02 October 2026, 1.0876, 163.45, N/A, \n",
         "Date,USD,JPY,CYP,\n2026-10-02,1.0876,163.45,N/A,\n",
