@@ -1706,20 +1706,23 @@ WITH problems (batch_id, check_name, problems) AS (
         GROUP BY t.batch_id
     UNION ALL
     -- The newest facts decide, not a mark of ours on the call: what the App Store has counts, whoever lost sight of
-    -- it.
+    -- it. It has the price where it announces it, and where it has charged it since our call.
     SELECT c.batch_id, 'ended_yet_applied', count(*) FROM repricer.price_changes c
         JOIN repricer.batches b ON b.batch_id = c.batch_id
-        CROSS JOIN LATERAL (
-            SELECT s.items FROM repricer.subscriptions s
-            WHERE s.original_transaction_id = c.original_transaction_id OFFSET 0) s
-        CROSS JOIN LATERAL (
-            SELECT item FROM jsonb_array_elements(s.items) item
-            WHERE item ->> 'sku' = coalesce(c.current_sku, c.sku)) i
         WHERE c.stage IN ('rejected', 'ineligible', 'missed', 'aborted')
             AND b.decided_at IS NOT NULL AND b.state <> 'rejected' AND c.undoes_change_id IS NULL
-            AND c.new_price_milliunits = CASE WHEN c.direction = 'increase'
-                THEN (i.item #>> '{increase,price}')::bigint ELSE (i.item ->> 'renewalPrice')::bigint END
-            AND (i.item ->> 'renews')::boolean
+            AND (EXISTS (
+                    SELECT FROM repricer.subscriptions s
+                    CROSS JOIN LATERAL jsonb_array_elements(s.items) item
+                    WHERE s.original_transaction_id = c.original_transaction_id
+                        AND item ->> 'sku' = coalesce(c.current_sku, c.sku) AND (item ->> 'renews')::boolean
+                        AND c.new_price_milliunits = CASE WHEN c.direction = 'increase'
+                            THEN (item #>> '{increase,price}')::bigint ELSE (item ->> 'renewalPrice')::bigint END)
+                OR c.sent_at IS NOT NULL AND EXISTS (
+                    SELECT FROM repricer.charges k
+                    WHERE k.original_transaction_id = c.original_transaction_id AND k.sku = coalesce(c.current_sku, c.sku)
+                        AND k.purchased_at >= c.sent_at AND NOT k.is_offer AND k.currency = c.currency
+                        AND k.price_milliunits = c.new_price_milliunits))
             -- A later change of ours to the same price explains it.
             AND NOT EXISTS (
                 SELECT FROM repricer.price_changes o

@@ -3532,20 +3532,18 @@ CREATE VIEW report.reconciliation AS
          SELECT c.batch_id,
             'ended_yet_applied'::text,
             count(*) AS count
-           FROM (((repricer.price_changes c
+           FROM (repricer.price_changes c
              JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
-             CROSS JOIN LATERAL ( SELECT s_1.items
-                   FROM repricer.subscriptions s_1
-                  WHERE (s_1.original_transaction_id = c.original_transaction_id)
-                 OFFSET 0) s)
-             CROSS JOIN LATERAL ( SELECT item.value AS item
-                   FROM jsonb_array_elements(s.items) item(value)
-                  WHERE ((item.value ->> 'sku'::text) = COALESCE(c.current_sku, c.sku))) i)
-          WHERE ((c.stage = ANY (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (b.decided_at IS NOT NULL) AND (b.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL) AND (c.new_price_milliunits =
-                CASE
-                    WHEN (c.direction = 'increase'::text) THEN ((i.item #>> '{increase,price}'::text[]))::bigint
-                    ELSE ((i.item ->> 'renewalPrice'::text))::bigint
-                END) AND ((i.item ->> 'renews'::text))::boolean AND (NOT (EXISTS ( SELECT
+          WHERE ((c.stage = ANY (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (b.decided_at IS NOT NULL) AND (b.state <> 'rejected'::text) AND (c.undoes_change_id IS NULL) AND ((EXISTS ( SELECT
+                   FROM (repricer.subscriptions s
+                     CROSS JOIN LATERAL jsonb_array_elements(s.items) item(value))
+                  WHERE ((s.original_transaction_id = c.original_transaction_id) AND ((item.value ->> 'sku'::text) = COALESCE(c.current_sku, c.sku)) AND ((item.value ->> 'renews'::text))::boolean AND (c.new_price_milliunits =
+                        CASE
+                            WHEN (c.direction = 'increase'::text) THEN ((item.value #>> '{increase,price}'::text[]))::bigint
+                            ELSE ((item.value ->> 'renewalPrice'::text))::bigint
+                        END)))) OR ((c.sent_at IS NOT NULL) AND (EXISTS ( SELECT
+                   FROM repricer.charges k
+                  WHERE ((k.original_transaction_id = c.original_transaction_id) AND (k.sku = COALESCE(c.current_sku, c.sku)) AND (k.purchased_at >= c.sent_at) AND (NOT k.is_offer) AND (k.currency = c.currency) AND (k.price_milliunits = c.new_price_milliunits)))))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes o
                   WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.new_price_milliunits = c.new_price_milliunits) AND (o.state <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))))))
           GROUP BY c.batch_id

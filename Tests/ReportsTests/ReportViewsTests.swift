@@ -489,6 +489,24 @@ import Testing
                 ])
     }
 
+    /// Once its price is charged it is announced no more; the App Store has it all the same.
+    @Test(arguments: [
+        (4990, "2026-03-01Z", "1"), (3990, "2026-03-01Z", "0"), (4990, "2020-03-01Z", "0"),
+    ])
+    func reconciliation_whenARefusedRowIsCharged_namesItAtItsPrice(
+        price: Int, at: String, problems: String
+    ) async throws {
+        let rows = try await Self.read(
+            .reconciliation, batch: nil,
+            sql: ReportFixture.everyState
+                + "UPDATE repricer.price_changes SET state = 'rejected' WHERE original_transaction_id = '8';"
+                + ReportFixture.charge("8", at, price))
+
+        #expect(
+            rows.filter { $0["check_name"] == "ended_yet_applied" }.map { $0["problems"] }
+                == [problems])
+    }
+
     /// A listed refund that does not say how much, or when, is no line of the ledger. The parts are as `UnknownPartTests` has
     /// them; each notification counts once.
     @Test func reconciliation_whenARefundSaysNotHowMuchOrWhen_countsItsNotification() async throws {

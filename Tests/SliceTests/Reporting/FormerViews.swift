@@ -382,15 +382,19 @@ enum FormerViews {
             -- it.
             SELECT c.batch_id, 'ended_yet_applied', count(*) FROM repricer.price_changes c
                 JOIN repricer.batches b ON b.batch_id = c.batch_id
-                JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
-                CROSS JOIN LATERAL (
+                LEFT JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
+                LEFT JOIN LATERAL (
                     SELECT item FROM jsonb_array_elements(s.items) item
-                    WHERE item ->> 'sku' = coalesce(c.current_sku, c.sku)) i
+                    WHERE item ->> 'sku' = coalesce(c.current_sku, c.sku)) i ON true
                 WHERE c.state IN ('rejected', 'ineligible', 'missed', 'aborted')
                     AND b.decided_at IS NOT NULL AND b.state <> 'rejected' AND c.undoes_change_id IS NULL
-                    AND c.new_price_milliunits = CASE WHEN c.direction = 'increase'
-                        THEN (i.item #>> '{increase,price}')::bigint ELSE (i.item ->> 'renewalPrice')::bigint END
-                    AND (i.item ->> 'renews')::boolean
+                    AND (c.new_price_milliunits = CASE WHEN c.direction = 'increase'
+                            THEN (i.item #>> '{increase,price}')::bigint ELSE (i.item ->> 'renewalPrice')::bigint END
+                        AND (i.item ->> 'renews')::boolean
+                        OR (c.new_price_milliunits, c.currency) IN (
+                            SELECT k.price_milliunits, k.currency FROM repricer.charges k
+                            WHERE k.original_transaction_id = c.original_transaction_id AND NOT k.is_offer
+                                AND k.sku = coalesce(c.current_sku, c.sku) AND k.purchased_at >= c.sent_at))
                     -- A later change of ours to the same price explains it.
                     AND NOT EXISTS (
                         SELECT FROM repricer.price_changes o
