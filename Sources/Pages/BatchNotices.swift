@@ -68,7 +68,7 @@ extension ControlQueries.HaltedStorefront {
         let batch = batches.first { $0.name == batchName }
         let name = batch.map { HTML.link(batchAddress($0.batchID), $0.name) } ?? HTML(batchName)
         let answer: HTML =
-            probeAnswer.map { "; the latest row that asked: \($0)" } ?? .none
+            latestProbe.map { "; \($0)" } ?? .none
         let next: HTML = probeAt.map { "; the next row asks at \(.time($0))" } ?? .none
         return Notice(
             .alarm, "Halted:",

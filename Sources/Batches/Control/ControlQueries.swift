@@ -33,8 +33,16 @@ package enum ControlQueries {
         package var at: Int64
         /// When the next row may probe, in UTC milliseconds of real time.
         package var probeAt: Int64?
-        /// With what the latest probe was refused, and for whom.
+        /// With what the latest probe was refused, and for whom; or that it got no answer.
         package var probeAnswer: String?
+
+        /// What became of the latest probe, for a person.
+        package var latestProbe: String? {
+            probeAnswer.map {
+                "the latest row that asked "
+                    + ($0.hasPrefix("no answer") ? "got \($0)" : "was refused with \($0)")
+            }
+        }
     }
 
     /// The halted storefronts of one batch; nil asks for those of all approved ones.

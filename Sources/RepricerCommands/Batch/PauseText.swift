@@ -169,7 +169,7 @@ extension ControlQueries.HaltedStorefront {
         let place = isOfAll ? "\(storefront) of batch \(harmless(batchName))" : storefront
         return [
             "\(place) since \(at.instantText): \(reason)",
-            probeAnswer.map { "the latest row that asked: \($0)" },
+            latestProbe,
             probeAt.map { "the next row asks at \($0.instantText)" },
             "`repricer resume` lets it go on at once",
         ].compactMap { $0 }.joined(separator: "; ")
