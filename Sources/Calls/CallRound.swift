@@ -434,7 +434,9 @@ struct CallRound<Kind: CallKind>: Sendable {
                 "kind": kind.kind.rawValue, "subject": attempt.call.subject,
                 "code": refusal.codeAndName,
             ])
-        if attempt.verdict == .parked { engine.count(kind.kind, "parked", by: 1) }
+        if attempt.parkedReason != nil, kind.policy.parksRefusedChecks {
+            engine.count(kind.kind, "parked", by: 1)
+        }
     }
 
     /// Stores all attempts in one transaction. Where one cannot be stored, they go one by one, so that it costs the

@@ -102,6 +102,8 @@ package struct CallPolicy: Sendable {
     package var checksAnswers = false
     /// How many checks a definite answer may refuse before a person is asked; nil lets them go on.
     package var refusedChecksMax: Int?
+    /// Whether a call whose checks are refused again and again is parked, and sent again where its answers were lost.
+    package var parksRefusedChecks = false
     /// Whether the newest statements are read after a stale token, because a judgement needs them.
     package var readsStatusAfterStaleToken = false
     /// Whether a call whose refusal is not believed goes again under its id. Otherwise what it carries is judged
@@ -111,9 +113,10 @@ package struct CallPolicy: Sendable {
     package init(
         retry: Backoff, checksRefusals: Bool = false, checksAnswers: Bool = false,
         refusedChecksMax: Int? = nil, readsStatusAfterStaleToken: Bool = false,
-        keepsRefused: Bool = true
+        keepsRefused: Bool = true, parksRefusedChecks: Bool = false
     ) {
         self.retry = retry
+        self.parksRefusedChecks = parksRefusedChecks
         self.keepsRefused = keepsRefused
         self.checksRefusals = checksRefusals
         self.checksAnswers = checksAnswers
@@ -268,10 +271,10 @@ package struct ResolutionTable: Sendable {
             return .refused(refusal, isDoubtful: true)
         }
         let reason = "check refused with \(refusal.codeAndName)"
-        guard verdict == .parked else {
+        guard verdict == .parked, policy.parksRefusedChecks else {
             return .open(.check, reason: reason, errorCode: call.errorCode)
         }
-        // No check will show anything, and lost calls may go again with the same id.
+        // No check will show anything, nobody is asked, and lost calls may go again with the same id.
         return call.errorCode == nil && !call.isOver
             ? .open(.send, reason: reason, errorCode: nil, after: .unanswered)
             : .open(.check, reason: reason, errorCode: call.errorCode, after: .parked)

@@ -57,7 +57,8 @@ package struct Scheduler: Service {
                 clock: engine.clock, wait: wait),
             checkPermitSource: .statuses(engine, perSecond: limits.statusPerSecond, wait: wait),
             policy: CallPolicy(
-                retry: limits.retry, readsStatusAfterStaleToken: true, keepsRefused: false),
+                retry: limits.retry, readsStatusAfterStaleToken: true, keepsRefused: false,
+                parksRefusedChecks: true),
             halts: BatchHalts(
                 pool: engine.pool, clock: engine.clock, realClock: engine.realClock,
                 log: engine.log, metrics: engine.metrics, probes: engine.limits.probes))
