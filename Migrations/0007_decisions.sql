@@ -1937,7 +1937,8 @@ END
 $$;
 
 -- Of each halted storefront one row goes each minute, another one each time, and probes for all; one that got no answer
--- in its minute holds nobody up. Where a probe is applied the storefront goes on. Returns what became of probes. p_at is the business clock, p_now and p_next real time.
+-- in its minute holds nobody up. Where a probe is applied the storefront goes on. Returns what became of probes. p_at is
+-- the business clock, p_now and p_next real time.
 CREATE FUNCTION repricer.probe_storefronts(p_at timestamptz, p_now timestamptz, p_next timestamptz)
     RETURNS TABLE (batch_id uuid, storefront text, subscription text, answer text, has_recovered boolean)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -1991,8 +1992,8 @@ BEGIN
                         AND c.wave <= v_batch.released_wave
                     -- Rows that never probed come first.
                     ORDER BY c.next_attempt_at NULLS FIRST, c.send_by LIMIT 1 FOR UPDATE SKIP LOCKED;
-                -- A probe without an answer is followed by another one. Its own call waits with its storefront.
                 CONTINUE WHEN NOT FOUND;
+                -- The probe before it got no answer, and its own call waits with its storefront.
                 IF subscription IS NOT NULL THEN
                     v_halt := v_halt || jsonb_build_object('answer', 'no answer for ' || subscription);
                 END IF;

@@ -1720,7 +1720,8 @@ WITH problems (batch_id, check_name, problems) AS (
                             THEN (item #>> '{increase,price}')::bigint ELSE (item ->> 'renewalPrice')::bigint END)
                 OR c.sent_at IS NOT NULL AND EXISTS (
                     SELECT FROM repricer.charges k
-                    WHERE k.original_transaction_id = c.original_transaction_id AND k.sku = coalesce(c.current_sku, c.sku)
+                    WHERE k.original_transaction_id = c.original_transaction_id
+                        AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
                         AND k.purchased_at >= c.sent_at AND NOT k.is_offer AND k.currency = c.currency
                         AND k.price_milliunits = c.new_price_milliunits))
             -- A later change of ours to the same price explains it.

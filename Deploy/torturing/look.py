@@ -86,8 +86,8 @@ class Look:
         # Since when until when the database forgot what happened, and what report.reconciliation says in the end.
         self.losses = evidence.get("losses", [])
         self.refusals = evidence.get("refusals", [0, 0])
-        # One that nobody ended lasted until the trouble did.
-        self.alike = [(since, to or since + ALIKE_MAX) for since, to in evidence.get("alike", [])]
+        # Since when until when the store refused all alike; None where nobody ended it.
+        self.alike = [(since, to or float("inf")) for since, to in evidence.get("alike", [])]
         self.reconciliation = {row["check_name"]: row["problems"] for row in evidence.get("reconciliation", [])}
         # Findings that the machine's own pauses explain, by check.
         self.excused = collections.Counter()

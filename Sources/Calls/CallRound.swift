@@ -376,9 +376,8 @@ struct CallRound<Kind: CallKind>: Sendable {
     /// Lets one subscription's call that gets no answers, or whose status is refused, wait longer and longer. While no
     /// call gets any answer, that says nothing of the subscription.
     private func leftAlone(_ attempt: Attempt<Kind>) -> Attempt<Kind> {
-        let isLast =
-            attempt.call.step == .check
-            && (attempt.answer.isAnswered || attempt.answer.refusal != nil)
+        let isRefused = kind.policy.parksRefusedChecks && attempt.answer.refusal != nil
+        let isLast = attempt.call.step == .check && (attempt.answer.isAnswered || isRefused)
         guard attempt.answer.isUnknown || isLast, ResolutionTable.isVain(attempt.call),
             !engine.recent.isFew(kind.kind)
         else { return attempt }
@@ -434,9 +433,7 @@ struct CallRound<Kind: CallKind>: Sendable {
                 "kind": kind.kind.rawValue, "subject": attempt.call.subject,
                 "code": refusal.codeAndName,
             ])
-        if attempt.parkedReason != nil, kind.policy.parksRefusedChecks {
-            engine.count(kind.kind, "parked", by: 1)
-        }
+        if attempt.verdict == .parked { engine.count(kind.kind, "parked", by: 1) }
     }
 
     /// Stores all attempts in one transaction. Where one cannot be stored, they go one by one, so that it costs the

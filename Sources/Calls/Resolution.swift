@@ -271,7 +271,7 @@ package struct ResolutionTable: Sendable {
             return .refused(refusal, isDoubtful: true)
         }
         let reason = "check refused with \(refusal.codeAndName)"
-        guard verdict == .parked, policy.parksRefusedChecks else {
+        guard verdict == .parked else {
             return .open(.check, reason: reason, errorCode: call.errorCode)
         }
         // No check will show anything, nobody is asked, and lost calls may go again with the same id.

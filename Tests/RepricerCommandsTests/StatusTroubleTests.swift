@@ -303,6 +303,11 @@ import Testing
         let text = await run("status", environment: ana)
         let json = await run("status", "--json", environment: ana)
         try await owner.script(
+            """
+            UPDATE repricer.batches SET halted_storefronts = jsonb_set(halted_storefronts, '{CAN,answer}', '"no answer for 9"')
+            """)
+        let unanswered = await run("status", environment: ana)
+        try await owner.script(
             "SELECT repricer.note_unclaimed('2026-01-01T13:00:00Z', 'pid 8 of ana (psql)', false)")
         let partly = await run("status", environment: ana)
         try await owner.script("SELECT repricer.note_unclaimed(NULL, NULL)")
@@ -317,6 +322,7 @@ import Testing
         #expect(partly.output.contains("by pid 8 of ana (psql); what concerns them waits"))
         #expect(line("batch spring since 2026-01-01T12:00:00").contains("refused with 4000999"))
         #expect(line("CAN of batch spring").contains("was refused with 4000134 X for 8"))
+        #expect(unanswered.output.contains("the latest row that asked got no answer for 9;"))
         #expect(line("CAN of batch spring").contains("asks at 2026-01-01T11:01:00"))
         #expect(line("4000999 code_4000999").hasPrefix("1 "))
         #expect(line("4000999 code_4000999").contains("2026-01-01T00:00:00"))

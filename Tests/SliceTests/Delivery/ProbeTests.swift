@@ -130,9 +130,14 @@ import Testing
         }
         harness.store.setAnswers(Set(ids).subtracting(odd), nil)
 
+        harness.realClock.advance(by: .seconds(76))
+        try await harness.watch().round()
+        let said = try await harness.texts(
+            "SELECT halted_storefronts -> 'CAN' ->> 'answer' AS text FROM repricer.batches")
         let probes = Set(try await Self.ask(12, harness, scheduler)).subtracting(odd)
 
         #expect(odd.count == 1)
+        #expect(said == odd.map { "no answer for \($0)" })
         #expect(probes.count >= 4)
         harness.store.setUnpriced([])
         _ = try await Self.ask(10, harness, scheduler)

@@ -68,6 +68,33 @@ import Testing
         await harness.close()
     }
 
+    /// A person may pause the batch before the code halts it. What the code ended goes again once it is resumed.
+    @Test func rowsThatEnded_whereAPersonPausedFirst_goAgain() async throws {
+        let harness = try await Harness.make()
+        let batchID = try await harness.submitRows(1...60)
+        let owner = try await TestDatabase.connect()
+        _ = try await owner.execute(
+            "UPDATE repricer.batches SET is_paused = true, paused_by = 'ana', paused_at = now(), paused_reason = 'why'"
+        )
+        await owner.close()
+
+        let isHalted = try await harness.service.withConnection { connection in
+            try await connection.query(
+                """
+                SELECT repricer.halt_batch(\(uuid: batchID), now(), '4030010', 'alike', NULL, now(), now()) AS code
+                """
+            ).one().bool("code")
+        }
+
+        #expect(!isHalted)
+        #expect(
+            try await harness.texts("SELECT code AS text FROM repricer.put_backs") == ["4030010"])
+        #expect(
+            try await harness.texts("SELECT coalesce(halted_by, '-') AS text FROM repricer.batches")
+                == ["-"])
+        await harness.close()
+    }
+
     /// They are read before they are believed, and so end when their batch has halted.
     @Test func rowsThatEnd_afterTheirBatchHalted_goAgain() async throws {
         let harness = try await Harness.make()

@@ -103,10 +103,11 @@ final class ScriptedStore: StoreCalls {
     ) async -> StoreAnswer {
         let reply = state.withLock { state in
             state.calls.append(intent)
+            if let answer = state.answers[intent.transactionID] { return answer }
             if state.unpriced.contains(intent.storefront) {
                 return Reply.refused(.haltStorefront, code: 4_000_134)
             }
-            if let answer = state.answers[intent.transactionID] ?? state.all { return answer }
+            if let answer = state.all { return answer }
             if let valid = state.validToken, intent.consistencyToken != valid {
                 return Reply.refused(.refresh, code: 4_000_082)
             }

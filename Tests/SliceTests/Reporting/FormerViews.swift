@@ -394,7 +394,7 @@ enum FormerViews {
                         OR (c.new_price_milliunits, c.currency) IN (
                             SELECT k.price_milliunits, k.currency FROM repricer.charges k
                             WHERE k.original_transaction_id = c.original_transaction_id AND NOT k.is_offer
-                                AND k.sku = coalesce(c.current_sku, c.sku) AND k.purchased_at >= c.sent_at))
+                                AND k.sku = ANY (ARRAY[c.sku, c.current_sku] || c.former_skus) AND k.purchased_at >= c.sent_at))
                     -- A later change of ours to the same price explains it.
                     AND NOT EXISTS (
                         SELECT FROM repricer.price_changes o

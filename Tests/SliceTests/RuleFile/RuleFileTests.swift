@@ -48,13 +48,14 @@ struct RuleFileTests {
     }
 
     /// Where a decimal sign is a comma, spreadsheets separate cells by semicolons; and they write truth in capitals.
-    @Test func file_asSpreadsheetsSaveIt_isRead() throws {
+    @Test(arguments: [";", "\t"])
+    func file_asSpreadsheetsSaveIt_isRead(separator: String) throws {
         let file = try read(
             (Self.header
                 + "threshold,POL,PLN,nonannual,24@99,,,,,2026-12-01,\n"
                 + "always_consent,CHL,,,,,TRUE,,,,\nalways_consent,AUT,,,,,False,,,,\n"
                 + "exchange_rate,,USD,,,,,,1@08765,,desk\n")
-                .replacing(",", with: ";").replacing("@", with: ","))
+                .replacing(",", with: separator).replacing("@", with: ","))
 
         #expect(file.faults.isEmpty)
         #expect(
