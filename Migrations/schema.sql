@@ -3543,7 +3543,7 @@ CREATE VIEW report.reconciliation AS
                             ELSE ((item.value ->> 'renewalPrice'::text))::bigint
                         END)))) OR ((c.sent_at IS NOT NULL) AND (EXISTS ( SELECT
                    FROM repricer.charges k
-                  WHERE ((k.original_transaction_id = c.original_transaction_id) AND (k.sku = COALESCE(c.current_sku, c.sku)) AND (k.purchased_at >= c.sent_at) AND (NOT k.is_offer) AND (k.currency = c.currency) AND (k.price_milliunits = c.new_price_milliunits)))))) AND (NOT (EXISTS ( SELECT
+                  WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.sent_at) AND (NOT k.is_offer) AND (k.currency = c.currency) AND (k.price_milliunits = c.new_price_milliunits)))))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes o
                   WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.new_price_milliunits = c.new_price_milliunits) AND (o.state <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))))))
           GROUP BY c.batch_id
@@ -8163,8 +8163,8 @@ BEGIN
                         AND c.wave <= v_batch.released_wave
                     -- Rows that never probed come first.
                     ORDER BY c.next_attempt_at NULLS FIRST, c.send_by LIMIT 1 FOR UPDATE SKIP LOCKED;
-                -- A probe without an answer is followed by another one. Its own call waits with its storefront.
                 CONTINUE WHEN NOT FOUND;
+                -- The probe before it got no answer, and its own call waits with its storefront.
                 IF subscription IS NOT NULL THEN
                     v_halt := v_halt || jsonb_build_object('answer', 'no answer for ' || subscription);
                 END IF;
