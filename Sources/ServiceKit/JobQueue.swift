@@ -30,6 +30,8 @@ final class JobQueue: @unchecked Sendable {
     private var nextID: UInt64 = 0
     private var isStopping = false
     private var hasThread = false
+    /// Whether the thread waits. A busy one looks for work again before it does, so nobody need wake it.
+    private var isIdle = false
     private let name: String
     private let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private let changed = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
@@ -67,10 +69,11 @@ final class JobQueue: @unchecked Sendable {
     func append(_ job: UnownedJob, runner: any JobRunner) {
         let code = locked {
             jobs.append((job, runner))
+            // It signals under the lock. Without it the thread may meanwhile have run the job, which may have held the
+            // last reference: the queue and its condition would be gone.
+            if isIdle { pthread_cond_signal(changed) }
             return startThread()
         }
-        // It signals without the lock, for which the woken thread would only wait.
-        pthread_cond_signal(changed)
         Self.demandThread(code)
     }
 
@@ -134,6 +137,7 @@ final class JobQueue: @unchecked Sendable {
         pthread_mutex_lock(lock)
         defer { pthread_mutex_unlock(lock) }
         while true {
+            isIdle = false
             if let next = sleepers.last, next.wakesAt <= Self.now() {
                 return .wake(sleepers.removeLast())
             }
@@ -144,11 +148,13 @@ final class JobQueue: @unchecked Sendable {
             if let next = sleepers.last {
                 let (seconds, rest) = next.wakesAt.quotientAndRemainder(dividingBy: 1_000_000_000)
                 var until = timespec(tv_sec: Int(seconds), tv_nsec: Int(rest))
+                isIdle = true
                 pthread_cond_timedwait(changed, lock, &until)
             } else if isStopping {
                 hasThread = false
                 return nil
             } else {
+                isIdle = true
                 pthread_cond_wait(changed, lock)
             }
         }
