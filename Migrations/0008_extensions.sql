@@ -5,7 +5,7 @@
 -- Which request of ours an extension belongs to: no notification names it. A mass extension tells each subscription
 -- one thing: what follows within its window is another program's. A call of the subscription's own has a notification
 -- where its answer named the date; an open call, whose answer was lost, only where nothing else explains the
--- notification and the days agree. Otherwise the call is repeated under its identifier, which Apple answers as the
+-- notification and the days agree, which in the Sandbox may be short. Otherwise the call is repeated under its identifier, which Apple answers as the
 -- first. Clocks may differ by five minutes, and a notification may be signed up to a day after the summary.
 CREATE VIEW repricer.attributed_extensions AS
 SELECT e.*, coalesce(c.extension_id, m.extension_id) AS extension_id, c.extension_id IS NOT NULL AS is_single
@@ -38,7 +38,7 @@ LEFT JOIN LATERAL (
                 -- A mass extension that failed for this subscription explains nothing: it is asked for again by
                 -- itself.
                 (m.extension_id IS NULL OR m.extension_id = c.mass_extension_id)
-                AND e.renewal_at = e.renewal_before + c.extend_by_days * interval '24 hours'
+                AND (c.is_of_sandbox OR e.renewal_at = e.renewal_before + c.extend_by_days * interval '24 hours')
             ELSE false END
     ORDER BY c.called_at DESC LIMIT 1
 ) c ON true;

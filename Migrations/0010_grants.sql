@@ -132,7 +132,7 @@ GRANT UPDATE (current_sku, called_sku, former_skus, current_dependent_skus, call
     ON repricer.price_changes TO repricer_service;
 GRANT UPDATE (state, called_at, next_attempt_at, code, detail, completed_at, status_succeeded, status_failed, summary_evidence, summary_succeeded,
     summary_failed) ON repricer.mass_extensions TO repricer_service;
-GRANT UPDATE (state, call_id, called_at, is_doubtful, next_attempt_at, renewal_before, effective_at,
+GRANT UPDATE (state, call_id, called_at, is_of_sandbox, is_doubtful, next_attempt_at, renewal_before, effective_at,
     settled_at, settled_by, code, detail) ON repricer.extension_requests TO repricer_service;
 -- Claims take turns on this table.
 GRANT UPDATE ON repricer.bucket_turns TO repricer_service;

@@ -10031,6 +10031,7 @@ CREATE TABLE repricer.extension_requests (
     requested_at timestamp with time zone NOT NULL,
     call_id uuid,
     called_at timestamp with time zone,
+    is_of_sandbox boolean DEFAULT false NOT NULL,
     is_doubtful boolean DEFAULT false NOT NULL,
     next_attempt_at timestamp with time zone,
     renewal_before timestamp with time zone,
@@ -10133,7 +10134,7 @@ CREATE VIEW repricer.attributed_extensions AS
           WHERE ((c_1.original_transaction_id = e.original_transaction_id) AND (c_1.bucket = e.bucket) AND (e.outcome <> 'failed'::text) AND (e.told_at >= (c_1.called_at - '00:05:00'::interval)) AND
                 CASE
                     WHEN (c_1.state = 'extended'::text) THEN ((c_1.effective_at IS NULL) OR (c_1.effective_at = e.renewal_at))
-                    WHEN (c_1.state = ANY (ARRAY['sending'::text, 'unknown'::text])) THEN (((m.extension_id IS NULL) OR (m.extension_id = c_1.mass_extension_id)) AND (e.renewal_at = (e.renewal_before + ((c_1.extend_by_days)::double precision * '24:00:00'::interval))))
+                    WHEN (c_1.state = ANY (ARRAY['sending'::text, 'unknown'::text])) THEN (((m.extension_id IS NULL) OR (m.extension_id = c_1.mass_extension_id)) AND (c_1.is_of_sandbox OR (e.renewal_at = (e.renewal_before + ((c_1.extend_by_days)::double precision * '24:00:00'::interval)))))
                     ELSE false
                 END)
           ORDER BY c_1.called_at DESC
@@ -13281,6 +13282,8 @@ GRANT UPDATE(state) ON TABLE repricer.extension_requests TO repricer_service;
 GRANT UPDATE(call_id) ON TABLE repricer.extension_requests TO repricer_service;
 
 GRANT UPDATE(called_at) ON TABLE repricer.extension_requests TO repricer_service;
+
+GRANT UPDATE(is_of_sandbox) ON TABLE repricer.extension_requests TO repricer_service;
 
 GRANT UPDATE(is_doubtful) ON TABLE repricer.extension_requests TO repricer_service;
 

@@ -45,7 +45,7 @@ package struct Extender: Service {
         singles = SingleExtensions(
             engine: engine,
             kind: ExtensionKind(
-                calls: calls, store: store,
+                calls: calls, store: store, isOfSandbox: engine.environment == .sandbox,
                 permitSource: permitSource("extend", limits.extendPerSecond),
                 checkPermitSource: .statuses(engine, perSecond: limits.statusPerSecond, wait: wait),
                 policy: CallPolicy(retry: limits.retry, keepsRefused: false)))

@@ -175,12 +175,12 @@ package enum ExtensionCallQueries {
 
     /// Marks the request that a new call carries.
     package static func claim(
-        _ due: Request, callID: String, renewalBefore: Instant?, now: Int64
+        _ due: Request, callID: String, isOfSandbox: Bool, renewalBefore: Instant?, now: Int64
     ) -> SQL {
         """
         -- name: claimExtension
         UPDATE repricer.extension_requests SET state = 'sending', call_id = \(uuid: callID)::uuid,
-            called_at = coalesce(called_at, \(timestamp: now)),
+            called_at = coalesce(called_at, \(timestamp: now)), is_of_sandbox = \(isOfSandbox),
             renewal_before = coalesce(renewal_before, \(timestamp: renewalBefore?.milliseconds)),
             next_attempt_at = NULL
         WHERE \(fragment: isOne(due))

@@ -11,6 +11,8 @@ struct ExtensionKind: CallKind {
     let kind = StoreCall.Kind.renewalExtension
     let calls: any ExtensionCalls
     let store: any StatusCalls
+    /// Whether calls go to the Sandbox, where a day of an extension may be short.
+    let isOfSandbox: Bool
     let permitSource: CallPermitSource
     let checkPermitSource: CallPermitSource
     let policy: CallPolicy
@@ -104,7 +106,8 @@ struct ExtensionKind: CallKind {
         }
         let masses = try ExtensionCallQueries.massesThatMayHaveMoved(request, on: connection)
         let movedTo = facts?.renewalMoved(
-            from: request.renewalBefore, days: request.days, besideMassesOf: masses)
+            from: request.renewalBefore, days: request.days, besideMassesOf: masses,
+            areDaysShort: isOfSandbox)
         return movedTo.map { .init(extendedTo: $0, source: .status) }
     }
 
@@ -190,12 +193,13 @@ extension StoreRefusal {
 extension SubscriptionFacts {
     /// The new renewal date, where it lies later in the same period and only an extension by so many days explains
     /// the difference: neither another program's extension nor mass extensions, of any of these days, explain it
-    /// alone.
+    /// alone. Where days may be short nothing is counted, and only mass extensions could explain it, too.
     fileprivate func renewalMoved(
-        from before: Instant?, days: Int, besideMassesOf masses: [Int]
+        from before: Instant?, days: Int, besideMassesOf masses: [Int], areDaysShort: Bool
     ) -> Instant? {
         guard let renewalAt, let before, renewalAt > before, let purchasedAt, purchasedAt < before
         else { return nil }
+        if areDaysShort { return masses.isEmpty ? renewalAt : nil }
         let day = Instant.millisecondsPerDay
         // It rounds to the nearest day, because a change of the clocks in between is not a day.
         let moved = Int((renewalAt.milliseconds - before.milliseconds + day / 2) / day)

@@ -77,8 +77,8 @@ struct SingleExtensions: Sendable {
                 let call = try Self.call(request, bucket: bucket, realNow: realNow)
                 statements.append(
                     ExtensionCallQueries.claim(
-                        request, callID: call.callID, renewalBefore: facts?.renewalAt,
-                        now: now.milliseconds))
+                        request, callID: call.callID, isOfSandbox: kind.isOfSandbox,
+                        renewalBefore: facts?.renewalAt, now: now.milliseconds))
                 claim.calls.append(call)
             }
             statements += engine.intents(claim.calls, now: now)

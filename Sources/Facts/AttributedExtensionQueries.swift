@@ -38,7 +38,8 @@ package enum AttributedExtensionQueries {
                         WHEN c.state = 'extended' THEN c.effective_at IS NULL OR c.effective_at = e.renewal_at
                         WHEN c.state IN ('sending', 'unknown') THEN
                             (m.extension_id IS NULL OR m.extension_id = c.mass_extension_id)
-                            AND e.renewal_at = e.renewal_before + c.extend_by_days * interval '24 hours'
+                            AND (c.is_of_sandbox
+                                OR e.renewal_at = e.renewal_before + c.extend_by_days * interval '24 hours')
                         ELSE false END
                 ORDER BY c.called_at DESC LIMIT 1
             ) c ON true

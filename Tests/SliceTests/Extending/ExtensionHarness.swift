@@ -127,8 +127,9 @@ struct ExtensionHarness {
 
     func extender(
         calls: (any ExtensionCalls)? = nil, statuses: (any StatusCalls)? = nil,
-        pool: DatabasePool? = nil, wait: CallPermitSource.Wait? = nil,
-        leavesWithin: Duration = .seconds(60), drainFor: Duration = .seconds(60),
+        pool: DatabasePool? = nil, environment: StoreEnvironment = .production,
+        wait: CallPermitSource.Wait? = nil, leavesWithin: Duration = .seconds(60),
+        drainFor: Duration = .seconds(60),
         perSecond: Double = Extender.Limits().extendPerSecond,
         retry: Backoff = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
     ) -> Extender {
@@ -145,7 +146,8 @@ struct ExtensionHarness {
         // Permits come with time, and no test waits for it.
         let clock = delivery.clock
         return Extender(
-            delivery.engine(engine, pool: pool), calls: calls ?? self.calls,
+            delivery.engine(engine, pool: pool, environment: environment),
+            calls: calls ?? self.calls,
             store: statuses ?? delivery.store, limits: limits,
             wait: wait ?? { clock.advance(by: $0) })
     }
@@ -189,10 +191,11 @@ struct ExtensionHarness {
     }
 
     func tellExtended(_ id: String, days: Int64, at: Int64) async throws {
-        try await delivery.tell(
-            said(
-                id, "RENEWAL_EXTENDED", at: at,
-                renewalAt: Self.renewal.advanced(by: days * 86_400_000)))
+        try await tellExtended(id, to: Self.renewal.advanced(by: days * 86_400_000), at: at)
+    }
+
+    func tellExtended(_ id: String, to renewalAt: Instant, at: Int64) async throws {
+        try await delivery.tell(said(id, "RENEWAL_EXTENDED", at: at, renewalAt: renewalAt))
     }
 
     func tellFailed(_ id: String, at: Int64) async throws {

@@ -105,6 +105,29 @@ import Testing
         await harness.delivery.close()
     }
 
+    /// How long a day of an extension is in the Sandbox, no page says: twelve minutes are thirty days here.
+    @Test(arguments: [true, false])
+    func lostAnswer_inTheSandbox_isSettledByAnExtensionOfAnyLength(isTold: Bool) async throws {
+        let harness = try await ExtensionHarness.make([.lost, .refused(4_030_004)])
+        try await harness.subscribe("1")
+        try await harness.requestOne("1")
+        let extender = harness.extender(environment: .sandbox)
+        let movedTo = ExtensionHarness.renewal.advanced(by: 720_000)
+
+        try await harness.work(extender)
+        if isTold {
+            try await harness.tellExtended("1", to: movedTo, at: 1000)
+        } else {
+            harness.delivery.store.setRenewal("1", at: movedTo)
+        }
+        try await harness.passUntilChecked(extender)
+
+        #expect(
+            try await harness.callStates()
+                == ["extended by \(isTold ? "notification" : "status")"])
+        await harness.delivery.close()
+    }
+
     @Test func refusal_ofARetry_isBelievedOnlyAfterTheStatus() async throws {
         let harness = try await ExtensionHarness.make([.lost, .refused(4_030_005)])
         try await harness.subscribe("1")
