@@ -53,14 +53,21 @@ extension RowGroup {
         return fourth(after: told, renewals)
     }
 
-    /// The fourth renewal for which a call was in time: an increase of a weekly plan that is only announced applies
-    /// there.
+    /// The fourth renewal after the notice: an increase of a weekly plan that is only announced applies there. The call
+    /// came before the notice, so that a renewal within a day of it counts, too.
     private func fourth(after announced: Instant, _ renewals: Renewals) -> Int {
         guard renewals.period == .week, !renewals.isSandbox else { return 0 }
-        let first = (-4...1).first {
-            renewals.renewal($0).advanced(by: -Instant.millisecondsPerDay) >= announced
-        }
-        return max(0, (first ?? 0) + 3)
+        return max(0, firstIndex(atOrAfter: announced, renewals) + 3)
+    }
+
+    /// The first renewal at or after an instant. Its index is negative where that renewal has passed. There was none
+    /// since the running period began, wherever its end was moved to.
+    private func firstIndex(atOrAfter instant: Instant, _ renewals: Renewals) -> Int {
+        var index = renewals.firstIndex(atOrAfter: instant)
+        if let purchasedAt = facts.purchasedAt, instant > purchasedAt { return index }
+        // Four renewals back is the most that matters: what was due before is due at the next one.
+        while index > -8, renewals.renewal(index - 1) >= instant { index -= 1 }
+        return index
     }
 
     /// The renewal that our own dates give to a call at the instant of the first statement that showed it.

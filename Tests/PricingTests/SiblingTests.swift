@@ -214,6 +214,8 @@ struct SiblingTests {
         var period = "P1M"
         var signedAt = "2026-11-01T00:00:00Z"
         var announcedAt: String?
+        /// When the running period began.
+        var purchasedAt: String?
         /// The renewals, from R0 on, at which it counts against an increase that is held back for them.
         var counts: [Bool]
     }
@@ -228,7 +230,7 @@ struct SiblingTests {
         Shown(
             status: "SCHEDULED", signedAt: "2026-11-10T00:00:00Z",
             counts: [false, false, true, true, true]),
-        // Announced for the fourth renewal; the first that the call was in time for was 17 November.
+        // The first of the four renewals after the notice is 17 November.
         Shown(
             status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-15T00:00:00Z",
             counts: [false, false, true, true, true]),
@@ -239,26 +241,33 @@ struct SiblingTests {
         Shown(
             status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-01T00:00:00Z",
             counts: [false, true, true, true, true]),
-        // A call a day ahead of it is still in time; half a day later it is not.
-        Shown(
-            status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-16T00:00:00Z",
-            counts: [false, false, true, true, true]),
+        // The day before a renewal is too late for a call, but the notice came after its call.
         Shown(
             status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-16T12:00:00Z",
+            counts: [false, false, true, true, true]),
+        Shown(
+            status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-17T00:00:00Z",
+            counts: [false, false, true, true, true]),
+        Shown(
+            status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-17T00:00:00.001Z",
             counts: [false, false, false, true, true]),
         Shown(
             status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-30T00:00:00Z",
             counts: [false, false, false, false, true]),
-        // No call was in time for the next renewal any more.
         Shown(
             status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-30T12:00:00Z",
-            counts: [false, false, false, false, false]),
+            counts: [false, false, false, false, true]),
+        // The running period was extended, so that no renewal was on 24 November.
+        Shown(
+            status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-21T00:00:00Z",
+            purchasedAt: "2026-11-20T00:00:00Z", counts: [false, false, false, false, true]),
         Shown(status: "PENDING", period: "P1W", counts: [false, true, true, true, true]),
     ])
     func increase_thatAppleShows_countsFromItsRenewalOn(_ item: Shown) {
         let facts = SubscriptionFacts.make(period: item.period) {
             $0.edit("OTHER") { $0.increase = .init(status: item.status, price: 4200) }
             $0.signedAt = at(item.signedAt)
+            $0.purchasedAt = item.purchasedAt.map(at)
         }
         var context = JudgeContext()
         if let told = item.announcedAt { context.announcedAt = ["OTHER": at(told)] }
