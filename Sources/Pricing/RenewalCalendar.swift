@@ -1,8 +1,8 @@
 /// The renewals of one subscription, stepped by calendar in UTC from an anchor day: 31 January, 28 February,
 /// 31 March.
 package struct RenewalCalendar: Hashable, Sendable {
-    private let knownAt: Instant
-    private let knownMonth: Int
+    private var knownAt: Instant
+    private var knownMonth: Int
     private let step: Period.Step
     private let anchorDay: Int
 
@@ -39,6 +39,14 @@ package struct RenewalCalendar: Hashable, Sendable {
                 monthIndex: knownMonth + index * months, clampedDay: anchorDay)
             return date.startAt.advanced(by: knownAt.timeOfDay)
         }
+    }
+
+    /// The same renewals, of which the one at `index` is the first.
+    func counted(from index: Int) -> RenewalCalendar {
+        var calendar = self
+        calendar.knownAt = renewal(index)
+        if case .months(let months) = step { calendar.knownMonth += index * months }
+        return calendar
     }
 
     /// The first index, from 0 on, whose renewal is at or after the instant.

@@ -5,8 +5,8 @@ struct Renewals {
         case sandbox(SandboxRenewals)
     }
 
-    private let basis: Basis
-    private let knownAt: Instant
+    private var basis: Basis
+    private var knownAt: Instant
     let period: Period
     private let startedAt: Instant?
 
@@ -46,6 +46,17 @@ struct Renewals {
         }
     }
 
+    /// The same renewals, of which the one at `index` is the first.
+    func counted(from index: Int) -> Renewals {
+        var renewals = self
+        renewals.knownAt = renewal(index)
+        switch basis {
+        case .calendar(let calendar): renewals.basis = .calendar(calendar.counted(from: index))
+        case .sandbox(let sandbox): renewals.basis = .sandbox(sandbox.counted(from: index))
+        }
+        return renewals
+    }
+
     /// The first index, from 0 on, whose renewal is at or after the instant. For now it is that of R0: the last known
     /// renewal or, where that has passed, the first stepped one after it.
     func firstIndex(atOrAfter instant: Instant) -> Int {
@@ -78,7 +89,7 @@ struct Renewals {
 
 /// The shortened renewals of Apple's Sandbox, which are as far apart as the running period is long.
 struct SandboxRenewals {
-    let knownAt: Instant
+    private(set) var knownAt: Instant
     let span: Int64
 
     init?(knownAt: Instant, purchasedAt: Instant) {
@@ -92,6 +103,12 @@ struct SandboxRenewals {
     func renewal(_ index: Int) -> Instant {
         let (distance, overflow) = span.multipliedReportingOverflow(by: Int64(index))
         return knownAt.advanced(by: overflow ? .max : distance)
+    }
+
+    func counted(from index: Int) -> SandboxRenewals {
+        var renewals = self
+        renewals.knownAt = renewal(index)
+        return renewals
     }
 
     func firstIndex(atOrAfter instant: Instant) -> Int {

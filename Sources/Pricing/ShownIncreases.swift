@@ -70,7 +70,8 @@ extension RowGroup {
         return index
     }
 
-    /// The renewal that our own dates give to a call at the instant of the first statement that showed it.
+    /// The renewal that our own dates give to a call at the instant of the first statement that showed it, counted from
+    /// the renewal that was next then. One that should have taken effect is due at the next renewal.
     private func scheduledIndex(
         of item: SubscriptionFacts.Item, _ renewals: Renewals, besides history: IncreaseHistory
     ) -> Int? {
@@ -80,8 +81,12 @@ extension RowGroup {
                 of: item.sku, from: current, to: price, currency: facts.currency,
                 storefront: facts.storefront, at: at, besides: history)
         else { return nil }
-        let search = RenewalSearch(renewals, increase: increase, now: at)
-        return renewals.isSandbox
-            ? renewals.firstIndex(atOrAfter: at) + 1 : search.reached(by: at)?.index
+        let passed = min(0, firstIndex(atOrAfter: at, renewals))
+        let then = renewals.counted(from: passed)
+        let index =
+            renewals.isSandbox
+            ? then.firstIndex(atOrAfter: at) + 1
+            : RenewalSearch(then, increase: increase, now: at).reached(by: at)?.index
+        return index.map { max(0, $0 + passed) }
     }
 }

@@ -365,6 +365,57 @@ struct SiblingTests {
         #expect(dates == [[at("2028-01-01T00:00:00Z")], [at("2027-01-01T00:00:00Z")]])
     }
 
+    /// Weekly, with renewals on Tuesdays at 20:00; the next one is 15 September. The first of the four is the one after
+    /// the statement, though it has passed, but for one that no call a day before it was in time for.
+    @Test(arguments: [
+        ("2026-09-01T12:00:00Z", "2026-09-08T20:00:00Z", "2026-09-29T20:00:00Z"),
+        ("2026-09-07T20:00:00Z", "2026-09-08T20:00:00Z", "2026-09-29T20:00:00Z"),
+        ("2026-09-07T20:00:00.001Z", "2026-09-08T20:00:00Z", "2026-10-06T20:00:00Z"),
+        ("2026-09-09T12:00:00Z", "2026-09-08T20:00:00Z", "2026-10-06T20:00:00Z"),
+        // It should have taken effect: what is known of the next renewal is all there is.
+        ("2026-07-01T12:00:00Z", "2026-09-08T20:00:00Z", "2026-09-15T20:00:00Z"),
+        // The running period was extended by a week.
+        ("2026-09-02T12:00:00Z", "2026-09-01T20:00:00Z", "2026-10-06T20:00:00Z"),
+    ])
+    func increaseThatIsStillScheduledAfterARenewal_isDatedFromItsStatement(
+        shownAt: String, purchasedAt: String, expected: String
+    ) {
+        let facts = SubscriptionFacts.make(period: "P1W", renewalAt: "2026-09-15T20:00:00Z") {
+            $0.edit("OTHER") {
+                $0.increase = .init(status: "SCHEDULED", price: 4200)
+                $0.increase?.shownAt = at(shownAt)
+            }
+            $0.purchasedAt = at(purchasedAt)
+            $0.signedAt = at("2026-09-10T00:00:00Z")
+        }
+
+        #expect(shown(facts, now: "2026-09-10T00:00:00Z").map(\.at) == [at(expected)])
+    }
+
+    /// In the Sandbox an increase skips one renewal, counted from its statement.
+    @Test(arguments: [
+        ("2026-09-01T11:57:00Z", "2026-09-01T12:05:00Z"),
+        ("2026-09-01T12:01:00Z", "2026-09-01T12:10:00Z"),
+        ("2026-09-01T11:01:00Z", "2026-09-01T12:05:00Z"),
+    ])
+    func increaseThatIsStillScheduledAfterARenewal_inTheSandbox_isDatedFromItsStatement(
+        shownAt: String, expected: String
+    ) {
+        let facts = SubscriptionFacts.make(renewalAt: "2026-09-01T12:05:00Z") {
+            $0.edit("OTHER") {
+                $0.increase = .init(status: "SCHEDULED", price: 4200)
+                $0.increase?.shownAt = at(shownAt)
+            }
+            $0.purchasedAt = at("2026-09-01T12:00:00Z")
+        }
+        let judge = Judge.make(now: "2026-09-01T12:02:00Z", environment: .sandbox)
+
+        let shown = RowGroup(judge, rows: [.make()], facts: facts, context: JudgeContext())
+            .shown(besides: IncreaseHistory())
+
+        #expect(shown.map(\.at) == [at(expected)])
+    }
+
     @Test func increaseThatAppleShows_ofOurOpenChange_isShownOnce() {
         let facts = SubscriptionFacts.make {
             $0.edit("OTHER") { $0.increase = .init(status: "SCHEDULED", price: 4200) }
