@@ -50,8 +50,30 @@ struct ConsentQuestion: Hashable, Sendable {
     /// Whether an earlier increase counts now. That none is known means no only where none can have been missed.
     private var hasRisen: Bool? {
         if let lastIncrease, lastIncrease.countsUntil > now { return true }
-        let isYearKnown = knownSince.map { $0.advanced(byMonths: 12) <= now } ?? false
+        let isYearKnown = knownSince.map { YearBefore(now).isCovered(since: $0) } ?? false
         return isKnownFromStart || isYearKnown ? false : nil
+    }
+}
+
+/// The 12 calendar months before an instant.
+///
+/// 29 February has no day a year before it or after it, so that its 28th stands for both. Such a year is covered where
+/// it is by either way of counting: forward from what is known, as an increase is, and back from the instant.
+struct YearBefore {
+    private let instant: Instant
+
+    init(_ instant: Instant) { self.instant = instant }
+
+    func isCovered(since known: Instant) -> Bool {
+        known.advanced(byMonths: 12) <= instant && instant.advanced(byMonths: -12) >= known
+    }
+
+    /// The instants from which on a year may be covered, or no longer be: one, but for those around a leap day.
+    static func turns(since known: Instant) -> [Instant] {
+        let end = known.advanced(byMonths: 12)
+        guard end.day.month == 2, end.day.day == 28 else { return [end] }
+        let dayLater = end.advanced(by: Instant.millisecondsPerDay)
+        return [end, dayLater.day.startAt, dayLater]
     }
 }
 

@@ -68,7 +68,7 @@ struct IncreaseCase {
     func turns(after now: Instant) -> [Instant] {
         var turns = history.ends + rules.starts
         if let knownSince = question.knownSince, !question.isKnownFromStart {
-            turns.append(knownSince.advanced(byMonths: 12))
+            turns += YearBefore.turns(since: knownSince)
         }
         return turns.filter { $0 > now }.sorted()
     }

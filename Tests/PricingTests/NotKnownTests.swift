@@ -57,6 +57,48 @@ struct NotKnownTests {
         #expect(plan.knownSince == item.knownSince.map(at))
     }
 
+    /// An increase of 28 February counts until 28 February, however late on that day it was. So who is known from the
+    /// 29th on is not known for a year before that day is over. On a leap day itself the year before begins on the 28th.
+    @Test(
+        arguments: [
+            ("2028-02-29T10:00:00Z", "2029-02-28T10:00:00Z", nil),
+            ("2028-02-29T10:00:00Z", "2029-02-28T23:59:59.999Z", nil),
+            ("2028-02-29T10:00:00Z", "2029-03-01T00:00:00Z", false),
+            ("2028-02-28T10:00:00Z", "2029-02-28T09:59:59.999Z", nil),
+            ("2028-02-28T10:00:00Z", "2029-02-28T10:00:00Z", false),
+            ("2027-02-28T10:00:00Z", "2028-02-28T10:00:00Z", false),
+            ("2027-02-28T10:00:00Z", "2028-02-29T09:59:59.999Z", nil),
+            ("2027-02-28T10:00:00Z", "2028-02-29T10:00:00Z", false),
+            ("2027-03-01T10:00:00Z", "2028-03-01T10:00:00Z", false),
+        ] as [(String, String, Bool?)])
+    func year_aroundALeapDay_isKnownWhereAllOfItIs(knownSince: String, now: String, answer: Bool?) {
+        let facts = SubscriptionFacts.make(
+            renewalAt: "2029-06-01T00:00:00Z", startedAt: "2020-01-01T00:00:00Z"
+        ) { $0.knownSince = at(knownSince) }
+
+        let plan = Judge.make(now: now).one(.make(), facts)
+
+        #expect(plan.rules.first { $0.rule == .increaseWithin12Months }?.answer == answer)
+    }
+
+    /// When a whole year is known is an instant at which the answer turns.
+    @Test(
+        arguments: [
+            ("2028-02-29T10:00:00Z", "2029-02-28T05:00:00Z", "2029-03-01T00:00:00Z"),
+            ("2027-02-28T10:00:00Z", "2028-02-28T05:00:00Z", "2028-02-28T10:00:00Z"),
+            ("2027-02-28T10:00:00Z", "2028-02-28T12:00:00Z", "2028-02-29T00:00:00Z"),
+            ("2027-02-28T10:00:00Z", "2028-02-29T05:00:00Z", "2028-02-29T10:00:00Z"),
+        ])
+    func year_aroundALeapDay_turnsTheVerdict(knownSince: String, now: String, turnsAt: String) {
+        let facts = SubscriptionFacts.make(
+            renewalAt: "2029-06-01T00:00:00Z", startedAt: "2020-01-01T00:00:00Z"
+        ) { $0.knownSince = at(knownSince) }
+
+        let plan = Judge.make(now: now).one(.make(), facts)
+
+        #expect(plan.turn?.at == at(turnsAt))
+    }
+
     @Test(
         arguments: [
             // Named by the list; not named, with Apple's amount; with somebody's amount; with none.
