@@ -180,8 +180,8 @@ extension RowCase {
                 "a decrease of \(row.sku) to \(price(decrease)) that was not made here is due at the renewal",
                 remedy: "wait until it took effect")
         }
-        // A row at today's price would take it back.
-        if direction == nil, let raise {
+        // A row at today's price would take it back, and one in between would lower what renews: neither is an increase.
+        if let raise, direction != .decrease, row.newPrice < raise {
             return RowFault(
                 .conflictOpenChange,
                 "\(row.sku) will cost \(price(raise)) from the renewal on, by a change that was not made here",

@@ -88,6 +88,26 @@ struct RowCodeTests {
         Case("the price that was agreed elsewhere", .noChange, row: .make(12_990)) {
             $0.edit { $0.renewalPrice = 12_990 }
         },
+        Case(
+            "between today's price and the one that was agreed elsewhere", .conflictOpenChange,
+            row: .make(10_990)
+        ) { $0.edit { $0.renewalPrice = 12_990 } },
+        Case(
+            "a cent below the price that was agreed elsewhere", .conflictOpenChange,
+            row: .make(12_980)
+        ) { $0.edit { $0.renewalPrice = 12_990 } },
+        Case("above the price that was agreed elsewhere", nil, row: .make(13_990)) {
+            $0.edit { $0.renewalPrice = 12_990 }
+        },
+        Case("below today's price, a higher one was agreed elsewhere", nil, row: .make(8990)) {
+            $0.edit { $0.renewalPrice = 12_990 }
+        },
+        Case("below a price that Apple has told of", .alreadyCommunicated, row: .make(10_990)) {
+            increase("ACCEPTED", &$0)
+        },
+        Case("below a price that Apple has scheduled", .conflictOpenChange, row: .make(10_990)) {
+            increase("SCHEDULED", &$0)
+        },
         Case("expected another price", .drifted, row: .make(expected: 8990)),
         Case("expected this price", nil, row: .make(expected: 9990)),
         Case("our change is open", .conflictOpenChange, context: open("ITEM", .queued)),
