@@ -34,7 +34,7 @@ package struct IncreaseFile: Hashable, Sendable {
             IncreaseFault($0.line, .malformedRow, $0.message, remedy: $0.remedy)
         }
         var lines: [ImportedIncrease.Key: Int] = [:]
-        for line in table.lines {
+        for line in table.lines(columns, decimals: [.oldPrice, .newPrice]) {
             guard line.cells.count == columns.count else {
                 faults.append(
                     IncreaseFault(

@@ -43,17 +43,18 @@ package struct RuleFile: Hashable, Sendable {
         switch header {
         case .own(let columns):
             form = .own
-            for line in table.lines {
+            for line in table.lines(columns, decimals: [.amount, .perEuro]) {
                 add(RuleRowBuilder.read(line.number, line.cells, columns))
             }
         case .appleTable(let columns):
             form = .appleTable
-            for line in table.lines {
+            for line in table.lines(columns, decimals: [.nonannual, .annual]) {
                 add(AppleThresholdTable.read(line.number, line.cells, columns))
             }
         case .europeanCentralBank(let currencies):
-            form = .europeanCentralBank(days: table.lines.count)
-            for line in table.lines {
+            let lines = table.lines { $0 > 0 }
+            form = .europeanCentralBank(days: lines.count)
+            for line in lines {
                 do throws(RuleFault) {
                     rows += try EuropeanCentralBankFile.rows(
                         line: line.number, line.cells, currencies)

@@ -1,5 +1,5 @@
 /// The lines of a small CSV file, cut into cells. Commas, semicolons or tabs separate them, whichever the header has
-/// most of. Where it is not the comma, a comma before one or two digits, or four or more, is the decimal sign.
+/// most of.
 ///
 /// A byte order mark, carriage returns and empty lines are passed over. So are lines that hold only separators, which
 /// spreadsheets leave behind.
@@ -10,7 +10,8 @@ struct TableLines {
     }
 
     let header: HeaderRow
-    private(set) var lines: [Line] = []
+    private var written: [Line] = []
+    private let hasDecimalCommas: Bool
     /// The faults of lines that are no record, in their order.
     private(set) var faults: [RuleFault] = []
 
@@ -21,6 +22,7 @@ struct TableLines {
         var scanner = LineScanner(source)
         let first = try scanner.firstLine(of: file)
         let separator = TableLines.separator(of: first.bytes)
+        hasDecimalCommas = separator != CSVRecord.comma
         header = try HeaderRow(first, file, separator: separator)
         while let line = try scanner.next() {
             if line.bytes.isEmpty { continue }
@@ -32,15 +34,33 @@ struct TableLines {
             switch TableLines.cells(line, separator) {
             case .success(let cells):
                 guard cells.contains(where: { !$0.isEmpty }) || cells.count == 1 else { continue }
-                lines.append(Line(number: line.number, cells: cells))
+                written.append(Line(number: line.number, cells: cells))
             case .failure(let fault): faults.append(fault)
             }
         }
     }
 
+    /// The lines. Where no comma separates cells, one before one or two digits, or four or more, is the decimal sign in
+    /// the columns of decimal numbers.
+    func lines(decimalsIn isDecimal: (_ column: Int) -> Bool) -> [Line] {
+        guard hasDecimalCommas else { return written }
+        return written.map { line in
+            var line = line
+            for column in line.cells.indices where isDecimal(column) {
+                line.cells[column] = TableLines.withDecimalPoint(line.cells[column])
+            }
+            return line
+        }
+    }
+
+    /// The lines, with decimal numbers in some of the columns that the header names.
+    func lines<Column: Hashable>(_ columns: [Column], decimals: Set<Column>) -> [Line] {
+        lines { columns.indices.contains($0) && decimals.contains(columns[$0]) }
+    }
+
     /// Throws where no row follows the header. It is asked once the header is known to be right.
     func refuseEmpty(_ file: String) throws(BatchFileError) {
-        guard lines.isEmpty, faults.isEmpty else { return }
+        guard written.isEmpty, faults.isEmpty else { return }
         throw BatchFileError(
             code: .emptyFile, file: file, line: nil, message: "the file has no rows",
             remedy: "write a row below the header")
@@ -83,8 +103,7 @@ struct TableLines {
             guard texts.count == cells.count, !line.bytes.contains(0) else {
                 return failure("the row is not plain UTF-8 text", "save the file as UTF-8")
             }
-            let plain = texts.map(\.withoutBlanks)
-            return .success(separator == CSVRecord.comma ? plain : plain.map(withDecimalPoint))
+            return .success(texts.map(\.withoutBlanks))
         }
     }
 }

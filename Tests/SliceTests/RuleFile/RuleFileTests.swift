@@ -67,6 +67,20 @@ struct RuleFileTests {
             ])
     }
 
+    /// A comma is a decimal sign where a number is meant, and in no other cell.
+    @Test(arguments: [";", "\t"])
+    func text_withACommaAmongDigits_staysAsItIsWritten(separator: String) throws {
+        let file = try read(
+            (Self.header
+                + "exchange_rate,,USD,,,,,,1@5,,12@5\nthreshold,1@5,PLN,nonannual,24@99,,,,,,\n"
+                + "threshold,POL,PLN,nonannual,24@99,,,,,1@2028,\n")
+                .replacing(",", with: separator).replacing("@", with: ","))
+
+        #expect(outline(file) == ["2 exchange_rate USD: 1.5 per EUR (12,5) from now"])
+        #expect(file.faults.map(\.code) == [.badStorefront, .badDate])
+        #expect(file.faults.map { $0.message.contains("1,") } == [true, true])
+    }
+
     @Test func amount_thatMayBeInThousands_isRefused() throws {
         let file = try read(
             (Self.header + "threshold,DEU,EUR,nonannual,5@000,,,,,2026-12-01,\n")
@@ -260,6 +274,8 @@ struct RuleFileTests {
         "Storefront (ISO alpha-3);currency;non-annual amount;annual amount\nDEU;EUR;5;50\n",
         "Country or Region\tCountry or region code\tCurrency\tNon-annual threshold\tAnnual threshold\n"
             + "Germany\tDEU\tEUR\t5.00\t50.00\n",
+        "Storefront;Currency;Non-annual;Annual\nDEU;EUR;5,00;50,0\n",
+        "Country or Region\tStorefront\tCurrency\tNon-annual\tAnnual\nGermany\tDEU\tEUR\t5,0\t50,00\n",
     ])
     func file_ofApplesTable_isReadAsItIsCopied(_ text: String) throws {
         let file = try read(text)
@@ -270,6 +286,24 @@ struct RuleFileTests {
                 "2 threshold DEU EUR nonannual: 5.00 EUR (apple)",
                 "2 threshold DEU EUR annual: 50.00 EUR (apple)",
             ])
+    }
+
+    @Test(arguments: [";", "\t"])
+    func applesTable_withACommaInAText_showsItAsItIsWritten(separator: String) throws {
+        let file = try read(
+            "Storefront@Currency@Non-annual\n1,5@EUR@5,00\n".replacing("@", with: separator))
+
+        #expect(file.faults.map(\.code) == [.badStorefront])
+        #expect(file.faults.allSatisfy { $0.message.contains("1,5") })
+    }
+
+    @Test(arguments: [";", "\t"])
+    func fileOfTheCentralBank_withDecimalCommas_isRead(separator: String) throws {
+        let file = try read(
+            "Date@USD@JPY\n2026-10-02@1,0876@163,45\n".replacing("@", with: separator))
+
+        #expect(file.faults.isEmpty)
+        #expect(file.rows.map(\.rule.value).map { $0.prefix(6) } == ["1.0876", "163.45"])
     }
 
     @Test func applesTable_withWrongRows_namesEachFaultOnce() throws {
