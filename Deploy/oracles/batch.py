@@ -288,7 +288,9 @@ class Expectation:
             if row.cells["expected_price"] and money_of(row.cells["expected_price"]) != item.price:
                 return "drifted"
         is_scheduled = renewing.increase and renewing.increase[0] == "SCHEDULED"
-        if row.group in self.open_changes or is_scheduled or is_decreased:
+        # A higher price was agreed elsewhere: a row below it would take it back, or lower it.
+        is_lowered = not renewing.increase and not item.offer and item.price <= row.price < renewing.price
+        if row.group in self.open_changes or is_scheduled or is_decreased or is_lowered:
             return "conflict_open_change"
         for id_, dependent in row.claims(self.world):
             other = self.world.by_id.get(id_)

@@ -196,6 +196,13 @@ CASES = [
     Worked("nothing is known of a year", *MONTHLY, (9990, 10990), "2027-03-20T00:00:00Z", {
         "consent": "not_known", "not_known": [RECENT], "effective_at": "2027-05-15T12:00:00Z"}, periods=6,
         is_young=True),
+    # An increase of 28 February 2028 counts until the end of 28 February 2029.
+    Worked("a year from a leap day", "P1M", "USA/USD", "2028-03-29T10:00:00Z", (9990, 10990), "2029-02-28T12:00:00Z", {
+        "consent": "not_known", "not_known": [RECENT], "effective_at": "2029-03-29T10:00:00Z"}, periods=4,
+        began="2027-11-29T10:00:00Z", is_young=True),
+    Worked("a year from a leap day, over", "P1M", "USA/USD", "2028-03-29T10:00:00Z", (9990, 10990),
+           "2029-03-01T00:00:00Z", {"consent": "not_required", "not_known": []}, periods=4,
+           began="2027-11-29T10:00:00Z", is_young=True),
     # A stated day is over everywhere two days after it began in UTC.
     Worked("imported, and counting", *MONTHLY, (9990, 10990), "2027-03-18T23:59:59.999Z", {
         "consent": "required", "reasons": [RECENT]}, periods=13, imported="2026-03-17"),

@@ -50,9 +50,10 @@ class Past:
 class Renewals:
     """R0, R1 … of one subscription as seen at an instant."""
 
-    def __init__(self, subscription, now):
+    def __init__(self, subscription, now, statement=None):
+        """By the newest statement, or by an earlier one."""
         self.plan = subscription.plan
-        known = subscription.newest.period.expires
+        known = (statement or subscription.newest).period.expires
         self.anchor = self._anchor(subscription, known)
         self.stale = known < now
         skip = 0
@@ -88,14 +89,15 @@ class Renewals:
 class Case:
     """One row that is an increase or a decrease of one item, without what forbids it."""
 
-    def __init__(self, subscription, sku, new_price, rulebook, now, siblings, not_before=None, known=None):
+    def __init__(self, subscription, sku, new_price, rulebook, now, siblings, not_before=None, known=None,
+                 statement=None):
         self.subscription, self.sku, self.new = subscription, sku, new_price
         self.rulebook, self.now, self.siblings = rulebook, now, siblings
         self.current = subscription.item(sku).price
         # Of when the rules and the imported increases are known.
         self.known = now if known is None else known
         self.is_increase = new_price > self.current
-        self.renewals = Renewals(subscription, now)
+        self.renewals = Renewals(subscription, now, statement)
         self.not_before = not_before
         self.past = subscription.increases(self.known)
         self.books = {}
@@ -158,7 +160,9 @@ class Case:
             return True
         if self.subscription.known_from_start():
             return False
-        return False if twelve_months_after(self.subscription.known_since()) <= at else None
+        # Around a leap day twelve months forward and twelve months back are not the same: both must be told of.
+        since = self.subscription.known_since()
+        return False if twelve_months_after(since) <= at and add_months(at, -12) >= since else None
 
     def _because(self, at, index):
         """The latest increase that counts, as its row in this file or as its instant; None where nothing does or where
@@ -206,6 +210,9 @@ class Case:
         found |= {each.until for each in self.past}
         for at in [*(each.at for each in self.siblings), self.subscription.known_since()]:
             found.add(twelve_months_after(at))
+        year = twelve_months_after(self.subscription.known_since())
+        # A leap day begins or ends on the midnight after it, and repeats its time of day.
+        found |= {year // DAY * DAY + DAY, year + DAY}
         return sorted((found | self.rulebook.instants()) - {0})
 
     def allowed(self, index):
@@ -284,16 +291,20 @@ def shown_increases(subscription, rulebook, now, environment="Production"):
         was_pending = any(
             (each := next((i for i in s.renewal if i.sku == item.sku), None)) and each.increase
             and each.increase[0] == "PENDING" for s in subscription.statements)
+        # The statement that first showed it so tells which renewal was the next one then.
+        first = min((s for s in subscription.statements
+                     if any(i.sku == item.sku and i.increase == item.increase for i in s.renewal)),
+                    key=lambda each: each.signed)
         if environment == "Sandbox":
             at = sandbox_renewals(subscription, subscription.newest.signed)[status == "SCHEDULED"]
         elif status == "SCHEDULED":
-            first = min(s.signed for s in subscription.statements
-                        if any(i.sku == item.sku and i.increase for i in s.renewal))
-            case = Case(subscription, item.sku, price, rulebook, first, [], known=now)
-            at = case.renewals[case.gives(first)]
+            case = Case(subscription, item.sku, price, rulebook, first.signed, [], known=now, statement=first)
+            at = case.renewals[case.gives(first.signed)]
         elif status == "ACCEPTED" and not was_pending and subscription.plan == "P1W":
-            at = renewals[3]
+            at = Renewals(subscription, first.signed, first)[3]
         else:
             at = renewals[0]
+        # What should have taken effect before is due next.
+        at = max(at, renewals[0]) if environment != "Sandbox" else at
         found.append(Past(item.sku, at, status))
     return found

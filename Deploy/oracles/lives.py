@@ -230,4 +230,7 @@ class LifeMaker:
         elif draw < 10:
             lower = max(unit, item.price * 3 // 4 // unit * unit)
             changed[at] = Item(item.sku, lower)
+        elif draw < 13:
+            # A higher price that the customer agreed to elsewhere, such as with another item.
+            changed[at] = Item(item.sku, item.price + max(unit, item.price * 3 // 10 // unit * unit))
         return tuple(changed)
