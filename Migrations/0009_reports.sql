@@ -504,7 +504,10 @@ CROSS JOIN LATERAL (
             PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > k.purchased_at + interval '1 minute', false) AS is_double,
         max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
+        (k.expires_at - k.purchased_at) / 2 AS half,
+        -- The Sandbox's periods are short.
+        least(interval '1 day', (k.expires_at - k.purchased_at) / 10) AS tolerance
     FROM (
         SELECT k.*, count(*) FILTER (WHERE k.is_purchase AND NOT k.is_added_seat AND k.revoked_at IS NULL)
             OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id) AS bought
@@ -537,9 +540,9 @@ CROSS JOIN LATERAL (
             WHEN h.currency <> c.currency AND (h.storefront = c.storefront OR h.currency = 'XXX') THEN 'wrong_currency'
             -- Who left may buy again. At the very price of the change it would be in effect, unless it was declined: that has to
             -- be looked at.
-            WHEN c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AND h.purchased_at > c.ended_at
+            WHEN c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AND (h.purchased_at > c.ended_at OR e.is_at_end)
                 AND NOT e.is_back THEN 'declined_yet_charged'
-            WHEN c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at AND NOT e.is_back
+            WHEN c.state IN ('declined', 'cancelled', 'lapsed') AND (h.purchased_at > c.ended_at OR e.is_at_end) AND NOT e.is_back
                 THEN 'after_end'
             WHEN t.is_in_effect AND e.is_after_end THEN 'after_end'
             -- Above the old price nothing is left to an explanation but ours and an offer's, wherever it was bought.
@@ -556,12 +559,36 @@ CROSS JOIN LATERAL (
             WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
                 AND u.scheduled_at IS NOT NULL AND h.price_milliunits = u.new_price_milliunits) AS is_undone) u
     CROSS JOIN (
-        -- A renewal after a time that nobody paid for, though the subscription was told to have ended: who comes back buys
-        -- it again.
-        SELECT NOT h.is_purchase AND h.paid_before_until < h.purchased_at - interval '1 minute' AND EXISTS (
-            SELECT FROM repricer.told_statements q
-            WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'EXPIRED'
-                AND q.signed_at > h.paid_before_until - interval '1 day' AND q.signed_at < h.purchased_at) AS is_after_end,
+        -- A renewal though the subscription was told to have ended: after a time that nobody paid for, or at the end itself.
+        -- Who comes back buys it again.
+        SELECT t.is_in_effect AND NOT h.is_purchase AND CASE
+            WHEN h.paid_before_until < h.purchased_at - interval '1 minute' THEN EXISTS (
+                SELECT FROM repricer.told_statements q
+                WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'EXPIRED'
+                    AND q.signed_at > h.paid_before_until - interval '1 day' AND q.signed_at < h.purchased_at)
+            -- The end of its own period is told at expires_at.
+            ELSE coalesce(h.revoked_at > h.purchased_at + h.half, true) AND EXISTS (
+                SELECT FROM repricer.told_statements q
+                WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'EXPIRED'
+                    AND q.signed_at > h.purchased_at - h.tolerance AND q.signed_at < h.purchased_at + h.half)
+                AND NOT EXISTS (
+                    SELECT FROM repricer.told_statements q
+                    WHERE q.original_transaction_id = c.original_transaction_id
+                        AND q.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
+                        AND q.signed_at > h.purchased_at - h.tolerance AND q.signed_at < h.purchased_at + h.half)
+            END AS is_after_end,
+        -- The same of a change that ended by it. The end is signed at the former expires_at or later; the period that begins
+        -- there is of after the end. A refund, and an item that was dropped in mid period, end what had been charged. A
+        -- failed charge that was made up for in its grace period keeps its date.
+        NOT h.is_purchase AND h.purchased_at <= c.ended_at
+            AND c.ended_at < h.purchased_at + CASE WHEN c.reason = 'item_missing_at_renewal' THEN h.tolerance ELSE h.half END
+            AND c.reason IS DISTINCT FROM 'refunded_or_revoked' AND c.reason IS DISTINCT FROM 'item_refunded'
+            AND h.purchased_at >= h.paid_before_until - interval '1 minute' AND coalesce(h.revoked_at > c.ended_at, true)
+            AND NOT EXISTS (
+                SELECT FROM repricer.told_statements q
+                WHERE q.original_transaction_id = c.original_transaction_id
+                    AND q.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
+                    AND q.signed_at > h.purchased_at - h.tolerance AND q.signed_at < h.purchased_at + h.half) AS is_at_end,
         -- The customer bought it again after the change had ended, or in effect at the old price or less; or a renewal at that
         -- price. In effect only who had left buys it again: it was told to have ended, or nothing was paid for then. A
         -- modification within a paid period explains no renewal.

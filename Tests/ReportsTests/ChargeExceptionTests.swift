@@ -284,6 +284,62 @@ import Testing
         #expect(named == [name])
     }
 
+    /// What ended the change is signed at the end of the period before, or later, and a renewal begins at that end.
+    @Test(arguments: [
+        (
+            "declined", "expired_for_price_increase", 9990, "2026-03-01T00:03:00Z",
+            "declined_yet_charged"
+        ),
+        ("declined", "expired_for_price_increase", 12990, "2026-03-01Z", "declined_yet_charged"),
+        (
+            "declined", "item_missing_at_renewal", 9990, "2026-03-01T00:01:00Z",
+            "declined_yet_charged"
+        ),
+        ("cancelled", "left_voluntarily", 9990, "2026-03-01T00:03:00Z", "after_end"),
+        ("lapsed", "billing_failed", 9990, "2026-03-02Z", "after_end"),
+        // The end of its own period, what was taken out of it, and a refund end what was charged well.
+        ("cancelled", "left_voluntarily", 9990, "2026-03-31T23:59:00Z", nil),
+        ("cancelled", "item_missing_at_renewal", 9990, "2026-03-10Z", nil),
+        ("cancelled", "item_refunded", 9990, "2026-03-01T00:03:00Z", nil),
+        ("cancelled", "refunded_or_revoked", 9990, "2026-03-01T00:03:00Z", nil),
+    ])
+    func aRenewalThatBeginsWhereItsChangeEnded_isAfterTheEnd(
+        state: String, reason: String, price: Int, ended: String, name: String?
+    ) async throws {
+        let change = Self.change(
+            state, "UPDATE repricer.price_changes SET ended_at = '\(ended)', reason = '\(reason)';")
+        func march(_ isPurchase: Bool) -> String {
+            Self.charge("2026-03-01Z", price, until: "2026-04-01Z", isPurchase: isPurchase)
+        }
+
+        let (explained, named) = try await told(change + Self.february + march(false))
+        let bought = try await told(change + Self.february + march(true))
+
+        #expect(explained == ["old_price", name == nil ? "old_price" : "-"])
+        #expect(named == (name.map { ["\($0) \(price) 9990"] } ?? []))
+        #expect(bought.named == (price == 9990 ? [] : ["other_price 12990 9990"]))
+    }
+
+    /// A charge that failed and was made up for in the grace period keeps the date of its period.
+    @Test func aRenewalThatWasRecovered_isNotAfterTheEndOfItsChange() async throws {
+        let change = Self.change(
+            "lapsed",
+            "UPDATE repricer.price_changes SET ended_at = '2026-03-04Z', reason = 'billing_failed';"
+        )
+        let failed = """
+            INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
+                statement)
+            VALUES ('1', repricer.bucket_of('1'), '2026-03-01Z', 'e', 'notification', 'DID_FAIL_TO_RENEW', '{}');
+            """
+
+        let (explained, named) = try await told(
+            change + Self.february + Self.charge("2026-03-01Z", 9990, until: "2026-04-01Z") + failed
+        )
+
+        #expect(explained == ["old_price", "old_price"])
+        #expect(named == [])
+    }
+
     /// Whoever left may buy again: that purchase and its renewals are theirs, at whatever price but the one they declined.
     @Test(arguments: ["declined", "cancelled", "lapsed"])
     func whoBuysAgainAfterTheEnd_isChargedAsTheyBought(state: String) async throws {

@@ -142,7 +142,7 @@ import Testing
             ])
     }
 
-    @Test func aRenewalAfterTheSubscriptionEnded_isNamed_unlessThereWasNoGap() async throws {
+    @Test func aRenewalAfterTheSubscriptionEnded_isNamed_withAGapOrWithout() async throws {
         let ended = Self.told("EXPIRED", "2026-05-01Z")
         let later = Self.charge("1", "2026-05-08Z", 12990, until: "2026-06-08Z")
         let atOnce = Self.charge("1", "2026-05-01Z", 12990, until: "2026-06-01Z")
@@ -158,8 +158,36 @@ import Testing
             named == ["3000 0 0", "after_end 2026-05-08 12990 12990", "charges_after_end 1"])
         #expect(
             withoutEnd == ["3000 0 0", "charges_missing 1", "missing 2026-05-01 0 12990"])
-        #expect(withoutGap == Self.goesOn)
+        #expect(
+            withoutGap == ["3000 0 0", "after_end 2026-05-01 12990 12990", "charges_after_end 1"])
         #expect(cameBack == Self.goesOn)
+    }
+
+    /// Apple signs an end at the former expiry or later. That of a renewal's own period comes at its own expiry.
+    @Test(arguments: [
+        ("EXPIRED", "2026-05-01T00:03:00Z", true), ("EXPIRED", "2026-05-02Z", true),
+        ("EXPIRED", "2026-04-30T23:59:00Z", true), ("EXPIRED", "2026-05-31T23:59:00Z", false),
+        ("EXPIRED", "2026-04-05Z", false), ("GRACE_PERIOD_EXPIRED", "2026-05-02Z", false),
+    ])
+    func aRenewalThatBeganAtTheEnd_isNamed(type: String, signed: String, isNamed: Bool) async throws
+    {
+        let atOnce = Self.charge("1", "2026-05-01Z", 12990, until: "2026-06-01Z")
+
+        let lines = try await read(
+            Self.story(heard: "2026-05-20Z", Self.told(type, signed) + atOnce))
+
+        #expect(
+            lines.filter { $0.hasPrefix("after_end") && !$0.contains("2026-04") }
+                == (isNamed ? ["after_end 2026-05-01 12990 12990"] : []))
+    }
+
+    /// A charge that failed and was made up for in time keeps the date of its period, and an end is in between.
+    @Test func aRenewalThatWasRecovered_isNotAfterTheEnd() async throws {
+        let recovered =
+            Self.told("DID_FAIL_TO_RENEW", "2026-05-01Z") + Self.told("EXPIRED", "2026-05-03Z")
+            + Self.charge("1", "2026-05-01Z", 12990, until: "2026-06-01Z")
+
+        #expect(try await read(Self.story(heard: "2026-05-20Z", recovered)) == Self.goesOn)
     }
 
     /// A story whose renewal of 1 May never came, and the next one did.
