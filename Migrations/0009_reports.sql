@@ -683,7 +683,11 @@ CROSS JOIN LATERAL (
     SELECT c.state = 'effective' AND h.purchased_at >= c.effective_at AS is_in_effect,
         least(interval '1 day', h.length / 10) AS tolerance,
         -- A seat that was added may bear the end that the period had before it was extended.
-        greatest(h.expires_at, h.kept_until) AS ends_at) t
+        greatest(h.expires_at, h.kept_until) AS ends_at,
+        -- What follows an extended period, or one that an offer paid for at once, is as long as the plan of the customer is.
+        CASE WHEN h.length < interval '6 days' THEN h.length ELSE CASE coalesce(h.period, c.period)
+            WHEN 'P1W' THEN interval '7 days' WHEN 'P2M' THEN interval '2 months' WHEN 'P3M' THEN interval '3 months'
+            WHEN 'P6M' THEN interval '6 months' WHEN 'P1Y' THEN interval '1 year' ELSE interval '1 month' END END AS step) t
 CROSS JOIN LATERAL (
     -- The next known renewal: that of a charge, or of the running period.
     SELECT least(h.next_at, CASE WHEN p.purchased_at > h.purchased_at THEN p.purchased_at END) AS at
@@ -697,15 +701,9 @@ CROSS JOIN LATERAL (
     -- Months are added in UTC, whatever the session's zone, and to the first of these renewals, whose day they keep.
     SELECT d.at
     FROM generate_series(0, least(400, greatest(0, extract(epoch FROM next.at - t.ends_at)
-        / greatest(1, extract(epoch FROM h.length))))::integer) AS n (n)
-    CROSS JOIN LATERAL (
-        SELECT CASE WHEN h.length < interval '6 days'
-            THEN t.ends_at + n.n * h.length
-            ELSE (t.ends_at AT TIME ZONE 'UTC' + n.n * CASE c.period
-                WHEN 'P1W' THEN interval '7 days' WHEN 'P2M' THEN interval '2 months' WHEN 'P3M' THEN interval '3 months'
-                WHEN 'P6M' THEN interval '6 months' WHEN 'P1Y' THEN interval '1 year' ELSE interval '1 month' END)
-                AT TIME ZONE 'UTC' END AS at) d
-    WHERE n.n = 0 OR d.at < next.at - h.length / 2
+        / greatest(1, extract(epoch FROM t.step))))::integer) AS n (n)
+    CROSS JOIN LATERAL (SELECT (t.ends_at AT TIME ZONE 'UTC' + n.n * t.step) AT TIME ZONE 'UTC' AS at) d
+    WHERE n.n = 0 OR extract(epoch FROM next.at - d.at) > extract(epoch FROM t.step) / 2
 ) missed
 WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
     AND next.at > t.ends_at + t.tolerance

@@ -293,6 +293,41 @@ import Testing
         #expect(try await missing(Self.gap(Self.told("RENEWAL_EXTENDED", "2026-04-20Z"))) == [])
     }
 
+    /// How many renewals a gap has is told by the period of the plan that the customer has, and not by how long the last one
+    /// was, or by the period that the plan had at the call.
+    @Test(arguments: [
+        (
+            "a month that was put off by two", "P1M", nil, "2026-06-01Z", "2026-08-01Z",
+            ["2026-06-01", "2026-07-01"]
+        ),
+        (
+            "a week that was put off by twelve", "P1W", nil, "2026-06-27Z", "2026-07-18Z",
+            ["2026-06-27", "2026-07-04", "2026-07-11"]
+        ),
+        (
+            "a year that became months", "P1Y", "P1M", "2026-05-01Z", "2026-08-01Z",
+            ["2026-05-01", "2026-06-01", "2026-07-01"]
+        ),
+        (
+            "months that became a year", "P1M", "P1Y", "2027-04-01Z", "2028-04-01Z", ["2027-04-01"]
+        ),
+    ])
+    func eachRenewalOfAGap_isOneOfTheCustomersOwnPeriods(
+        what: String, plan: String, own: String?, until: String, next: String, days: [String]
+    ) async throws {
+        let sql =
+            Self.update("2026-04-01Z", "expires_at = '\(until)'")
+            + "UPDATE repricer.charges SET period = \(own.map { "'\($0)'" } ?? "NULL");"
+            + "UPDATE repricer.price_changes SET period = '\(plan)';"
+            + Self.charge("1", next, 12990, until: "2029-04-01Z")
+
+        let lines = try await read(Self.story(heard: next, sql), asOf: "2028-12-01Z")
+
+        #expect(
+            lines.filter { $0.hasPrefix("missing") } == days.map { "missing \($0) 0 12990" },
+            "\(what)")
+    }
+
     @Test func theFirstChargeAtTheNewPrice_whenItIsMissing_wasToBringTheNewPrice() async throws {
         let more =
             "UPDATE repricer.price_changes SET effective_at = '2026-04-01Z';"

@@ -90,8 +90,7 @@ struct MissingOracle {
             guard let next = charges.first(where: { $0.from > charge.from })?.from else {
                 return nil
             }
-            let length = charge.until - charge.from
-            let isShort = min(MoneyLife.day, length / 10)
+            let isShort = min(MoneyLife.day, (charge.until - charge.from) / 10)
             let stands = charges.filter {
                 $0.from <= charge.from && $0.revokedAt == nil
                     && ($0.given == 0 || $0.given < $0.total)
@@ -107,7 +106,8 @@ struct MissingOracle {
                 end.state == "effective" && end.effectiveAt.map { charge.from >= $0 } ?? false
             let hasEnded = ["declined", "cancelled", "lapsed", "invalidated"].contains(end.state)
             let seats = Self.seats(until: charge.until, among: charges)
-            return renewals(from: until, before: next - length / 2).filter { at in
+            // Each life renews monthly, however long its last period was.
+            return renewals(from: until, before: next - 15 * MoneyLife.day).filter { at in
                 isInEffect || at >= life.calledAt && (!hasEnded || next < end.endedAt ?? 0)
             }.map { at in
                 let isNew = isInEffect || end.state == "effective" && at >= end.dueAt

@@ -248,14 +248,20 @@ enum FormerViews {
                     SELECT CASE WHEN h.expires_at - span.began_at < interval '6 days'
                         THEN paid.at + n * (h.expires_at - span.began_at)
                         ELSE (paid.at AT TIME ZONE 'UTC' + n * (
-                            SELECT CASE max(p.period)
+                            SELECT CASE coalesce(h.period, max(p.period))
                                 WHEN 'P1W' THEN interval '1 week' WHEN 'P2M' THEN interval '2 months'
                                 WHEN 'P3M' THEN interval '3 months' WHEN 'P6M' THEN interval '6 months'
                                 WHEN 'P1Y' THEN interval '12 months' ELSE interval '1 month' END
                             FROM repricer.price_changes p
                             WHERE p.original_transaction_id = h.original_transaction_id)) AT TIME ZONE 'UTC'
                         END AS at) t
-                WHERE n = 0 OR t.at < next.at - (h.expires_at - span.began_at) / 2
+                WHERE n = 0 OR t.at < next.at - CASE
+                    WHEN h.expires_at - span.began_at < interval '6 days' THEN (h.expires_at - span.began_at) / 2
+                    ELSE (SELECT CASE coalesce(h.period, max(p.period))
+                            WHEN 'P1W' THEN 84 WHEN 'P2M' THEN 720 WHEN 'P3M' THEN 1080 WHEN 'P6M' THEN 2160
+                            WHEN 'P1Y' THEN 4383 ELSE 360 END
+                        FROM repricer.price_changes p
+                        WHERE p.original_transaction_id = h.original_transaction_id) * interval '1 hour' END
             ) gap
             -- The change that had set the price, else the newest that had been called.
             CROSS JOIN LATERAL (
