@@ -2533,7 +2533,8 @@ CROSS JOIN LATERAL (SELECT 'revenue_bridge, batch ' || b.name || ': ' AS what, '
 
 COMMENT ON VIEW report.revenue_bridge IS
     'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, '
-    'and why it differs: closing = opening + all between.';
+    'and why it differs: closing = opening + all between. An item that a second batch called within the month is in the second '
+    'one alone, from that call on: what happened to it in that month before is in no row.';
 
 -- Converts to one currency at the newest rates: that of the setting repricer.reporting_currency, or else US dollars.
 CREATE VIEW report.revenue_bridge_total AS
