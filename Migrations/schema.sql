@@ -862,7 +862,9 @@ CREATE VIEW repricer.explained_charges AS
             k.recorded_at,
             k.bought,
             ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + '00:01:00'::interval)), false)) AS is_double,
-            max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until
+            max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
+            ((k.expires_at - k.purchased_at) / (2)::double precision) AS half,
+            LEAST('1 day'::interval, ((k.expires_at - k.purchased_at) / (10)::double precision)) AS tolerance
            FROM ( SELECT k_1.original_transaction_id,
                     k_1.bucket,
                     k_1.transaction_id,
@@ -903,8 +905,8 @@ CREATE VIEW repricer.explained_charges AS
                     WHEN h.is_double THEN 'double'::text
                     WHEN h.is_relisted THEN 'relisted'::text
                     WHEN ((h.currency <> c.currency) AND ((h.storefront = c.storefront) OR (h.currency = 'XXX'::text))) THEN 'wrong_currency'::text
-                    WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
-                    WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'after_end'::text
+                    WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND ((h.purchased_at > c.ended_at) OR e.is_at_end) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
+                    WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND ((h.purchased_at > c.ended_at) OR e.is_at_end) AND (NOT e.is_back)) THEN 'after_end'::text
                     WHEN (t.is_in_effect AND e.is_after_end) THEN 'after_end'::text
                     WHEN ((NOT h.is_offer) AND (h.currency = c.currency) AND (h.price_milliunits > c.current_price_milliunits) AND (NOT (t.is_in_effect AND ((h.price_milliunits = c.new_price_milliunits) OR u.is_undone)))) THEN 'other_price'::text
                     WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN
@@ -923,9 +925,24 @@ CREATE VIEW repricer.explained_charges AS
            FROM (( SELECT ((NOT a.is_alone) AND (EXISTS ( SELECT
                            FROM repricer.price_changes u_1
                           WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits))))) AS is_undone) u
-             CROSS JOIN ( SELECT ((NOT h.is_purchase) AND (h.paid_before_until < (h.purchased_at - '00:01:00'::interval)) AND (EXISTS ( SELECT
+             CROSS JOIN ( SELECT (t.is_in_effect AND (NOT h.is_purchase) AND
+                        CASE
+                            WHEN (h.paid_before_until < (h.purchased_at - '00:01:00'::interval)) THEN (EXISTS ( SELECT
+                               FROM repricer.told_statements q
+                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - '1 day'::interval)) AND (q.signed_at < h.purchased_at))))
+                            ELSE (COALESCE((h.revoked_at > (h.purchased_at + h.half)), true) AND (EXISTS ( SELECT
+                               FROM repricer.told_statements q
+                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AND (NOT (EXISTS ( SELECT
+                               FROM repricer.told_statements q
+                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half)))))))
+                        END) AS is_after_end,
+                    ((NOT h.is_purchase) AND (h.purchased_at <= c.ended_at) AND (c.ended_at < (h.purchased_at +
+                        CASE
+                            WHEN (c.reason = 'item_missing_at_renewal'::text) THEN h.tolerance
+                            ELSE h.half
+                        END)) AND (c.reason IS DISTINCT FROM 'refunded_or_revoked'::text) AND (c.reason IS DISTINCT FROM 'item_refunded'::text) AND (h.purchased_at >= (h.paid_before_until - '00:01:00'::interval)) AND COALESCE((h.revoked_at > c.ended_at), true) AND (NOT (EXISTS ( SELECT
                            FROM repricer.told_statements q
-                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - '1 day'::interval)) AND (q.signed_at < h.purchased_at))))) AS is_after_end,
+                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))))) AS is_at_end,
                     ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND ((h.price_milliunits <> c.new_price_milliunits) OR (h.currency <> c.currency))) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
                            FROM repricer.charges b
                           WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >
@@ -1152,7 +1169,19 @@ CREATE VIEW repricer.missing_renewals AS
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect,
             LEAST('1 day'::interval, (h.length / (10)::double precision)) AS tolerance,
-            GREATEST(h.expires_at, h.kept_until) AS ends_at) t)
+            GREATEST(h.expires_at, h.kept_until) AS ends_at,
+                CASE
+                    WHEN (h.length < '6 days'::interval) THEN h.length
+                    ELSE
+                    CASE COALESCE(h.period, c.period)
+                        WHEN 'P1W'::text THEN '7 days'::interval
+                        WHEN 'P2M'::text THEN '2 mons'::interval
+                        WHEN 'P3M'::text THEN '3 mons'::interval
+                        WHEN 'P6M'::text THEN '6 mons'::interval
+                        WHEN 'P1Y'::text THEN '1 year'::interval
+                        ELSE '1 mon'::interval
+                    END
+                END AS step) t)
      CROSS JOIN LATERAL ( SELECT LEAST(h.next_at,
                 CASE
                     WHEN (p.purchased_at > h.purchased_at) THEN p.purchased_at
@@ -1165,21 +1194,9 @@ CREATE VIEW repricer.missing_renewals AS
           WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (t.ends_at + t.tolerance)), true))
          OFFSET 0) next)
      CROSS JOIN LATERAL ( SELECT d.at
-           FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - t.ends_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM h.length))))))::integer) n(n)
-             CROSS JOIN LATERAL ( SELECT
-                        CASE
-                            WHEN (h.length < '6 days'::interval) THEN (t.ends_at + ((n.n)::double precision * h.length))
-                            ELSE (((t.ends_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision *
-                            CASE c.period
-                                WHEN 'P1W'::text THEN '7 days'::interval
-                                WHEN 'P2M'::text THEN '2 mons'::interval
-                                WHEN 'P3M'::text THEN '3 mons'::interval
-                                WHEN 'P6M'::text THEN '6 mons'::interval
-                                WHEN 'P1Y'::text THEN '1 year'::interval
-                                ELSE '1 mon'::interval
-                            END)) AT TIME ZONE 'UTC'::text)
-                        END AS at) d)
-          WHERE ((n.n = 0) OR (d.at < (next.at - (h.length / (2)::double precision))))) missed)
+           FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - t.ends_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM t.step))))))::integer) n(n)
+             CROSS JOIN LATERAL ( SELECT (((t.ends_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision * t.step)) AT TIME ZONE 'UTC'::text) AS at) d)
+          WHERE ((n.n = 0) OR (EXTRACT(epoch FROM (next.at - d.at)) > (EXTRACT(epoch FROM t.step) / (2)::numeric)))) missed)
   WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + '1 day'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
@@ -3998,7 +4015,7 @@ CREATE VIEW report.revenue_bridge AS
      CROSS JOIN LATERAL ( SELECT (('revenue_bridge, batch '::text || b.name) || ': '::text) AS what,
             (' of '::text || s.currency) AS currency) w);
 
-COMMENT ON VIEW report.revenue_bridge IS 'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, and why it differs: closing = opening + all between.';
+COMMENT ON VIEW report.revenue_bridge IS 'What the called changes and their dependents brought a month, from the start of each month (or the call) to its end, and why it differs: closing = opening + all between. An item that a second batch called within the month is in the second one alone, from that call on: what happened to it in that month before is in no row.';
 
 COMMENT ON COLUMN report.revenue_bridge.batch_id IS 'The batch; null where the row is about the whole installation.';
 
@@ -5873,7 +5890,9 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             k.recorded_at,
             k.bought,
             ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + 'PT1M'::interval)), false)) AS is_double,
-            max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until
+            max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
+            ((k.expires_at - k.purchased_at) / (2)::double precision) AS half,
+            LEAST('P1D'::interval, ((k.expires_at - k.purchased_at) / (10)::double precision)) AS tolerance
            FROM ( SELECT k_1.original_transaction_id,
                     k_1.bucket,
                     k_1.transaction_id,
@@ -5914,8 +5933,8 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                     WHEN h.is_double THEN 'double'::text
                     WHEN h.is_relisted THEN 'relisted'::text
                     WHEN ((h.currency <> c.currency) AND ((h.storefront = c.storefront) OR (h.currency = 'XXX'::text))) THEN 'wrong_currency'::text
-                    WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
-                    WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND (NOT e.is_back)) THEN 'after_end'::text
+                    WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND ((h.purchased_at > c.ended_at) OR e.is_at_end) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
+                    WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND ((h.purchased_at > c.ended_at) OR e.is_at_end) AND (NOT e.is_back)) THEN 'after_end'::text
                     WHEN (t.is_in_effect AND e.is_after_end) THEN 'after_end'::text
                     WHEN ((NOT h.is_offer) AND (h.currency = c.currency) AND (h.price_milliunits > c.current_price_milliunits) AND (NOT (t.is_in_effect AND ((h.price_milliunits = c.new_price_milliunits) OR u.is_undone)))) THEN 'other_price'::text
                     WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN
@@ -5934,9 +5953,24 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
            FROM (( SELECT ((NOT a.is_alone) AND (EXISTS ( SELECT
                            FROM repricer.price_changes_at(p_at) u_1
                           WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits))))) AS is_undone) u
-             CROSS JOIN ( SELECT ((NOT h.is_purchase) AND (h.paid_before_until < (h.purchased_at - 'PT1M'::interval)) AND (EXISTS ( SELECT
+             CROSS JOIN ( SELECT (t.is_in_effect AND (NOT h.is_purchase) AND
+                        CASE
+                            WHEN (h.paid_before_until < (h.purchased_at - 'PT1M'::interval)) THEN (EXISTS ( SELECT
+                               FROM repricer.told_statements_at(p_at) q
+                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - 'P1D'::interval)) AND (q.signed_at < h.purchased_at))))
+                            ELSE (COALESCE((h.revoked_at > (h.purchased_at + h.half)), true) AND (EXISTS ( SELECT
+                               FROM repricer.told_statements_at(p_at) q
+                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AND (NOT (EXISTS ( SELECT
+                               FROM repricer.told_statements_at(p_at) q
+                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half)))))))
+                        END) AS is_after_end,
+                    ((NOT h.is_purchase) AND (h.purchased_at <= c.ended_at) AND (c.ended_at < (h.purchased_at +
+                        CASE
+                            WHEN (c.reason = 'item_missing_at_renewal'::text) THEN h.tolerance
+                            ELSE h.half
+                        END)) AND (c.reason IS DISTINCT FROM 'refunded_or_revoked'::text) AND (c.reason IS DISTINCT FROM 'item_refunded'::text) AND (h.purchased_at >= (h.paid_before_until - 'PT1M'::interval)) AND COALESCE((h.revoked_at > c.ended_at), true) AND (NOT (EXISTS ( SELECT
                            FROM repricer.told_statements_at(p_at) q
-                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - 'P1D'::interval)) AND (q.signed_at < h.purchased_at))))) AS is_after_end,
+                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))))) AS is_at_end,
                     ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND ((h.price_milliunits <> c.new_price_milliunits) OR (h.currency <> c.currency))) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
                            FROM repricer.charges_at(p_at) b
                           WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >
@@ -6995,7 +7029,19 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect,
             LEAST('P1D'::interval, (h.length / (10)::double precision)) AS tolerance,
-            GREATEST(h.expires_at, h.kept_until) AS ends_at) t)
+            GREATEST(h.expires_at, h.kept_until) AS ends_at,
+                CASE
+                    WHEN (h.length < 'P6D'::interval) THEN h.length
+                    ELSE
+                    CASE COALESCE(h.period, c.period)
+                        WHEN 'P1W'::text THEN 'P7D'::interval
+                        WHEN 'P2M'::text THEN 'P2M'::interval
+                        WHEN 'P3M'::text THEN 'P3M'::interval
+                        WHEN 'P6M'::text THEN 'P6M'::interval
+                        WHEN 'P1Y'::text THEN 'P1Y'::interval
+                        ELSE 'P1M'::interval
+                    END
+                END AS step) t)
      CROSS JOIN LATERAL ( SELECT LEAST(h.next_at,
                 CASE
                     WHEN (p.purchased_at > h.purchased_at) THEN p.purchased_at
@@ -7008,21 +7054,9 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
           WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (t.ends_at + t.tolerance)), true))
          OFFSET 0) next)
      CROSS JOIN LATERAL ( SELECT d.at
-           FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - t.ends_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM h.length))))))::integer) n(n)
-             CROSS JOIN LATERAL ( SELECT
-                        CASE
-                            WHEN (h.length < 'P6D'::interval) THEN (t.ends_at + ((n.n)::double precision * h.length))
-                            ELSE (((t.ends_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision *
-                            CASE c.period
-                                WHEN 'P1W'::text THEN 'P7D'::interval
-                                WHEN 'P2M'::text THEN 'P2M'::interval
-                                WHEN 'P3M'::text THEN 'P3M'::interval
-                                WHEN 'P6M'::text THEN 'P6M'::interval
-                                WHEN 'P1Y'::text THEN 'P1Y'::interval
-                                ELSE 'P1M'::interval
-                            END)) AT TIME ZONE 'UTC'::text)
-                        END AS at) d)
-          WHERE ((n.n = 0) OR (d.at < (next.at - (h.length / (2)::double precision))))) missed)
+           FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - t.ends_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM t.step))))))::integer) n(n)
+             CROSS JOIN LATERAL ( SELECT (((t.ends_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision * t.step)) AT TIME ZONE 'UTC'::text) AS at) d)
+          WHERE ((n.n = 0) OR (EXTRACT(epoch FROM (next.at - d.at)) > (EXTRACT(epoch FROM t.step) / (2)::numeric)))) missed)
   WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + 'P1D'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
