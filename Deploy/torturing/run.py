@@ -189,8 +189,9 @@ UNSETTLED = """SELECT
 
 def settle(world):
     """Waits until nothing is under way; what never comes is the auditor's to name."""
-    # Its own working time: a machine that stands still uses up no patience.
-    patience, before = 120.0, time.time()
+    # Its own working time: a machine that stands still uses up no patience. A service that was refused alike asks after a
+    # minute, and who is refused then, as with a stale token, waits for two more.
+    patience, before = 240.0, time.time()
     reconciled, counts = 0, {}
     while patience > 0:
         patience -= min(3, time.time() - before)
