@@ -242,8 +242,11 @@ private struct Home {
         guard let first = lines.first else { return .none }
         let shown = signed(first.net, first.currency)
         guard lines.count > 1 else { return shown }
-        return
-            "\(shown), and \(HTML.link(batchAddress(batch.batchID), moreCurrencies(lines.count - 1)))"
+        let more = lines.count - 1
+        return """
+            <span class="line">\(shown), <a href="\(batchAddress(batch.batchID))" \
+            aria-label="\(moreCurrencies(more))">\(counted(Int64(more))) more</a></span>
+            """
     }
 
     private var rates: HTML {

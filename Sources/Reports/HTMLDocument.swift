@@ -151,7 +151,7 @@ private let style = """
     .number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
     thead th.number,.number .sub,.stacked .number{white-space:normal}
     .stacked td:not(.number){overflow-wrap:anywhere;min-width:5.5rem}
-    time{white-space:nowrap}
+    time{white-space:nowrap}@media(min-width:83rem){.line{white-space:nowrap}}
     ::placeholder{color:var(--soft);opacity:1}
     .long{overflow-wrap:anywhere}
     tfoot td,tfoot th{font-weight:650;border-bottom:0;border-top:1px solid var(--soft)}

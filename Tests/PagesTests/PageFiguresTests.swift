@@ -64,10 +64,10 @@ import Testing
 
             // One currency of several would be read as the effect of the whole.
             let isTotal = effect.contains(" of 4 currencies")
-            #expect(isTotal || effect.hasSuffix(", and 3 more currencies"), "\(effect)")
+            #expect(isTotal || effect.hasSuffix(", 3 more"), "\(effect)")
             #expect(
                 isTotal || card.contains("those of most changes, and 1 more currency"), "\(card)")
-            let value = effect.replacing(#/ *of 4.*|, and.*/#, with: "")
+            let value = effect.replacing(#/ *of 4.*|, 3 more.*/#, with: "")
             #expect(isTotal || value.split(separator: " ").count == 2, "\(value)")
             #expect(card.hasPrefix("Effect a month | \(value)"), "\(card) \(effect)")
         }
