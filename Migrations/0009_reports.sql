@@ -733,10 +733,25 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
             -- An extension that tells the new end has moved that of the charge: the renewal is due then. Seats come and go
             -- without another plan, and who has just bought it goes on to renew.
             AND (e.type <> 'RENEWAL_EXTENDED' OR NOT e.tells_end)
-            AND (e.type <> 'DID_CHANGE_RENEWAL_PREF'
-                OR coalesce(e.subtype, '') NOT IN ('INCREASE_QUANTITY', 'DECREASE_QUANTITY'))
             AND (e.type <> 'SUBSCRIBED' OR e.signed_at > h.began_at + h.length / 2)
-            AND e.signed_at BETWEEN h.began_at AND next.at + interval '1 day')
+            AND e.signed_at BETWEEN h.began_at AND next.at + interval '1 day'
+            -- A failed charge is tried again for 60 days, so that it tells of no renewal before it, and of none long after it.
+            -- What ends by it may be told only then. An end tells of all that would have come after it.
+            AND (e.type <> 'DID_FAIL_TO_RENEW'
+                OR missed.at BETWEEN e.signed_at - interval '1 day' AND e.signed_at + interval '61 days')
+            AND (e.type <> 'GRACE_PERIOD_EXPIRED'
+                OR missed.at BETWEEN e.signed_at - interval '61 days' AND e.signed_at + interval '61 days')
+            AND (e.type <> 'EXPIRED' OR missed.at >= e.signed_at - interval '61 days')
+            -- Another plan is chosen for the renewals that follow. Without a subtype the choice was taken back; and what the
+            -- customer changed by buying this very period is this plan.
+            AND (e.type <> 'DID_CHANGE_RENEWAL_PREF' OR e.subtype IN ('UPGRADE', 'DOWNGRADE')
+                AND e.signed_at <= missed.at + interval '1 day'
+                AND NOT (h.is_purchase AND e.signed_at <= h.purchased_at + t.tolerance)
+                AND NOT EXISTS (
+                    SELECT FROM repricer.told_statements b
+                    WHERE b.original_transaction_id = h.original_transaction_id AND b.type = 'DID_CHANGE_RENEWAL_PREF'
+                        AND coalesce(b.subtype, '') = ''
+                        AND b.signed_at > e.signed_at AND b.signed_at <= missed.at + interval '1 day')))
     -- The item fell, by a later change of its own or as a dependent, and the subscription goes on without it.
     AND NOT EXISTS (
         SELECT FROM repricer.price_changes n

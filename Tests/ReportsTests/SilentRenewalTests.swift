@@ -200,6 +200,53 @@ import Testing
         "UPDATE repricer.charges SET \(sets) WHERE transaction_id = '1-\(day)';"
     }
 
+    /// A statement tells of renewals near it or after it, and not of all between two charges.
+    @Test(arguments: [
+        ("nothing is told", "", ["05", "06", "07"]),
+        ("the last charge failed", told("DID_FAIL_TO_RENEW", "2026-07-01Z"), ["05", "06"]),
+        ("the first charge failed", told("DID_FAIL_TO_RENEW", "2026-05-01Z"), []),
+        ("a charge failed before", told("DID_FAIL_TO_RENEW", "2026-04-02Z"), ["07"]),
+        ("the grace period is over", told("GRACE_PERIOD_EXPIRED", "2026-07-17Z"), ["05"]),
+        ("it ended at the first", told("EXPIRED", "2026-05-01Z"), []),
+        ("it ended after failed charges", told("EXPIRED", "2026-07-01Z"), []),
+        ("it ended at the last", told("EXPIRED", "2026-07-16Z"), ["05"]),
+        ("another plan was chosen", preference("DOWNGRADE", "2026-04-16Z"), []),
+        ("another plan was chosen late", preference("DOWNGRADE", "2026-06-16Z"), ["05", "06"]),
+        (
+            "another plan was chosen, and not wanted",
+            preference("DOWNGRADE", "2026-04-10Z") + preference(nil, "2026-04-12Z"),
+            ["05", "06", "07"]
+        ),
+        (
+            "another plan was not wanted any more in between",
+            preference("DOWNGRADE", "2026-04-10Z") + preference(nil, "2026-05-16Z"), ["06", "07"]
+        ),
+        (
+            "the period was bought by an upgrade",
+            preference("UPGRADE", "2026-04-01Z") + update("2026-04-01Z", "is_purchase = true"),
+            ["05", "06", "07"]
+        ),
+    ])
+    func aStatement_tellsOfTheRenewalsNearIt(_: String, told: String, missing: [String])
+        async throws
+    {
+        let lines = try await read(
+            Self.story(
+                heard: "2026-08-02Z",
+                Self.charge("1", "2026-08-01Z", 12990, until: "2026-09-01Z") + told))
+
+        #expect(
+            lines.filter { $0.hasPrefix("missing") }
+                == missing.map { "missing 2026-\($0)-01 0 12990" })
+    }
+
+    private static func preference(_ subtype: String?, _ day: String) -> String {
+        told("DID_CHANGE_RENEWAL_PREF", day)
+            + (subtype.map {
+                "UPDATE repricer.subscription_events SET subtype = '\($0)' WHERE signed_at = '\(day)';"
+            } ?? "")
+    }
+
     private static func renewalPreference(_ subtype: String) -> String {
         told("DID_CHANGE_RENEWAL_PREF", "2026-04-16Z")
             + "UPDATE repricer.subscription_events SET subtype = '\(subtype)';"

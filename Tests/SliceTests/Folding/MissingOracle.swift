@@ -19,9 +19,8 @@ struct MissingOracle {
     /// Gaps in which more than one renewal is missing.
     private(set) var gapsOfSeveral = 0
 
-    private static let reasons: Set = [
-        "DID_FAIL_TO_RENEW", "GRACE_PERIOD_EXPIRED", "EXPIRED", "REVOKE", "OFFER_REDEEMED",
-    ]
+    /// How long Apple tries a failed charge again, and a day.
+    private static let retries = 61 * MoneyLife.day
 
     static func ends(on owner: PostgresConnection) async throws -> [String: End] {
         var ends: [String: End] = [:]
@@ -99,16 +98,15 @@ struct MissingOracle {
                 charge.revokedAt.map { $0 <= charge.until + MoneyLife.day } ?? false
                 && !stands.contains { $0.until >= charge.until - isShort }
             let until = max(charge.until, stands.map(\.until).max() ?? 0)
-            guard next > until + isShort, !isTakenBack, !isExplained(charge, next, life) else {
-                return nil
-            }
+            guard next > until + isShort, !isTakenBack else { return nil }
             let isInEffect =
                 end.state == "effective" && end.effectiveAt.map { charge.from >= $0 } ?? false
             let hasEnded = ["declined", "cancelled", "lapsed", "invalidated"].contains(end.state)
             let seats = Self.seats(until: charge.until, among: charges)
             // Each life renews monthly, however long its last period was.
             return renewals(from: until, before: next - 15 * MoneyLife.day).filter { at in
-                isInEffect || at >= life.calledAt && (!hasEnded || next < end.endedAt ?? 0)
+                !isExplained(at, charge, next, life)
+                    && (isInEffect || at >= life.calledAt && (!hasEnded || next < end.endedAt ?? 0))
             }.map { at in
                 let isNew = isInEffect || end.state == "effective" && at >= end.dueAt
                 return (at, (isNew ? life.new : MoneyLife.old) * seats)
@@ -116,19 +114,24 @@ struct MissingOracle {
         }
     }
 
+    /// Whether a statement tells why a renewal did not come: the charge failed in the weeks before it, the subscription had
+    /// ended or somebody came back to it. The lives choose no other plan, and what they modify they buy.
     private static func isExplained(
-        _ charge: MoneyLife.Charge, _ next: Int64, _ life: MoneyLife
+        _ renewal: Int64, _ charge: MoneyLife.Charge, _ next: Int64, _ life: MoneyLife
     ) -> Bool {
         life.events.contains { event in
             let at = event.key.signedAt.milliseconds
-            guard let type = event.type, at >= charge.from, at <= next + MoneyLife.day else {
-                return false
-            }
+            guard at >= charge.from, at <= next + MoneyLife.day else { return false }
+            switch event.type {
+            case "DID_FAIL_TO_RENEW":
+                return at <= renewal + MoneyLife.day && renewal <= at + retries
+            case "GRACE_PERIOD_EXPIRED": return abs(renewal - at) <= retries
+            case "EXPIRED": return at <= renewal + retries
             // A purchase in the second half of the period, or after it, is who came back.
-            let isBack = type == "SUBSCRIBED" && 2 * (at - charge.from) > charge.until - charge.from
-            let isOtherPlan =
-                type == "DID_CHANGE_RENEWAL_PREF" && event.subtype != "INCREASE_QUANTITY"
-            return isBack || isOtherPlan || reasons.contains(type)
+            case "SUBSCRIBED": return 2 * (at - charge.from) > charge.until - charge.from
+            case "REVOKE", "OFFER_REDEEMED": return true
+            default: return false
+            }
         }
     }
 

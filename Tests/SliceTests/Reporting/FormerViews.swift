@@ -295,9 +295,21 @@ enum FormerViews {
                 AND NOT EXISTS (
                     SELECT FROM repricer.subscription_events e
                     WHERE e.original_transaction_id = h.original_transaction_id
-                        AND (e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'REVOKE', 'OFFER_REDEEMED')
-                            OR e.type = 'DID_CHANGE_RENEWAL_PREF'
-                                AND coalesce(e.subtype NOT IN ('INCREASE_QUANTITY', 'DECREASE_QUANTITY'), true)
+                        AND (e.type IN ('REVOKE', 'OFFER_REDEEMED')
+                            OR e.type = 'EXPIRED' AND e.signed_at <= gap.at + interval '61 days'
+                            OR e.type = 'DID_FAIL_TO_RENEW'
+                                AND e.signed_at - gap.at BETWEEN interval '-61 days' AND interval '1 day'
+                            OR e.type = 'GRACE_PERIOD_EXPIRED'
+                                AND e.signed_at - gap.at BETWEEN interval '-61 days' AND interval '61 days'
+                            OR e.subtype IN ('UPGRADE', 'DOWNGRADE') AND e.type = 'DID_CHANGE_RENEWAL_PREF'
+                                AND e.signed_at <= gap.at + interval '1 day'
+                                AND NOT (h.is_purchase AND e.signed_at - h.purchased_at
+                                    <= least(interval '1 day', (h.expires_at - span.began_at) / 10))
+                                AND e.signed_at >= coalesce((
+                                    SELECT max(b.signed_at) FROM repricer.subscription_events b
+                                    WHERE b.original_transaction_id = e.original_transaction_id
+                                        AND b.type = 'DID_CHANGE_RENEWAL_PREF' AND b.subtype IS NULL
+                                        AND b.signed_at <= gap.at + interval '1 day'), '-infinity')
                             OR e.type = 'RENEWAL_EXTENDED' AND e.statement #>> '{transaction,expiresAt}' IS NULL
                             OR e.type = 'SUBSCRIBED' AND e.signed_at - span.began_at > h.expires_at - e.signed_at)
                         AND e.signed_at BETWEEN span.began_at AND next.at + interval '1 day')
