@@ -177,7 +177,7 @@ CREATE TABLE repricer.extension_requests (
     -- The call that carries it.
     call_id uuid,
     called_at timestamptz,
-    -- Whether the call went to the Sandbox. Renewals come quickly there, and how long a day of an extension is, no page says.
+    -- Whether the call went to the Sandbox, where renewals come quickly. No page says how long a day of an extension is there.
     is_of_sandbox boolean NOT NULL DEFAULT false,
     -- Whether an earlier call may have been applied: no check showed it, or a database that is lost made it.
     is_doubtful boolean NOT NULL DEFAULT false,

@@ -5,7 +5,7 @@
 -- Which request of ours an extension belongs to: no notification names it. A mass extension tells each subscription
 -- one thing: what follows within its window is another program's. A call of the subscription's own has a notification
 -- where its answer named the date; an open call, whose answer was lost, only where nothing else explains the
--- notification and the days agree, which in the Sandbox may be short. Otherwise the call is repeated under its identifier, which Apple answers as the
+-- notification and the days agree. In the Sandbox, where a day may be short, any length agrees. Otherwise the call is repeated under its identifier, which Apple answers as the
 -- first. Clocks may differ by five minutes, and a notification may be signed up to a day after the summary.
 CREATE VIEW repricer.attributed_extensions AS
 SELECT e.*, coalesce(c.extension_id, m.extension_id) AS extension_id, c.extension_id IS NOT NULL AS is_single

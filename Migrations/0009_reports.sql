@@ -557,8 +557,14 @@ CROSS JOIN LATERAL (
     FROM (SELECT NOT a.is_alone AND EXISTS (
             SELECT FROM repricer.price_changes u
             WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
-                AND u.scheduled_at IS NOT NULL AND h.price_milliunits = u.new_price_milliunits) AS is_undone) u
-    CROSS JOIN (
+                AND u.scheduled_at IS NOT NULL AND h.price_milliunits = u.new_price_milliunits) AS is_undone,
+        -- A failed charge that is made up for in its grace period keeps the date of its period.
+        EXISTS (
+            SELECT FROM repricer.told_statements q
+            WHERE q.original_transaction_id = c.original_transaction_id
+                AND q.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
+                AND q.signed_at > h.purchased_at - h.tolerance AND q.signed_at < h.purchased_at + h.half) AS had_failed) u
+    CROSS JOIN LATERAL (
         -- A renewal though the subscription was told to have ended: after a time that nobody paid for, or at the end itself.
         -- Who comes back buys it again.
         SELECT t.is_in_effect AND NOT h.is_purchase AND CASE
@@ -571,24 +577,15 @@ CROSS JOIN LATERAL (
                 SELECT FROM repricer.told_statements q
                 WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'EXPIRED'
                     AND q.signed_at > h.purchased_at - h.tolerance AND q.signed_at < h.purchased_at + h.half)
-                AND NOT EXISTS (
-                    SELECT FROM repricer.told_statements q
-                    WHERE q.original_transaction_id = c.original_transaction_id
-                        AND q.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
-                        AND q.signed_at > h.purchased_at - h.tolerance AND q.signed_at < h.purchased_at + h.half)
+                AND NOT u.had_failed
             END AS is_after_end,
         -- The same of a change that ended by it. The end is signed at the former expires_at or later; the period that begins
-        -- there is of after the end. A refund, and an item that was dropped in mid period, end what had been charged. A
-        -- failed charge that was made up for in its grace period keeps its date.
+        -- there is after the end. A refund, and an item that was dropped in mid period, end what had been charged.
         NOT h.is_purchase AND h.purchased_at <= c.ended_at
             AND c.ended_at < h.purchased_at + CASE WHEN c.reason = 'item_missing_at_renewal' THEN h.tolerance ELSE h.half END
             AND c.reason IS DISTINCT FROM 'refunded_or_revoked' AND c.reason IS DISTINCT FROM 'item_refunded'
             AND h.purchased_at >= h.paid_before_until - interval '1 minute' AND coalesce(h.revoked_at > c.ended_at, true)
-            AND NOT EXISTS (
-                SELECT FROM repricer.told_statements q
-                WHERE q.original_transaction_id = c.original_transaction_id
-                    AND q.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
-                    AND q.signed_at > h.purchased_at - h.tolerance AND q.signed_at < h.purchased_at + h.half) AS is_at_end,
+            AND NOT u.had_failed AS is_at_end,
         -- The customer bought it again after the change had ended, or in effect at the old price or less; or a renewal at that
         -- price. In effect only who had left buys it again: it was told to have ended, or nothing was paid for then. A
         -- modification within a paid period explains no renewal.

@@ -924,25 +924,24 @@ CREATE VIEW repricer.explained_charges AS
                 END AS exception
            FROM (( SELECT ((NOT a.is_alone) AND (EXISTS ( SELECT
                            FROM repricer.price_changes u_1
-                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits))))) AS is_undone) u
-             CROSS JOIN ( SELECT (t.is_in_effect AND (NOT h.is_purchase) AND
+                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits))))) AS is_undone,
+                    (EXISTS ( SELECT
+                           FROM repricer.told_statements q
+                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AS had_failed) u
+             CROSS JOIN LATERAL ( SELECT (t.is_in_effect AND (NOT h.is_purchase) AND
                         CASE
                             WHEN (h.paid_before_until < (h.purchased_at - '00:01:00'::interval)) THEN (EXISTS ( SELECT
                                FROM repricer.told_statements q
                               WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - '1 day'::interval)) AND (q.signed_at < h.purchased_at))))
                             ELSE (COALESCE((h.revoked_at > (h.purchased_at + h.half)), true) AND (EXISTS ( SELECT
                                FROM repricer.told_statements q
-                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AND (NOT (EXISTS ( SELECT
-                               FROM repricer.told_statements q
-                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half)))))))
+                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AND (NOT u.had_failed))
                         END) AS is_after_end,
                     ((NOT h.is_purchase) AND (h.purchased_at <= c.ended_at) AND (c.ended_at < (h.purchased_at +
                         CASE
                             WHEN (c.reason = 'item_missing_at_renewal'::text) THEN h.tolerance
                             ELSE h.half
-                        END)) AND (c.reason IS DISTINCT FROM 'refunded_or_revoked'::text) AND (c.reason IS DISTINCT FROM 'item_refunded'::text) AND (h.purchased_at >= (h.paid_before_until - '00:01:00'::interval)) AND COALESCE((h.revoked_at > c.ended_at), true) AND (NOT (EXISTS ( SELECT
-                           FROM repricer.told_statements q
-                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))))) AS is_at_end,
+                        END)) AND (c.reason IS DISTINCT FROM 'refunded_or_revoked'::text) AND (c.reason IS DISTINCT FROM 'item_refunded'::text) AND (h.purchased_at >= (h.paid_before_until - '00:01:00'::interval)) AND COALESCE((h.revoked_at > c.ended_at), true) AND (NOT u.had_failed)) AS is_at_end,
                     ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND ((h.price_milliunits <> c.new_price_milliunits) OR (h.currency <> c.currency))) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
                            FROM repricer.charges b
                           WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >
@@ -5954,25 +5953,24 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                 END AS exception
            FROM (( SELECT ((NOT a.is_alone) AND (EXISTS ( SELECT
                            FROM repricer.price_changes_at(p_at) u_1
-                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits))))) AS is_undone) u
-             CROSS JOIN ( SELECT (t.is_in_effect AND (NOT h.is_purchase) AND
+                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits))))) AS is_undone,
+                    (EXISTS ( SELECT
+                           FROM repricer.told_statements_at(p_at) q
+                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AS had_failed) u
+             CROSS JOIN LATERAL ( SELECT (t.is_in_effect AND (NOT h.is_purchase) AND
                         CASE
                             WHEN (h.paid_before_until < (h.purchased_at - 'PT1M'::interval)) THEN (EXISTS ( SELECT
                                FROM repricer.told_statements_at(p_at) q
                               WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - 'P1D'::interval)) AND (q.signed_at < h.purchased_at))))
                             ELSE (COALESCE((h.revoked_at > (h.purchased_at + h.half)), true) AND (EXISTS ( SELECT
                                FROM repricer.told_statements_at(p_at) q
-                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AND (NOT (EXISTS ( SELECT
-                               FROM repricer.told_statements_at(p_at) q
-                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half)))))))
+                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AND (NOT u.had_failed))
                         END) AS is_after_end,
                     ((NOT h.is_purchase) AND (h.purchased_at <= c.ended_at) AND (c.ended_at < (h.purchased_at +
                         CASE
                             WHEN (c.reason = 'item_missing_at_renewal'::text) THEN h.tolerance
                             ELSE h.half
-                        END)) AND (c.reason IS DISTINCT FROM 'refunded_or_revoked'::text) AND (c.reason IS DISTINCT FROM 'item_refunded'::text) AND (h.purchased_at >= (h.paid_before_until - 'PT1M'::interval)) AND COALESCE((h.revoked_at > c.ended_at), true) AND (NOT (EXISTS ( SELECT
-                           FROM repricer.told_statements_at(p_at) q
-                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))))) AS is_at_end,
+                        END)) AND (c.reason IS DISTINCT FROM 'refunded_or_revoked'::text) AND (c.reason IS DISTINCT FROM 'item_refunded'::text) AND (h.purchased_at >= (h.paid_before_until - 'PT1M'::interval)) AND COALESCE((h.revoked_at > c.ended_at), true) AND (NOT u.had_failed)) AS is_at_end,
                     ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND ((h.price_milliunits <> c.new_price_milliunits) OR (h.currency <> c.currency))) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
                            FROM repricer.charges_at(p_at) b
                           WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >

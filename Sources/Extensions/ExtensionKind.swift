@@ -193,7 +193,7 @@ extension StoreRefusal {
 extension SubscriptionFacts {
     /// The new renewal date, where it lies later in the same period and only an extension by so many days explains
     /// the difference: neither another program's extension nor mass extensions, of any of these days, explain it
-    /// alone. Where days may be short nothing is counted, and only mass extensions could explain it, too.
+    /// alone. Where days may be short they are not counted, and it is ours unless a mass extension may have moved it.
     fileprivate func renewalMoved(
         from before: Instant?, days: Int, besideMassesOf masses: [Int], areDaysShort: Bool
     ) -> Instant? {

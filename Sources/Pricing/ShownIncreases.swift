@@ -65,7 +65,8 @@ extension RowGroup {
     private func firstIndex(atOrAfter instant: Instant, _ renewals: Renewals) -> Int {
         var index = renewals.firstIndex(atOrAfter: instant)
         if let purchasedAt = facts.purchasedAt, instant > purchasedAt { return index }
-        // Four renewals back is the most that matters: what was due before is due at the next one.
+        // No increase waits for so many renewals: one that was shown before these should have taken effect, and is due at
+        // the next one.
         while index > -8, renewals.renewal(index - 1) >= instant { index -= 1 }
         return index
     }

@@ -69,8 +69,8 @@ final class JobQueue: @unchecked Sendable {
     func append(_ job: UnownedJob, runner: any JobRunner) {
         let code = locked {
             jobs.append((job, runner))
-            // It signals under the lock. Without it the thread may meanwhile have run the job, which may have held the
-            // last reference: the queue and its condition would be gone.
+            // The thread is woken under the lock. Once that is released it may have run the job, which may have held the last
+            // reference to the executor: then the queue and its condition are gone.
             if isIdle { pthread_cond_signal(changed) }
             return startThread()
         }
