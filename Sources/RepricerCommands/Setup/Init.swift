@@ -78,7 +78,8 @@ extension Commands {
                 + definitionList(files.map { ("  " + $0.name, $0.what) })
                 + "\nnext:\n"
                 + steps.enumerated().map { index, step in
-                    "\(index + 1). \(step.what)\n     \(step.command)\n"
+                    // The command stays in one piece, so that it can be copied.
+                    sentence("\(index + 1). \(step.what)") + "     \(step.command)\n"
                 }.joined())
         return .done
     }
