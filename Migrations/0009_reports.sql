@@ -743,7 +743,7 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
             -- customer changed by buying this very period is this plan.
             AND (e.type <> 'DID_CHANGE_RENEWAL_PREF' OR e.subtype IN ('UPGRADE', 'DOWNGRADE')
                 AND e.signed_at <= missed.at + interval '1 day'
-                AND NOT (h.is_purchase AND e.signed_at <= h.purchased_at + t.tolerance)
+                AND NOT (h.is_purchase AND NOT h.is_added_seat AND e.signed_at <= h.purchased_at + t.tolerance)
                 AND NOT EXISTS (
                     SELECT FROM repricer.told_statements b
                     WHERE b.original_transaction_id = h.original_transaction_id AND b.type = 'DID_CHANGE_RENEWAL_PREF'
