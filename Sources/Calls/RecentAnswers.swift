@@ -19,11 +19,13 @@ package struct CallScope: Hashable, Sendable {
     package var isStorefrontHalted: Bool
     /// The codes by which what the call carries had ended, before others succeeded and it was called once more.
     package var secondChances: Set<Int>
+    /// By code: how many subscriptions of its batch are parked for it, though others have succeeded since.
+    package var parked: [Int: Int]
 
     package init(
         batchID: String? = nil, storefront: String? = nil, wasParked: Bool = false,
         staleTokens: Int = 0, isHalted: Bool = false, haltedBy: Int? = nil,
-        isStorefrontHalted: Bool = false, secondChances: Set<Int> = []
+        isStorefrontHalted: Bool = false, secondChances: Set<Int> = [], parked: [Int: Int] = [:]
     ) {
         self.batchID = batchID
         self.storefront = storefront
@@ -33,6 +35,7 @@ package struct CallScope: Hashable, Sendable {
         self.haltedBy = haltedBy
         self.isStorefrontHalted = isStorefrontHalted
         self.secondChances = secondChances
+        self.parked = parked
     }
 
     fileprivate var batch: CallScope { CallScope(batchID: batchID) }
@@ -88,6 +91,10 @@ final class RecentAnswers: Sendable {
     static let customersMax = 10
     /// How many subscriptions must be refused in a row, for whatever reasons, before nobody fares well.
     static let refusedMax = 15
+    /// Where subscriptions of the batch are parked for the code already, odd ones may stand together, and there may be as
+    /// many more. So each parked one raises the numbers by two, up to this one. Nothing ends by such a refusal.
+    static let oddMax = 45
+
     /// How many subscriptions of a batch must be refused before the batch fares so. Nobody knows it of a batch with
     /// fewer rows.
     static let ofBatchMin = 3
@@ -445,7 +452,7 @@ extension RecentAnswers.State {
     ) -> RefusalVerdict? {
         let key = RecentAnswers.Key(kind: kind, scope: CallScope())
         add(refusal, subject, scopes, key, now)
-        let isSystemic = isSystemic(refusal, key)
+        let isSystemic = isSystemic(refusal, key, scopes)
         // Where there is only one batch, what is about us concerns all. A kind without batches shows so only of our key.
         let isForAll =
             refusal.meaning == .haltService && liveBatches <= 1
@@ -469,7 +476,7 @@ extension RecentAnswers.State {
             let key = RecentAnswers.Key(kind: kind, scope: place)
             add(refusal, subject, [scope], key, now)
             let isHalted = isOfPlace ? scope.isStorefrontHalted : scope.isHalted
-            guard isHalted || isSystemic(refusal, key) else { continue }
+            guard isHalted || isSystemic(refusal, key, [scope]) else { continue }
             return halt(key, at: realNow, isOfPlace ? .storefront(place) : .batch(place))
         }
         return nil
@@ -507,10 +514,22 @@ extension RecentAnswers.State {
         return faring > 1 && (faring >= liveBatches || areMany) || areMany && areSmall
     }
 
-    private func isSystemic(_ refusal: StoreRefusal, _ key: RecentAnswers.Key) -> Bool {
+    private func isSystemic(
+        _ refusal: StoreRefusal, _ key: RecentAnswers.Key, _ scopes: [CallScope]
+    ) -> Bool {
         guard let streak = streaks[key] else { return false }
-        return streak.subjects.count >= limit(refusal, key)
-            || streak.refused.count >= RecentAnswers.refusedMax
+        let more = refusal.isAboutCustomer ? 0 : 2 * Self.parked(scopes, for: refusal)
+        return streak.subjects.count >= Self.raised(limit(refusal, key), by: more)
+            || streak.refused.count >= Self.raised(RecentAnswers.refusedMax, by: more)
+    }
+
+    private static func raised(_ limit: Int, by more: Int) -> Int {
+        max(limit, min(limit + more, RecentAnswers.oddMax))
+    }
+
+    /// How many subscriptions are parked for the code in the batches that fare worst.
+    private static func parked(_ scopes: [CallScope], for refusal: StoreRefusal) -> Int {
+        scopes.map { $0.parked[refusal.code] ?? 0 }.max() ?? 0
     }
 
     private mutating func halt(

@@ -49,6 +49,6 @@ extension StoreReply {
     fileprivate init(_ raw: RawAnswer) {
         self.init(
             httpStatus: raw.status == 0 ? nil : raw.status, body: raw.status == 0 ? nil : raw.body,
-            retryAfter: raw.retryAfter)
+            retryAfter: raw.retryAfter, leftAt: raw.leftAt)
     }
 }

@@ -35,11 +35,13 @@ package struct BatchHalts: Sendable {
 
     /// The batches of the changes that calls carry, by call id.
     func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]] {
-        let (found, secondChances) = try await pool.withConnection { connection in
+        let (found, secondChances, parked) = try await pool.withConnection { connection in
             try await connection.read {
-                (
-                    try GuardQueries.batches(of: calls, on: $0),
-                    try HaltQueries.secondChances(of: calls, on: $0)
+                let found = try GuardQueries.batches(of: calls, on: $0)
+                let batches = Set(found.values.flatMap { $0.map(\.batchID) }).sorted()
+                return (
+                    found, try HaltQueries.secondChances(of: calls, on: $0),
+                    try HaltQueries.parkedBefore(batches, on: $0)
                 )
             }
         }
@@ -50,7 +52,7 @@ package struct BatchHalts: Sendable {
                     batchID: $0.batchID, storefront: $0.storefront, wasParked: $0.wasParked,
                     staleTokens: $0.staleTokens, isHalted: $0.isHalted, haltedBy: $0.haltedBy,
                     isStorefrontHalted: $0.isStorefrontHalted,
-                    secondChances: secondChances[call] ?? [])
+                    secondChances: secondChances[call] ?? [], parked: parked[$0.batchID] ?? [:])
             }
         }
         return scopes

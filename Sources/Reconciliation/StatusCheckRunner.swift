@@ -204,8 +204,9 @@ package struct StatusCheckRunner: Sendable {
         for one in done {
             let id = one.check.originalTransactionID
             switch StatusCheckVerdict(one.answer, attempts: one.check.attempts) {
-            case .read(let events):
-                statuses.append(StatusCheckSettlement.Status(askedFor: id, events: events))
+            case .read(let events, let leftAt):
+                statuses.append(
+                    StatusCheckSettlement.Status(askedFor: id, events: events, leftAt: leftAt))
                 run.refused.remove(id)
                 run.answersInARow += 1
             case .ended(let outcome, let detail, let isAboutUs):

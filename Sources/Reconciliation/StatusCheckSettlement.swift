@@ -7,7 +7,8 @@ import ServiceKit
 
 /// What the answer of one check means: a status to fold, an end without one, or another try.
 enum StatusCheckVerdict {
-    case read([SubscriptionEvent])
+    /// `leftAt` is when the answer left, by the App Store's clock.
+    case read([SubscriptionEvent], leftAt: Instant?)
     /// `isAboutUs`: the answer says that our key, or our way to the App Store, is wrong. That of one subscription alone
     /// is no more than odd.
     case ended(StatusCheckQueries.Outcome, detail: String, isAboutUs: Bool = false)
@@ -21,11 +22,11 @@ enum StatusCheckVerdict {
 
     init(_ answer: StoreAnswer, attempts: Int) {
         switch answer {
-        case .answered(let words, _):
+        case .answered(let words, let reply):
             self =
                 words.statements.isEmpty
                 ? .ended(.notFound, detail: "no_subscription: no subscription of this app")
-                : .read(words.statements)
+                : .read(words.statements, leftAt: reply.leftAt)
         case .throttled: self = .throttled
         case .refused(let refusal, _):
             let text = "\(refusal.code) \(refusal.name): \(refusal.message)"
@@ -59,11 +60,26 @@ struct StatusCheckSettlement: Sendable {
         /// The id that was asked for. Its statements may also be about the customer's other subscriptions.
         var askedFor: String
         var events: [SubscriptionEvent]
+        /// When the answer left, by the App Store's clock; nil where that is not told.
+        var leftAt: Instant?
 
-        /// Whose statements alone it holds, where it says nothing of the subscription that was asked for; else nil.
-        var onlyOthers: String? {
-            let ids = Set(events.map(\.originalTransactionID))
-            return ids.contains(askedFor) ? nil : ids.sorted().joined(separator: ", ")
+        /// How long before the answer left its statements may have been signed, in milliseconds. After a loss no status is
+        /// asked for before each lost call has ended, which takes longer than this.
+        static let ageMax: Int64 = 60_000
+
+        /// Why it does not say what Apple has of the subscription that was asked for; nil where it does. What was signed long
+        /// before may be older than a call that is lost. No page says that Apple signs each answer anew. Both instants are of
+        /// the App Store's clock, since ours may be wrong.
+        var silence: (outcome: StatusCheckQueries.Outcome, detail: String)? {
+            let own = events.filter { $0.originalTransactionID == askedFor }
+            guard let newest = own.map(\.key.signedAt).max() else {
+                let others = Set(events.map(\.originalTransactionID)).sorted()
+                return (.notFound, "told only of \(others.joined(separator: ", "))")
+            }
+            guard let leftAt, newest.advanced(by: Self.ageMax) < leftAt else { return nil }
+            return (
+                .unreadable, "signed at \(newest.text), long before it was sent: \(leftAt.text)"
+            )
         }
     }
 
@@ -159,15 +175,13 @@ struct StatusCheckSettlement: Sendable {
                     }
                 // A person's list may hold transaction ids, which are answered by their original one. A recovery asks
                 // what Apple has of each subscription, and no call of it goes before that is known.
-                // A person's list may hold transaction ids, which are answered by their original one. A recovery asks
-                // what Apple has of each subscription, and no call of it goes before that is known.
-                let others = status.onlyOthers
+                let silence = status.silence
                 let outcome = lines.isEmpty ? StatusCheckQueries.Outcome.read : .drifted
                 settled[
                     StatusCheckQueries.Settled(
                         status.askedFor,
-                        others != nil && list.reason == .recover ? .notFound : outcome,
-                        detail: others.map { "told only of \($0)" })] = lines
+                        list.reason == .recover ? silence?.outcome ?? outcome : outcome,
+                        detail: silence?.detail)] = lines
             }
             let all = Array(settled.keys)
             let read = all.filter { $0.outcome == .read || $0.outcome == .drifted }

@@ -192,6 +192,49 @@ import Testing
         #expect(until.milliseconds - signingTime == wait)
     }
 
+    /// An answer that a cache has kept left when the cache sent it.
+    @Test(
+        arguments: [
+            ([("Date", "Mon, 02 Mar 2026 12:00:00 GMT")], 1_772_452_800_000),
+            ([("Date", "Mon, 02 Mar 2026 12:00:00 GMT"), ("Age", "90")], 1_772_452_890_000),
+            ([("Date", "Mon, 02 Mar 2026 12:00:00 GMT"), ("Age", "-90")], 1_772_452_800_000),
+            ([("Date", "Mon, 02 Mar 2026 12:00:00 GMT"), ("Age", "soon")], 1_772_452_800_000),
+            (
+                [("Date", "Mon, 02 Mar 2026 12:00:00 GMT"), ("Age", "9223372036854775807")],
+                4_928_212_800_000
+            ),
+            ([("Date", "today")], nil), ([], nil),
+        ] as [([(String, String)], Int64?)])
+    func answer_saysWhenItLeft(headers: [(String, String)], leftAt: Int64?) async throws {
+        guard
+            case .refused(_, _, let raw) = try await change(
+                refusal(400, 4_000_004, HTTPHeaders(headers)))
+        else {
+            Issue.record("not refused")
+            return
+        }
+
+        #expect(raw.leftAt?.milliseconds == leftAt)
+    }
+
+    /// What a rehearsal signs is dated by its own clock, and its answers by the machine's.
+    @Test func answerOfARehearsal_saysNotWhenItLeft() async throws {
+        let clock = VirtualClock(
+            start: 1_772_452_800_000, rate: 1000, origin: 0, real: ManualClock(0))
+        let http = ScriptedHTTP(
+            refusal(400, 4_000_004, .init([("Date", "Mon, 02 Mar 2026 12:00:00 GMT")])))
+        let client = try AppStoreClient.make(http, clock: clock)
+
+        guard
+            case .refused(_, _, let raw) = await client.changePrice(
+                transactionID: subscription, request: try .example())
+        else {
+            Issue.record("not refused")
+            return
+        }
+        #expect(raw.leftAt == nil)
+    }
+
     @Test func changePrice_whenTheConnectionFails_saysWhetherItMayHaveArrived() async throws {
         let lost = HTTPClientError(.timedOut, "no answer", requestMayHaveArrived: true)
         let unsent = HTTPClientError(.cannotConnect, "refused", requestMayHaveArrived: false)

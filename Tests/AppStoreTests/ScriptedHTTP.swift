@@ -38,7 +38,7 @@ final class ScriptedHTTP: HTTPSending {
 
 extension AppStoreClient {
     static func make(
-        _ http: any HTTPSending, clock: ManualClock = ManualClock(signingTime)
+        _ http: any HTTPSending, clock: any WallClock = ManualClock(signingTime)
     ) throws -> AppStoreClient {
         let token = BearerToken(
             key: try .generate(), keyID: "KEY", issuerID: "ISSUER", bundleID: bundle, clock: clock)

@@ -226,15 +226,6 @@ import Testing
                 == "repricer: the output cannot be written: No space left on device\n")
     }
 
-    @Test(
-        arguments: [
-            ("Sun, 06 Nov 1994 08:49:37 GMT", 784_111_777_000), ("yesterday", nil),
-            ("Sun, 06 Nov 1994 08:49:37 CET", nil), ("Sun, 31 Feb 2026 00:00:00 GMT", nil),
-        ] as [(String, Int64?)])
-    func httpDate_isReadInItsUsualForm(_ text: String, _ expected: Int64?) {
-        #expect(HTTPDate.parse(text) == expected)
-    }
-
     @Test(arguments: [
         ("42501", ExitCode.approvalNeededOrRefused), ("23505", .conflict), ("23P01", .conflict),
         ("40001", .conflict), ("55000", .conflict), ("23514", .inputRejected),

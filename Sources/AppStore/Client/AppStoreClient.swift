@@ -155,6 +155,7 @@ package struct AppStoreClient: Sendable {
         read: (_ body: [UInt8], _ now: Int64) throws(AnswerReader.Failure) -> Value
     ) -> CallOutcome<Value> {
         var raw = RawAnswer(response)
+        if !(clock is VirtualClock) { raw.leftAt = response.leftAt }
         let now = clock.nowMilliseconds()
         if (200...299).contains(response.status) {
             do {
@@ -191,6 +192,16 @@ extension HTTPRequest {
             method: method, target: target,
             headers: HTTPHeaders([("Content-Type", "application/json")]),
             body: Array(body.utf8))
+    }
+}
+
+extension HTTPResponse {
+    /// `Date` is when the answer was made, and `Age` for how many seconds a cache has kept it since.
+    fileprivate var leftAt: Instant? {
+        guard let date = headers["Date"].flatMap(HTTPDate.parse) else { return nil }
+        // No honest cache keeps an answer for a hundred years.
+        let age = headers["Age"].flatMap(Int64.init).map { min(max(0, $0), 3_155_760_000) } ?? 0
+        return Instant(milliseconds: date).advanced(by: age * 1000)
     }
 }
 

@@ -35,6 +35,9 @@ package struct RawAnswer: Hashable, Sendable {
     package var body: String
     /// How long the `Retry-After` of an error asks to wait, in real time.
     package var retryAfter: Duration?
+    /// When it left, by the clock of whoever sent it: RFC 9110, `Date`, and RFC 9111, `Age`. Nil where that is not told, or
+    /// where the clock of a rehearsal counts, which is not that of the answer.
+    package var leftAt: Instant?
 
     static let none = RawAnswer(HTTPResponse(status: 0))
 

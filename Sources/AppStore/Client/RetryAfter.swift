@@ -17,7 +17,7 @@ enum RetryAfter {
     /// What is named as an instant is one of the answer's clock. Its header `date` tells how far ours is from that.
     static func instant(_ value: String?, now: Int64, date: String? = nil) -> Instant {
         let start = Instant(milliseconds: now)
-        let skew = date.flatMap(httpDate).map { now &- $0 }
+        let skew = date.flatMap(HTTPDate.parse).map { now &- $0 }
             .flatMap { $0.magnitude <= UInt64(skewMax) ? $0 : nil }
         let named = value.flatMap { milliseconds($0, now: now, skew: skew ?? 0) }
             .map(Instant.init(milliseconds:))
@@ -28,7 +28,7 @@ enum RetryAfter {
     private static func milliseconds(_ value: String, now: Int64, skew: Int64) -> Int64? {
         let text = value.filter { $0 != " " && $0 != "\t" }
         guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else {
-            return httpDate(value).map { $0 + skew }
+            return HTTPDate.parse(value).map { $0 + skew }
         }
         guard let number = Int64(text) else { return .max }
         if number >= 1_000_000_000_000 {
@@ -39,18 +39,4 @@ enum RetryAfter {
         if number >= 1_000_000_000 { return number * 1000 + skew }
         return Instant(milliseconds: now).advanced(by: number * 1000).milliseconds
     }
-
-    /// Reads a date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
-    private static func httpDate(_ value: String) -> Int64? {
-        let parts = value.split(separator: " ").map(String.init)
-        guard parts.count == 6, parts[5] == "GMT", parts[1].count == 2,
-            let month = months.firstIndex(of: parts[2])
-        else { return nil }
-        let number = month < 9 ? "0\(month + 1)" : "\(month + 1)"
-        return RFC3339.parse("\(parts[3])-\(number)-\(parts[1])T\(parts[4])Z")
-    }
-
-    private static let months = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ]
 }

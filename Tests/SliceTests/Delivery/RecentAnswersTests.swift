@@ -56,6 +56,28 @@ import Testing
         #expect(verdicts.last == Self.batch)
     }
 
+    /// As many odd ones as are known may come again, and more. At 45 in a row nobody is asked any more.
+    @Test(arguments: [
+        (0, StoreRefusal.Meaning.suspect, 3), (1, .suspect, 5), (4, .suspect, 11),
+        (9, .suspect, 21),
+        (200, .suspect, 45), (200, .haltBatch, 45), (200, .reject, 10),
+    ])
+    func refusalsBesideParkedRows_areCountedFurther(
+        parked: Int, meaning: StoreRefusal.Meaning, halts: Int
+    ) {
+        let recent = RecentAnswers()
+        var scope = Self.scope()
+        scope.parked = [4_030_010: parked, 4_030_011: 1]
+
+        let verdicts = (1...50).map { number in
+            recent.judge(
+                Self.refusal(meaning), of: "\(number)", .priceChange, [scope], realNow: 0)
+        }
+
+        #expect(verdicts.firstIndex(of: Self.batch) == halts - 1)
+        #expect(verdicts[(halts - 1)...].allSatisfy { $0 == Self.batch })
+    }
+
     /// Another process's probe was answered, or a person has resumed it: the refusals from before are history.
     @Test(arguments: [(30_000, false), (61_000, true)])
     func streak_ofABatchThatGoesOn_isForgottenAfterAMinute(realNow: Int64, isForgotten: Bool) {

@@ -489,10 +489,33 @@ import Testing
         await harness.close()
     }
 
-    /// A status of another subscription alone says nothing of what Apple has of the one that was asked for.
+    /// A status of another subscription alone says nothing of what Apple has of the one that was asked for. One that was signed
+    /// long before the App Store sent it may be older than the call that is lost.
     private static let silent: [StoreAnswer] = [
-        .answered([DeliveryHarness.scheduled("2", "NONE", at: later)], StoreReply(httpStatus: 200))
+        .answered([DeliveryHarness.scheduled("2", "NONE", at: later)], StoreReply(httpStatus: 200)),
+        signed(longBeforeItsAnswer: 60_001),
     ]
+
+    /// By the App Store's clock, which is hours away from ours.
+    private static func signed(longBeforeItsAnswer milliseconds: Int64) -> StoreAnswer {
+        .answered(
+            [DeliveryHarness.scheduled("1", "NONE", at: DeliveryHarness.start)],
+            StoreReply(
+                httpStatus: 200, leftAt: DeliveryHarness.start.advanced(by: milliseconds)))
+    }
+
+    @Test func statusThatWasSignedRightBeforeItWasSent_isRead() async throws {
+        let harness = try await Self.approved(2)
+        try await Self.forgottenCall(harness, "1")
+        let fresh = RefusingChecks(
+            ["1"], harness.store, Self.signed(longBeforeItsAnswer: 60_000))
+
+        let outcome = try await Self.recover(Self.recovery(harness, store: fresh))
+
+        #expect(outcome.unread.isEmpty)
+        await harness.close()
+    }
+
     private static let later = DeliveryHarness.start.advanced(by: 7_200_000)
 
     @Test(arguments: silent)

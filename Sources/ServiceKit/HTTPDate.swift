@@ -1,15 +1,12 @@
-import ServiceKit
-import Synchronization
-
-/// The Date field: RFC 9110, section 5.6.7, `Sun, 06 Nov 1994 08:49:37 GMT`.
-enum HTTPDate {
+/// The date of HTTP headers in its usual form: RFC 9110, section 5.6.7, `Sun, 06 Nov 1994 08:49:37 GMT`.
+package enum HTTPDate {
     private static let days = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]
     private static let months = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ]
 
     /// `milliseconds` are UTC, not before 1970.
-    static func text(_ milliseconds: Int64) -> String {
+    package static func text(_ milliseconds: Int64) -> String {
         let seconds = max(0, milliseconds) / 1000
         let day = Int(seconds / 86_400)
         // 2026-01-05T00:00:00Z
@@ -19,23 +16,14 @@ enum HTTPDate {
         return "\(days[day % 7]), \(parts[2]) \(months[month - 1]) \(parts[0]) "
             + "\(parts[3]):\(parts[4]):\(parts[5]) GMT"
     }
-}
 
-/// Makes the date once a second and not once an answer.
-final class HTTPDateCache: Sendable {
-    private let clock: any WallClock
-    private let last = Mutex((second: Int64.min, text: ""))
-
-    init(clock: any WallClock) {
-        self.clock = clock
-    }
-
-    var text: String {
-        let now = clock.nowMilliseconds()
-        let second = now / 1000
-        return last.withLock { last in
-            if last.second != second { last = (second, HTTPDate.text(now)) }
-            return last.text
-        }
+    /// UTC milliseconds; nil for any other form. The day of the week is not looked at.
+    package static func parse(_ text: String) -> Int64? {
+        let parts = text.split(separator: " ").map(String.init)
+        guard parts.count == 6, parts[5] == "GMT", parts[1].count == 2,
+            let month = months.firstIndex(of: parts[2])
+        else { return nil }
+        let number = month < 9 ? "0\(month + 1)" : "\(month + 1)"
+        return RFC3339.parse("\(parts[3])-\(number)-\(parts[1])T\(parts[4])Z")
     }
 }
