@@ -611,8 +611,22 @@ CROSS JOIN LATERAL (
                             AND (p.refunded_milliunits = 0
                                 OR p.refunded_milliunits < p.price_milliunits * p.quantity))))) AS is_back) e
 ) w
-WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
-    AND (a.is_alone OR NOT EXISTS (
+WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AND c.undoes_change_id IS NULL
+    AND c.state NOT IN ('ineligible', 'missed', 'aborted')
+    -- What the App Store refused explains nothing. But a renewal above the old price, or at the price that was refused, has to
+    -- be looked at where no other change is about it.
+    AND (c.state <> 'rejected' OR c.sent_at IS NOT NULL AND NOT h.is_purchase AND NOT h.is_offer AND h.currency = c.currency
+        AND (h.price_milliunits > c.current_price_milliunits
+            OR h.price_milliunits = c.new_price_milliunits AND h.price_milliunits < c.current_price_milliunits)
+        AND (a.is_alone OR NOT EXISTS (
+            SELECT FROM repricer.price_changes n
+            WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
+                AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
+                AND h.purchased_at >= coalesce(n.sent_at, n.doubtful_since, n.scheduled_at)
+                AND (n.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
+                    OR n.state = 'rejected' AND (n.sent_at, n.change_id) > (c.sent_at, c.change_id))
+            OFFSET 0)))
+    AND (c.state = 'rejected' OR a.is_alone OR NOT EXISTS (
         SELECT FROM repricer.price_changes n
         WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
             AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku) AND n.undoes_change_id IS NULL

@@ -174,6 +174,64 @@ import Testing
         #expect(named == [])
     }
 
+    /// What the App Store refused explains nothing. A renewal above the old price is named all the same, at whatever price, unless
+    /// a change that it took is about it.
+    @Test(arguments: [
+        (charge("2026-03-01Z", 12990, until: "2026-04-01Z"), ["other_price 12990 9990"]),
+        (charge("2026-03-01Z", 11990, until: "2026-04-01Z"), ["other_price 11990 9990"]),
+        (
+            charge("2026-03-01Z", 11990, until: "2026-04-01Z", refunded: 11990),
+            ["refunded 11990 9990"]
+        ),
+        (charge("2026-03-01Z", 9990, until: "2026-04-01Z"), []),
+        (charge("2026-03-01Z", 8990, until: "2026-04-01Z"), []),
+        (charge("2026-03-01Z", 11990, until: "2026-04-01Z", isOffer: true), []),
+        (charge("2026-03-01Z", 11990, until: "2026-04-01Z", isPurchase: true), []),
+        (charge("2026-01-01Z", 12990, until: "2026-02-01Z"), []),
+        (
+            charge(
+                "2026-03-01Z", 13990, until: "2026-04-01Z", currency: "CAD", storefront: "CAN"), []
+        ),
+    ])
+    func chargeOfARefusedRow_aboveTheOldPrice_isNamed(charge: String, names: [String]) async throws
+    {
+        let (explained, named) = try await told(Self.change("rejected") + charge)
+
+        #expect(named == names)
+        #expect(explained == ["-"])
+    }
+
+    /// A row that never went, and one that another batch followed, are not asked. Of two that were refused the later one is.
+    @Test(arguments: [
+        ("UPDATE repricer.price_changes SET sent_at = NULL;", "-", []),
+        (another("effective", from: 9990, to: 11990), "new_price", []),
+        (another("rejected", from: 9490, to: 11490), "-", ["other_price 11990 9490"]),
+    ])
+    func chargeOfARefusedRow_besideAnother_isNamedOnce(
+        more: String, word: String, names: [String]
+    ) async throws {
+        let march = Self.charge("2026-03-01Z", 11990, until: "2026-04-01Z")
+
+        let (explained, named) = try await told(Self.change("rejected") + more + march)
+
+        #expect(named == names)
+        #expect(explained == [word])
+    }
+
+    private static func another(_ state: String, from: Int, to: Int) -> String {
+        """
+        INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku,
+            direction, current_price_milliunits, new_price_milliunits, dependent_skus, forecast_consent,
+            forecast_effective_at, send_by, due_effective_at, state, sent_at, scheduled_at, effective_at, ended_at,
+            state_since, submitted_by, currency, storefront, period)
+        SELECT original_transaction_id, bucket, gen_random_uuid(), batch_id, 3, sku, direction, \(from), \(to),
+            dependent_skus, forecast_consent, '2026-03-01Z', '2026-03-01Z', '2026-03-01Z', '\(state)', '2026-02-25Z',
+            '2026-02-25Z', \(state == "effective" ? "'2026-03-01Z', NULL" : "NULL, '2026-02-25Z'"), '2026-03-01Z',
+            submitted_by, currency, storefront, period
+        FROM repricer.price_changes;
+        """
+    }
+
     @Test func chargeAtTheOldPriceAgain_afterAnUndo_isExplained() async throws {
         let undo = """
             INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku,
