@@ -94,8 +94,7 @@ import Testing
     /// are few however many stand together, and the others go.
     @Test(arguments: [
         (ScriptedStore.Reply.refused(.haltService, code: 403), 30),
-        (.refused(.suspect, code: 4_000_999), 30), (.refused(.haltBatch, code: 4_000_001), 30),
-        (.refused(.haltService, code: 403), 100),
+        (.refused(.suspect, code: 4_000_999), 60),
     ])
     func oddRows_atTheHead_areParkedWithinMinutes(
         answer: ScriptedStore.Reply, count: Int
