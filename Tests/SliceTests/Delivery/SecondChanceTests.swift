@@ -105,11 +105,9 @@ import Testing
         harness.store.setAnswers(odd, answer)
         let scheduler = harness.scheduler()
 
-        var minutes = 0
         // A minute of the story has fifty calls.
-        while minutes < count / 10 + 2 {
+        for _ in 0..<(count / 10 + 2) {
             try await Self.pass(harness, scheduler, leading: 2...count + 1)
-            minutes += 1
         }
 
         let states = try await harness.stateCounts()
