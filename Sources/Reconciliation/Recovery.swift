@@ -1,3 +1,4 @@
+import Batches
 package import Facts
 package import Pricing
 import ServiceKit
@@ -96,6 +97,11 @@ package struct Recovery: Sendable {
         return try await pool.withTransaction { connection in
             try RecoveryQueries.parkUnread(in: list, until: realNow + 86_400_000, on: connection)
             try RecoveryQueries.keepAsking(for: list, on: connection)
+            let read = try RecoveryQueries.waiting(forReadOf: list, on: connection)
+            try SubscriptionQueries.lock(read, on: connection)
+            for group in Bucket.groups(read, of: \.self) {
+                _ = try connection.pipeline([OpenChangeQueries.endStatusWait(group)])
+            }
             var outcome = try RecoveryQueries.outcome(since: since, in: list, on: connection)
             outcome.isPaused = try ServiceControlQueries.everything(on: connection).isPaused
             _ = try connection.pipeline([

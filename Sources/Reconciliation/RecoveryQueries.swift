@@ -1,3 +1,4 @@
+import Batches
 import Facts
 package import Postgres
 
@@ -105,6 +106,23 @@ package enum RecoveryQueries {
             ON CONFLICT ON CONSTRAINT status_checks_pkey DO UPDATE SET requested_at = excluded.requested_at,
                 done_at = excluded.done_at, outcome = excluded.outcome, detail = excluded.detail
             """)
+    }
+
+    /// The subscriptions with changes that wait for a status which this list has read: a claim met them while the service
+    /// still asked for it.
+    package static func waiting(
+        forReadOf list: StatusCheckQueries.List, on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        try connection.query(
+            """
+            -- name: waitingForRecoveredStatus
+            SELECT DISTINCT k.original_transaction_id FROM repricer.status_checks k
+            JOIN repricer.price_changes c ON c.original_transaction_id = k.original_transaction_id AND c.bucket = k.bucket
+            WHERE k.reason = \(list.reason.rawValue) AND k.list_id = \(list.id) AND k.outcome IN ('read', 'drifted')
+                AND c.state = 'queued' AND c.reason = \(OpenChangeQueries.statusAwaited)
+            ORDER BY 1
+            """
+        ).map { try $0.text("original_transaction_id") }
     }
 
     /// The outcomes after which nobody knows what Apple has. "Not found" is among them: Apple has sold every subscription

@@ -204,7 +204,8 @@ package enum OpenChangeQueries {
         postpone(id, until: until, reason: "facts_unreadable", name: "deferUnreadable")
     }
 
-    static let statusAwaited = "status_awaited"
+    /// The reason of a change that waits until the status of its subscription was read.
+    package static let statusAwaited = "status_awaited"
 
     /// Defers the due changes of a subscription until its status is read, at most until an instant of real time.
     package static func awaitStatus(_ id: String, until: Int64) -> SQL {

@@ -489,6 +489,25 @@ import Testing
         await harness.close()
     }
 
+    /// A person recovers while the service still asks for statuses, and rows wait for them: what is read now goes at once.
+    @Test func recover_afterTheServiceHasBegunToAsk_letsCallsGo() async throws {
+        let harness = try await Self.approved(2)
+        try await Self.forgottenCall(harness, "1")
+        try await Self.restored(harness)
+        try await harness.deliver(harness.scheduler())
+        #expect(
+            try await harness.changes() == ["A queued status_awaited", "A queued status_awaited"])
+
+        let outcome = try await Self.recover(Self.recovery(harness))
+        try await harness.deliver(harness.scheduler())
+
+        #expect(outcome.unread.isEmpty)
+        #expect(try await harness.changes() == ["A scheduled adopted", "A scheduled"])
+        #expect(harness.store.calls.map(\.transactionID) == ["1", "2"])
+        #expect(try await harness.count("status_checks") == 0)
+        await harness.close()
+    }
+
     /// A status of another subscription alone says nothing of what Apple has of the one that was asked for. One that was signed
     /// long before the App Store sent it may be older than the call that is lost.
     private static let silent: [StoreAnswer] = [
