@@ -93,7 +93,10 @@ class Restore:
             cluster.sql("DROP DATABASE repricer WITH (FORCE)", url=cluster.template)
             cluster.sql("CREATE DATABASE repricer", url=cluster.template)
         else:
-            # As where nobody may drop the database: it is the same one afterwards, with other tables.
+            # As where nobody may drop the database: it is the same one afterwards, with other tables. Sessions of the
+            # service that was killed may last for a moment, and hold locks.
+            cluster.sql("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+                        " WHERE datname = 'repricer' AND pid <> pg_backend_pid() AND backend_type = 'client backend'")
             cluster.sql("DROP SCHEMA repricer, report CASCADE")
         self._program("pg_restore", "-d", cluster.urls["postgres"], dump)
 
