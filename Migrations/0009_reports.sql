@@ -614,14 +614,21 @@ CROSS JOIN LATERAL (
 WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AND c.undoes_change_id IS NULL
     AND c.state NOT IN ('ineligible', 'missed', 'aborted')
     -- What the App Store refused explains nothing. But a renewal above the old price, or at the price that was refused, has to
-    -- be looked at where no other change is about it.
-    AND (c.state <> 'rejected' OR c.sent_at IS NOT NULL AND NOT h.is_purchase AND NOT h.is_offer AND h.currency = c.currency
+    -- be looked at where no other change is about it, and the customer has not bought it at that price since.
+    AND (c.state <> 'rejected' OR c.sent_at IS NOT NULL AND NOT h.is_purchase AND NOT h.is_offer AND t.is_of_the_place
         AND (h.price_milliunits > c.current_price_milliunits
             OR h.price_milliunits = c.new_price_milliunits AND h.price_milliunits < c.current_price_milliunits)
+        AND NOT EXISTS (
+            SELECT FROM repricer.charges b
+            WHERE b.original_transaction_id = c.original_transaction_id
+                AND (b.sku = c.sku OR b.sku = c.current_sku OR b.sku = ANY (c.former_skus)) AND b.is_purchase AND NOT b.is_added_seat
+                AND b.purchased_at >= c.sent_at AND b.purchased_at < h.purchased_at
+                AND b.currency = h.currency AND b.price_milliunits = h.price_milliunits)
+        -- Rows that were refused do not follow a rename, so that the charge's own name decides.
         AND (a.is_alone OR NOT EXISTS (
             SELECT FROM repricer.price_changes n
             WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
-                AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
+                AND (h.sku = n.sku OR h.sku = n.current_sku OR h.sku = ANY (n.former_skus))
                 AND h.purchased_at >= coalesce(n.sent_at, n.doubtful_since, n.scheduled_at)
                 AND (n.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
                     OR n.state = 'rejected' AND (n.sent_at, n.change_id) > (c.sent_at, c.change_id))

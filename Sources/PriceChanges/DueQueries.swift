@@ -61,7 +61,7 @@ package enum DueQueries {
         /// Stale tokens have halted the batch, and a status has shown another token since. That one is tried, so that
         /// no other subscription meets the old one.
         case renewed
-        /// A change that was never put back, with the latest deadline: the most urgent ones met the halt.
+        /// A change that was never put back.
         case fresh(sendBy: Int64)
         /// No such change is left. The change probes that may be called again since the longest time (real time, UTC
         /// milliseconds).
@@ -279,15 +279,10 @@ package enum DueQueries {
                 WHERE w.stale_tokens = 1 AND w.next_attempt_at IS NOT NULL ORDER BY w.next_attempt_at LIMIT 1)
                 UNION ALL
                 (SELECT c.send_by, 'fresh', c.next_attempt_at FROM repricer.price_changes c
-                WHERE NOT p.is_probe AND \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
+                WHERE \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
                     AND c.send_by >= greatest(q.floor, \(fragment: inTime))
+                    AND (c.next_attempt_at IS NULL OR NOT p.is_probe)
                 ORDER BY c.send_by LIMIT 1)
-                UNION ALL
-                -- The one that is furthest from those that were refused: odd ones may stand together.
-                (SELECT c.send_by, 'fresh', c.next_attempt_at FROM repricer.price_changes c
-                WHERE p.is_probe AND \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
-                    AND c.send_by >= greatest(q.floor, \(fragment: inTime)) AND c.next_attempt_at IS NULL
-                ORDER BY c.send_by DESC LIMIT 1)
                 UNION ALL
                 (SELECT c.send_by, 'fresh', c.next_attempt_at FROM repricer.price_changes c
                 WHERE p.is_probe AND \(fragment: places) AND \(fragment: isClaimable(realNow: realNow))
@@ -410,7 +405,7 @@ package enum DueQueries {
     private static func place(of probe: ProbePlace?) -> (condition: SQL, order: SQL) {
         switch probe {
         case nil: ("c.send_by >= q.floor", "c.send_by")
-        case .fresh: ("c.next_attempt_at IS NULL", "c.send_by DESC")
+        case .fresh: ("c.next_attempt_at IS NULL", "c.send_by")
         case .renewed:
             ("c.stale_tokens = 1 AND c.next_attempt_at IS NOT NULL", "c.next_attempt_at")
         case .waited: ("c.next_attempt_at IS NOT NULL", "c.next_attempt_at")

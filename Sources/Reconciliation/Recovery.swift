@@ -95,10 +95,11 @@ package struct Recovery: Sendable {
         let realNow = reconciler.dependencies.realClock.nowMilliseconds()
         let now = reconciler.dependencies.clock.nowMilliseconds()
         return try await pool.withTransaction { connection in
-            try RecoveryQueries.parkUnread(in: list, until: realNow + 86_400_000, on: connection)
-            try RecoveryQueries.keepAsking(for: list, on: connection)
+            // The locks of subscriptions come before all others.
             let read = try RecoveryQueries.waiting(forReadOf: list, on: connection)
             try SubscriptionQueries.lock(read, on: connection)
+            try RecoveryQueries.parkUnread(in: list, until: realNow + 86_400_000, on: connection)
+            try RecoveryQueries.keepAsking(for: list, on: connection)
             for group in Bucket.groups(read, of: \.self) {
                 _ = try connection.pipeline([OpenChangeQueries.endStatusWait(group)])
             }

@@ -70,7 +70,7 @@ package enum RecoveryQueries {
             """
             -- name: parkUnreadOfRecovery
             UPDATE repricer.price_changes c
-            SET parked_reason = 'its status could not be read by recover', next_attempt_at = \(timestamp: until)
+            SET parked_reason = \(OpenChangeQueries.statusUnread + " by recover"), next_attempt_at = \(timestamp: until)
             FROM repricer.status_checks k
             WHERE k.reason = \(list.reason.rawValue) AND k.list_id = \(list.id)
                 AND k.outcome IN \(fragment: isUnread) AND \(fragment: ServiceControlQueries.allowsThisProgram)
@@ -109,7 +109,7 @@ package enum RecoveryQueries {
     }
 
     /// The subscriptions with changes that wait for a status which this list has read: a claim met them while the service
-    /// still asked for it.
+    /// still asked for it, or it could not be read before.
     package static func waiting(
         forReadOf list: StatusCheckQueries.List, on connection: isolated PostgresConnection
     ) throws -> [String] {
@@ -119,7 +119,7 @@ package enum RecoveryQueries {
             SELECT DISTINCT k.original_transaction_id FROM repricer.status_checks k
             JOIN repricer.price_changes c ON c.original_transaction_id = k.original_transaction_id AND c.bucket = k.bucket
             WHERE k.reason = \(list.reason.rawValue) AND k.list_id = \(list.id) AND k.outcome IN ('read', 'drifted')
-                AND c.state = 'queued' AND c.reason = \(OpenChangeQueries.statusAwaited)
+                AND c.state = 'queued' AND \(fragment: OpenChangeQueries.waitsForStatus)
             ORDER BY 1
             """
         ).map { try $0.text("original_transaction_id") }

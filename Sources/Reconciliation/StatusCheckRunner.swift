@@ -203,10 +203,11 @@ package struct StatusCheckRunner: Sendable {
         let realNow = realClock.nowMilliseconds()
         for one in done {
             let id = one.check.originalTransactionID
-            switch StatusCheckVerdict(one.answer, attempts: one.check.attempts) {
-            case .read(let events, let leftAt):
-                statuses.append(
-                    StatusCheckSettlement.Status(askedFor: id, events: events, leftAt: leftAt))
+            let verdict = StatusCheckVerdict(
+                one.answer, of: id, for: run.settlement.list.reason, attempts: one.check.attempts)
+            switch verdict {
+            case .read(let events):
+                statuses.append(StatusCheckSettlement.Status(askedFor: id, events: events))
                 run.refused.remove(id)
                 run.answersInARow += 1
             case .ended(let outcome, let detail, let isAboutUs):

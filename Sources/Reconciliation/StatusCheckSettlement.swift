@@ -7,8 +7,7 @@ import ServiceKit
 
 /// What the answer of one check means: a status to fold, an end without one, or another try.
 enum StatusCheckVerdict {
-    /// `leftAt` is when the answer left, by the App Store's clock.
-    case read([SubscriptionEvent], leftAt: Instant?)
+    case read([SubscriptionEvent])
     /// `isAboutUs`: the answer says that our key, or our way to the App Store, is wrong. That of one subscription alone
     /// is no more than odd.
     case ended(StatusCheckQueries.Outcome, detail: String, isAboutUs: Bool = false)
@@ -19,14 +18,26 @@ enum StatusCheckVerdict {
     /// How often an answer is tried that cannot be read, or a "not found" that Apple calls temporary: these may come
     /// for ever.
     private static let oddAnswersMax = 3
+    /// How long before its answer left a status of a recovery may have been signed, in milliseconds. The lost calls have ended
+    /// before anybody asks for statuses; but what was signed earlier, and kept somewhere, may not know of them. No page says
+    /// that Apple signs each answer anew. Both instants are of the App Store's clock, since ours may be wrong.
+    private static let ageMax: Int64 = 60_000
 
-    init(_ answer: StoreAnswer, attempts: Int) {
+    /// What the answer to a check of this subscription, in a list of this reason, means.
+    init(
+        _ answer: StoreAnswer, of id: String, for reason: StatusCheckQueries.Reason, attempts: Int
+    ) {
+        let isLast = attempts + 1 >= Self.oddAnswersMax
         switch answer {
+        case .answered(let words, _) where words.statements.isEmpty:
+            self = .ended(.notFound, detail: "no_subscription: no subscription of this app")
         case .answered(let words, let reply):
-            self =
-                words.statements.isEmpty
-                ? .ended(.notFound, detail: "no_subscription: no subscription of this app")
-                : .read(words.statements, leftAt: reply.leftAt)
+            guard reason == .recover, let stale = Self.stale(words.statements, of: id, reply.leftAt)
+            else {
+                self = .read(words.statements)
+                return
+            }
+            self = isLast ? .ended(.unreadable, detail: stale) : .unanswered(stale)
         case .throttled: self = .throttled
         case .refused(let refusal, _):
             let text = "\(refusal.code) \(refusal.name): \(refusal.message)"
@@ -37,13 +48,24 @@ enum StatusCheckVerdict {
             }
         case .notSent(let reason): self = .unanswered(reason)
         case .unknown(let reason, let reply):
-            let isLast = attempts + 1 >= Self.oddAnswersMax
             switch reply.httpStatus {
             case .some(200...299) where isLast: self = .ended(.unreadable, detail: reason)
             case .some(404) where isLast: self = .ended(.notFound, detail: reason)
             case .some, .none: self = .unanswered(reason)
             }
         }
+    }
+}
+
+extension StatusCheckVerdict {
+    /// Says that the statements of this subscription were signed long before the answer left; nil where they were not, or
+    /// nobody knows.
+    private static func stale(
+        _ events: [SubscriptionEvent], of id: String, _ leftAt: Instant?
+    ) -> String? {
+        let own = events.filter { $0.originalTransactionID == id }.map(\.key.signedAt).max()
+        guard let own, let leftAt, own.advanced(by: ageMax) < leftAt else { return nil }
+        return "signed at \(own.text), long before it was sent at \(leftAt.text)"
     }
 }
 
@@ -60,26 +82,11 @@ struct StatusCheckSettlement: Sendable {
         /// The id that was asked for. Its statements may also be about the customer's other subscriptions.
         var askedFor: String
         var events: [SubscriptionEvent]
-        /// When the answer left, by the App Store's clock; nil where that is not told.
-        var leftAt: Instant?
 
-        /// How long before the answer left its statements may have been signed, in milliseconds. After a loss no status is
-        /// asked for before each lost call has ended, which takes longer than this.
-        static let ageMax: Int64 = 60_000
-
-        /// Why it does not say what Apple has of the subscription that was asked for; nil where it does. What was signed long
-        /// before may be older than a call that is lost. No page says that Apple signs each answer anew. Both instants are of
-        /// the App Store's clock, since ours may be wrong.
-        var silence: (outcome: StatusCheckQueries.Outcome, detail: String)? {
-            let own = events.filter { $0.originalTransactionID == askedFor }
-            guard let newest = own.map(\.key.signedAt).max() else {
-                let others = Set(events.map(\.originalTransactionID)).sorted()
-                return (.notFound, "told only of \(others.joined(separator: ", "))")
-            }
-            guard let leftAt, newest.advanced(by: Self.ageMax) < leftAt else { return nil }
-            return (
-                .unreadable, "signed at \(newest.text), long before it was sent: \(leftAt.text)"
-            )
+        /// Whose statements alone it holds, where it says nothing of the subscription that was asked for; else nil.
+        var onlyOthers: String? {
+            let ids = Set(events.map(\.originalTransactionID))
+            return ids.contains(askedFor) ? nil : ids.sorted().joined(separator: ", ")
         }
     }
 
@@ -175,13 +182,13 @@ struct StatusCheckSettlement: Sendable {
                     }
                 // A person's list may hold transaction ids, which are answered by their original one. A recovery asks
                 // what Apple has of each subscription, and no call of it goes before that is known.
-                let silence = status.silence
+                let others = status.onlyOthers
                 let outcome = lines.isEmpty ? StatusCheckQueries.Outcome.read : .drifted
                 settled[
                     StatusCheckQueries.Settled(
                         status.askedFor,
-                        list.reason == .recover ? silence?.outcome ?? outcome : outcome,
-                        detail: silence?.detail)] = lines
+                        others != nil && list.reason == .recover ? .notFound : outcome,
+                        detail: others.map { "told only of \($0)" })] = lines
             }
             let all = Array(settled.keys)
             let read = all.filter { $0.outcome == .read || $0.outcome == .drifted }

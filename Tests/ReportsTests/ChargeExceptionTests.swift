@@ -192,6 +192,7 @@ import Testing
             charge(
                 "2026-03-01Z", 13990, until: "2026-04-01Z", currency: "CAD", storefront: "CAN"), []
         ),
+        (charge("2026-03-01Z", 13990, until: "2026-04-01Z", storefront: "PRI"), []),
     ])
     func chargeOfARefusedRow_aboveTheOldPrice_isNamed(charge: String, names: [String]) async throws
     {
@@ -201,10 +202,27 @@ import Testing
         #expect(explained == ["-"])
     }
 
+    /// The customer came back at a higher list price.
+    @Test func renewalsOfAPurchase_afterARefusedRow_areNotNamed() async throws {
+        let bought = Self.charge("2026-02-10Z", 11990, until: "2026-03-10Z", isPurchase: true)
+        let renewed = Self.charge("2026-03-10Z", 11990, until: "2026-04-10Z")
+
+        let (explained, named) = try await told(Self.change("rejected") + bought + renewed)
+
+        #expect(named == [])
+        #expect(explained == ["-", "-"])
+    }
+
     /// A row that never went, and one that another batch followed, are not asked. Of two that were refused the later one is.
     @Test(arguments: [
         ("UPDATE repricer.price_changes SET sent_at = NULL;", "-", []),
         (another("effective", from: 9990, to: 11990), "new_price", []),
+        // The row that was refused does not follow a rename.
+        (
+            another("effective", from: 9990, to: 11990)
+                + "UPDATE repricer.price_changes SET current_sku = 'PLAN2' WHERE state = 'effective';",
+            "new_price", []
+        ),
         (another("rejected", from: 9490, to: 11490), "-", ["other_price 11990 9490"]),
     ])
     func chargeOfARefusedRow_besideAnother_isNamedOnce(

@@ -129,6 +129,8 @@ package struct AppStoreClient: Sendable {
         request.headers["Authorization"] = "Bearer \(bearer)"
         request.headers["Accept"] = "application/json"
         request.headers["User-Agent"] = "repricer"
+        // What was kept somewhere may not know of the latest call.
+        request.headers["Cache-Control"] = "no-cache"
         let response: HTTPResponse
         do {
             response = try await http.send(request, leavingBefore: leavingBefore)

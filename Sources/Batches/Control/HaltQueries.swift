@@ -79,36 +79,35 @@ package enum HaltQueries {
         }
     }
 
-    /// How many changes of each batch are parked for each code since before the streak of refusals that goes on, or more
-    /// than once. Others have succeeded in between, so these are odd by themselves.
+    /// How many subscriptions of each batch are parked for each code since before the streak of refusals that goes on, or
+    /// more than once. Others have succeeded in between, so these are odd by themselves.
     package static func parkedBefore(
         _ batchIDs: [String], on connection: isolated PostgresConnection
     ) throws -> [String: [Int: Int]] {
-        guard !batchIDs.isEmpty else { return [:] }
-        let rows = try connection.query(
-            """
-            -- name: parkedBefore
-            SELECT t.batch_id, p.parked_reason, count(*) AS parked
-            FROM unnest(\(uuids: batchIDs)::uuid[]) AS t (batch_id)
-            CROSS JOIN LATERAL (
-                SELECT coalesce(min(since), 'infinity') AS since FROM repricer.refusal_streaks
-                WHERE kind = 'price_change' AND refused <> '{}' AND coalesce(batch_id, t.batch_id) = t.batch_id
-            ) streak
-            CROSS JOIN LATERAL (
-                SELECT c.parked_reason FROM repricer.price_changes c
-                WHERE c.batch_id = t.batch_id AND c.stage IN ('queued', 'unknown') AND c.parked_reason IS NOT NULL
-                    AND (c.parks > 1 OR c.state_since < streak.since)
-                -- More would tell nothing new.
-                LIMIT 200
-            ) p
-            GROUP BY t.batch_id, p.parked_reason
-            """)
         var found: [String: [Int: Int]] = [:]
-        for row in rows {
-            // A reason begins with its code, or is none of an answer.
-            let code = try row.text("parked_reason").prefix { $0.isASCII && $0.isNumber }
-            guard let code = Int(code) else { continue }
-            found[try row.text("batch_id"), default: [:]][code, default: 0] += try row.int("parked")
+        for id in batchIDs {
+            // Two statements: a spread database joins no table of its coordinator with the spread ones.
+            let streak = try connection.query(
+                """
+                -- name: streakSince
+                SELECT coalesce(min(since), 'infinity')::text AS since FROM repricer.refusal_streaks
+                WHERE kind = 'price_change' AND refused <> '{}' AND (batch_id IS NULL OR batch_id = \(uuid: id))
+                """
+            ).one().text("since")
+            let rows = try connection.query(
+                """
+                -- name: parkedBefore
+                SELECT parked_reason, count(DISTINCT original_transaction_id) AS parked FROM repricer.price_changes
+                WHERE batch_id = \(uuid: id) AND stage IN ('queued', 'unknown') AND parked_reason IS NOT NULL
+                    AND (parks > 1 OR state_since < \(streak)::timestamptz)
+                GROUP BY parked_reason
+                """)
+            for row in rows {
+                // A reason begins with its code, or is none of an answer.
+                let digits = try row.text("parked_reason").prefix { $0.isASCII && $0.isNumber }
+                guard let code = Int(digits) else { continue }
+                found[id, default: [:]][code, default: 0] += try row.int("parked")
+            }
         }
         return found
     }

@@ -204,8 +204,13 @@ package enum OpenChangeQueries {
         postpone(id, until: until, reason: "facts_unreadable", name: "deferUnreadable")
     }
 
-    /// The reason of a change that waits until the status of its subscription was read.
-    package static let statusAwaited = "status_awaited"
+    static let statusAwaited = "status_awaited"
+    /// How the reason begins for which a change is parked whose status could not be read.
+    package static let statusUnread = "its status could not be read"
+    /// The condition that the queued change `c` waits until the status of its subscription was read.
+    package static let waitsForStatus: SQL = """
+        (c.reason = \(statusAwaited) OR starts_with(c.parked_reason, \(statusUnread))) IS TRUE
+        """
 
     /// Defers the due changes of a subscription until its status is read, at most until an instant of real time.
     package static func awaitStatus(_ id: String, until: Int64) -> SQL {
@@ -229,7 +234,9 @@ package enum OpenChangeQueries {
         """
         -- name: endStatusWait
         WITH \(fragment: VersionQueries.ofChanges("repricer.price_changes c WHERE \(fragment: awaitsStatus(ids))"))
-        UPDATE repricer.price_changes c SET next_attempt_at = NULL, reason = NULL, recorded_at = \(fragment: VersionQueries.now)
+        UPDATE repricer.price_changes c SET next_attempt_at = NULL, parked_reason = NULL,
+            reason = CASE WHEN c.reason = \(statusAwaited) THEN NULL ELSE c.reason END,
+            recorded_at = \(fragment: VersionQueries.now)
         WHERE \(fragment: awaitsStatus(ids))
         """
     }
@@ -240,7 +247,7 @@ package enum OpenChangeQueries {
         """
         -- name: parkUnread
         UPDATE repricer.price_changes c
-        SET parked_reason = 'its status could not be read', next_attempt_at = \(timestamp: until)
+        SET parked_reason = \(statusUnread), next_attempt_at = \(timestamp: until)
         WHERE c.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))
             AND c.state = 'queued'
         """
@@ -249,7 +256,7 @@ package enum OpenChangeQueries {
     private static func awaitsStatus(_ ids: [String]) -> SQL {
         """
         c.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))
-            AND c.state = 'queued' AND c.reason = \(statusAwaited)
+            AND c.state = 'queued' AND \(fragment: waitsForStatus)
         """
     }
 

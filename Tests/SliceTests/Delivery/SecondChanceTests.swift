@@ -171,8 +171,6 @@ import Testing
         let scheduler = harness.scheduler()
         try await harness.deliver(scheduler)
         for _ in 0..<2 { try await harness.watch().round() }
-        // Those that were not called for the halt have been dated anew.
-        try await Self.lead(harness, lines: 2...13)
         let before = harness.store.calls.count
         let putBack = Set(
             try await harness.texts(
