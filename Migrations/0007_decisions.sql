@@ -1946,6 +1946,7 @@ DECLARE
     v_batch batches;
     v_halt jsonb;
     v_probe price_changes;
+    v_is_locked boolean;
 BEGIN
     FOR v_batch IN SELECT b.* FROM batches b
         WHERE b.state = 'approved' AND NOT b.is_paused AND b.halted_storefronts <> '{}'
@@ -1986,13 +1987,23 @@ BEGIN
                 CONTINUE WHEN answer IS NULL;
                 RETURN NEXT;
             ELSIF coalesce((v_halt ->> 'probe_at')::timestamptz, '-infinity') <= p_now THEN
-                SELECT * INTO v_probe FROM price_changes c
+                -- A search over all buckets takes no lock (Citus); what it finds is locked, and asked for again, in its bucket.
+                v_is_locked := false;
+                FOR v_probe IN SELECT * FROM price_changes c
                     WHERE c.batch_id = v_batch.batch_id AND c.storefront = probe_storefronts.storefront
                         AND c.stage = 'queued' AND c.state = 'queued' AND c.is_held AND c.is_ready
                         AND c.wave <= v_batch.released_wave
                     -- Rows that never probed come first.
-                    ORDER BY c.next_attempt_at NULLS FIRST, c.send_by LIMIT 1 FOR UPDATE SKIP LOCKED;
-                CONTINUE WHEN NOT FOUND;
+                    ORDER BY c.next_attempt_at NULLS FIRST, c.send_by LIMIT 10
+                LOOP
+                    PERFORM FROM price_changes c
+                        WHERE c.original_transaction_id = v_probe.original_transaction_id AND c.bucket = v_probe.bucket
+                            AND c.change_id = v_probe.change_id AND c.state = 'queued' AND c.is_held AND c.is_ready
+                        FOR UPDATE SKIP LOCKED;
+                    v_is_locked := FOUND;
+                    EXIT WHEN v_is_locked;
+                END LOOP;
+                CONTINUE WHEN NOT v_is_locked;
                 -- The probe before it got no answer, and its own call waits with its storefront.
                 IF subscription IS NOT NULL THEN
                     v_halt := v_halt || jsonb_build_object('answer', 'no answer for ' || subscription);
@@ -2208,14 +2219,15 @@ CREATE FUNCTION repricer.recover_service(p_at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     v_reason text;
+    v_kinds jsonb;
 BEGIN
-    SELECT halted_reason INTO v_reason FROM service_controls WHERE halted_at IS NOT NULL FOR UPDATE;
+    SELECT halted_reason, halted_kinds INTO v_reason, v_kinds FROM service_controls WHERE halted_at IS NOT NULL FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
     UPDATE service_controls SET halted_at = NULL, halted_reason = NULL, halted_answer = NULL;
     UPDATE put_backs SET ended_until = coalesce(ended_until, p_at), is_recovered = true WHERE batch_id IS NULL
-        AND NOT EXISTS (SELECT FROM service_controls WHERE halted_kinds ? kind);
+        AND NOT v_kinds ? kind;
     PERFORM append_audit(session_user::text, p_at, 'recover', 'everything', json_build_object('halted_for', v_reason));
     RETURN true;
 END
@@ -2243,14 +2255,15 @@ CREATE FUNCTION repricer.recover_kind(p_kind text, p_at timestamptz) RETURNS boo
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     v_halt jsonb;
+    v_is_halted boolean;
 BEGIN
-    SELECT halted_kinds -> p_kind INTO v_halt FROM service_controls WHERE halted_kinds ? p_kind FOR UPDATE;
+    SELECT halted_kinds -> p_kind, halted_at IS NOT NULL INTO v_halt, v_is_halted FROM service_controls WHERE halted_kinds ? p_kind FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
     UPDATE service_controls SET halted_kinds = halted_kinds - p_kind;
     UPDATE put_backs SET ended_until = coalesce(ended_until, p_at), is_recovered = true
-        WHERE batch_id IS NULL AND kind = p_kind AND NOT EXISTS (SELECT FROM service_controls WHERE halted_at IS NOT NULL);
+        WHERE batch_id IS NULL AND kind = p_kind AND NOT v_is_halted;
     PERFORM append_audit(session_user::text, p_at, 'recover', 'calls:' || p_kind,
         json_build_object('halted_for', v_halt ->> 'reason'));
     RETURN true;
@@ -2260,13 +2273,16 @@ $$;
 -- Notes that a probe of the service, or of a kind of call, was refused. The halt stays, and says what the latest
 -- answer was.
 CREATE FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) RETURNS void
-    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
-BEGIN ATOMIC
-    UPDATE repricer.service_controls SET
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_answer jsonb := to_jsonb(p_answer);
+BEGIN
+    UPDATE service_controls SET
         halted_answer = CASE WHEN p_kind IS NULL AND halted_at IS NOT NULL THEN p_answer ELSE halted_answer END,
         halted_kinds = CASE WHEN halted_kinds ? p_kind
-            THEN jsonb_set(halted_kinds, ARRAY[p_kind, 'answer'], to_jsonb(p_answer)) ELSE halted_kinds END;
-END;
+            THEN jsonb_set(halted_kinds, ARRAY[p_kind, 'answer'], v_answer) ELSE halted_kinds END;
+END
+$$;
 
 -- Sessions hold rows since p_since; null: none do any more. p_is_all: changes are due, calls are allowed, and none can be
 -- claimed. Where they hold this very row nothing is written: who tells of them must not wait for them.

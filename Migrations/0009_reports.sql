@@ -422,7 +422,7 @@ CREATE FUNCTION repricer.fitting(p_sum numeric, p_what text) RETURNS bigint LANG
 -- The seats of a paid period, from its charges of one item: those of its renewal, or of what the customer bought in its place
 -- last, and those that were added beside that since and not given back. The transaction of a modification has those that were
 -- added before it (an inference). Null: none. A period with one charge need not be asked.
-CREATE FUNCTION repricer.seats_of(p_charges repricer.charges[]) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+CREATE FUNCTION repricer.seats_of(p_charges anyarray) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 SELECT nullif(coalesce(max(o.quantity), 0) + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat
         AND (k.refunded_milliunits = 0 OR k.refunded_milliunits < k.price_milliunits * k.quantity)
         AND k.purchased_at >= coalesce(o.purchased_at, '-infinity')), 0), 0)::bigint

@@ -45,7 +45,7 @@ END
 $limits$;
 -- PostgreSQL asks the reader of a view for the right to what the view calls. Finance cannot name the functions of
 -- schema repricer.
-GRANT EXECUTE ON FUNCTION repricer.twelfths(text), repricer.figure(numeric, text), repricer.fitting(numeric, text), repricer.seats_of(repricer.charges[]), repricer.wilson_bound(numeric, numeric, integer),
+GRANT EXECUTE ON FUNCTION repricer.twelfths(text), repricer.figure(numeric, text), repricer.fitting(numeric, text), repricer.seats_of(anyarray), repricer.wilson_bound(numeric, numeric, integer),
     repricer.lacks_amount(jsonb), repricer.tells_end(jsonb),
     repricer.bridge_moves(timestamptz, uuid)
     TO repricer_finance, repricer_pricing, repricer_service;

@@ -585,50 +585,7 @@ BEGIN
 END
 $$;
 
-CREATE TABLE repricer.charges (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    transaction_id text NOT NULL,
-    sku text NOT NULL,
-    purchased_at timestamp with time zone NOT NULL,
-    expires_at timestamp with time zone,
-    revoked_at timestamp with time zone,
-    price_milliunits bigint NOT NULL,
-    quantity bigint DEFAULT 1 NOT NULL,
-    currency text NOT NULL,
-    storefront text,
-    is_offer boolean DEFAULT false NOT NULL,
-    is_purchase boolean DEFAULT false NOT NULL,
-    is_added_seat boolean DEFAULT false NOT NULL,
-    is_relisted boolean DEFAULT false NOT NULL,
-    period text,
-    refunded_milliunits bigint DEFAULT 0 NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT charges_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT charges_quantity CHECK ((quantity >= 1))
-);
-
-COMMENT ON COLUMN repricer.charges.expires_at IS 'When the period ends that is paid with it; null: not told.';
-
-COMMENT ON COLUMN repricer.charges.revoked_at IS 'When the item was revoked, whatever part of the money was given back; null: it was not, or no more.';
-
-COMMENT ON COLUMN repricer.charges.price_milliunits IS 'Of one seat; price times quantity was charged.';
-
-COMMENT ON COLUMN repricer.charges.is_offer IS 'Charged at the price of an offer.';
-
-COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as a modification, or a seat that is added; no renewal.';
-
-COMMENT ON COLUMN repricer.charges.is_added_seat IS 'Of a purchase: it is of seats that came beside those of the period. Any other charge takes the place of the one before it.';
-
-COMMENT ON COLUMN repricer.charges.is_relisted IS 'A later statement of its transaction lists another item in place of this one, at another price. It is one charge, of what the newest statement says, under the name that it had first.';
-
-COMMENT ON COLUMN repricer.charges.period IS 'The length of the plan''s period that it pays, as signed: P1W, P1M, P2M, P3M, P6M or P1Y; null: no statement says it.';
-
-COMMENT ON COLUMN repricer.charges.refunded_milliunits IS 'What money_entries say was given back and not taken back again.';
-
-COMMENT ON COLUMN repricer.charges.recorded_at IS 'Since when it is known as it stands here; what was known before is in charge_versions.';
-
-CREATE FUNCTION repricer.seats_of(p_charges repricer.charges[]) RETURNS bigint
+CREATE FUNCTION repricer.seats_of(p_charges anyarray) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
 SELECT nullif(coalesce(max(o.quantity), 0) + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat
@@ -706,6 +663,49 @@ COMMENT ON COLUMN repricer.change_figures.seats IS 'Of the last period that the 
 COMMENT ON COLUMN repricer.change_figures.counted_at IS 'On the clock of recording. While its subscription bears no mark, nothing was recorded since: it is what was known then, too.';
 
 COMMENT ON COLUMN repricer.change_figures.outcome IS 'Its row of forecast_tallies; null of an undo, which forecasts nothing.';
+
+CREATE TABLE repricer.charges (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    transaction_id text NOT NULL,
+    sku text NOT NULL,
+    purchased_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    price_milliunits bigint NOT NULL,
+    quantity bigint DEFAULT 1 NOT NULL,
+    currency text NOT NULL,
+    storefront text,
+    is_offer boolean DEFAULT false NOT NULL,
+    is_purchase boolean DEFAULT false NOT NULL,
+    is_added_seat boolean DEFAULT false NOT NULL,
+    is_relisted boolean DEFAULT false NOT NULL,
+    period text,
+    refunded_milliunits bigint DEFAULT 0 NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT charges_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT charges_quantity CHECK ((quantity >= 1))
+);
+
+COMMENT ON COLUMN repricer.charges.expires_at IS 'When the period ends that is paid with it; null: not told.';
+
+COMMENT ON COLUMN repricer.charges.revoked_at IS 'When the item was revoked, whatever part of the money was given back; null: it was not, or no more.';
+
+COMMENT ON COLUMN repricer.charges.price_milliunits IS 'Of one seat; price times quantity was charged.';
+
+COMMENT ON COLUMN repricer.charges.is_offer IS 'Charged at the price of an offer.';
+
+COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as a modification, or a seat that is added; no renewal.';
+
+COMMENT ON COLUMN repricer.charges.is_added_seat IS 'Of a purchase: it is of seats that came beside those of the period. Any other charge takes the place of the one before it.';
+
+COMMENT ON COLUMN repricer.charges.is_relisted IS 'A later statement of its transaction lists another item in place of this one, at another price. It is one charge, of what the newest statement says, under the name that it had first.';
+
+COMMENT ON COLUMN repricer.charges.period IS 'The length of the plan''s period that it pays, as signed: P1W, P1M, P2M, P3M, P6M or P1Y; null: no statement says it.';
+
+COMMENT ON COLUMN repricer.charges.refunded_milliunits IS 'What money_entries say was given back and not taken back again.';
+
+COMMENT ON COLUMN repricer.charges.recorded_at IS 'Since when it is known as it stands here; what was known before is in charge_versions.';
 
 CREATE TABLE repricer.dependent_cancellations (
     original_transaction_id text NOT NULL,
@@ -7751,19 +7751,18 @@ END
 $$;
 
 CREATE FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) RETURNS void
-    LANGUAGE sql SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
-    BEGIN ATOMIC
- UPDATE repricer.service_controls SET halted_answer =
-         CASE
-             WHEN ((note_halt_answer.p_kind IS NULL) AND (service_controls.halted_at IS NOT NULL)) THEN note_halt_answer.p_answer
-             ELSE service_controls.halted_answer
-         END, halted_kinds =
-         CASE
-             WHEN (service_controls.halted_kinds ? note_halt_answer.p_kind) THEN jsonb_set(service_controls.halted_kinds, ARRAY[note_halt_answer.p_kind, 'answer'::text], to_jsonb(note_halt_answer.p_answer))
-             ELSE service_controls.halted_kinds
-         END;
-END;
+    AS $$
+DECLARE
+    v_answer jsonb := to_jsonb(p_answer);
+BEGIN
+    UPDATE service_controls SET
+        halted_answer = CASE WHEN p_kind IS NULL AND halted_at IS NOT NULL THEN p_answer ELSE halted_answer END,
+        halted_kinds = CASE WHEN halted_kinds ? p_kind
+            THEN jsonb_set(halted_kinds, ARRAY[p_kind, 'answer'], v_answer) ELSE halted_kinds END;
+END
+$$;
 
 CREATE FUNCTION repricer.note_probe_answer(p_batch_id uuid, p_answer text) RETURNS void
     LANGUAGE sql SECURITY DEFINER
@@ -8163,6 +8162,7 @@ DECLARE
     v_batch batches;
     v_halt jsonb;
     v_probe price_changes;
+    v_is_locked boolean;
 BEGIN
     FOR v_batch IN SELECT b.* FROM batches b
         WHERE b.state = 'approved' AND NOT b.is_paused AND b.halted_storefronts <> '{}'
@@ -8203,13 +8203,23 @@ BEGIN
                 CONTINUE WHEN answer IS NULL;
                 RETURN NEXT;
             ELSIF coalesce((v_halt ->> 'probe_at')::timestamptz, '-infinity') <= p_now THEN
-                SELECT * INTO v_probe FROM price_changes c
+                -- A search over all buckets takes no lock (Citus); what it finds is locked, and asked for again, in its bucket.
+                v_is_locked := false;
+                FOR v_probe IN SELECT * FROM price_changes c
                     WHERE c.batch_id = v_batch.batch_id AND c.storefront = probe_storefronts.storefront
                         AND c.stage = 'queued' AND c.state = 'queued' AND c.is_held AND c.is_ready
                         AND c.wave <= v_batch.released_wave
                     -- Rows that never probed come first.
-                    ORDER BY c.next_attempt_at NULLS FIRST, c.send_by LIMIT 1 FOR UPDATE SKIP LOCKED;
-                CONTINUE WHEN NOT FOUND;
+                    ORDER BY c.next_attempt_at NULLS FIRST, c.send_by LIMIT 10
+                LOOP
+                    PERFORM FROM price_changes c
+                        WHERE c.original_transaction_id = v_probe.original_transaction_id AND c.bucket = v_probe.bucket
+                            AND c.change_id = v_probe.change_id AND c.state = 'queued' AND c.is_held AND c.is_ready
+                        FOR UPDATE SKIP LOCKED;
+                    v_is_locked := FOUND;
+                    EXIT WHEN v_is_locked;
+                END LOOP;
+                CONTINUE WHEN NOT v_is_locked;
                 -- The probe before it got no answer, and its own call waits with its storefront.
                 IF subscription IS NOT NULL THEN
                     v_halt := v_halt || jsonb_build_object('answer', 'no answer for ' || subscription);
@@ -8620,14 +8630,15 @@ CREATE FUNCTION repricer.recover_kind(p_kind text, p_at timestamp with time zone
     AS $$
 DECLARE
     v_halt jsonb;
+    v_is_halted boolean;
 BEGIN
-    SELECT halted_kinds -> p_kind INTO v_halt FROM service_controls WHERE halted_kinds ? p_kind FOR UPDATE;
+    SELECT halted_kinds -> p_kind, halted_at IS NOT NULL INTO v_halt, v_is_halted FROM service_controls WHERE halted_kinds ? p_kind FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
     UPDATE service_controls SET halted_kinds = halted_kinds - p_kind;
     UPDATE put_backs SET ended_until = coalesce(ended_until, p_at), is_recovered = true
-        WHERE batch_id IS NULL AND kind = p_kind AND NOT EXISTS (SELECT FROM service_controls WHERE halted_at IS NOT NULL);
+        WHERE batch_id IS NULL AND kind = p_kind AND NOT v_is_halted;
     PERFORM append_audit(session_user::text, p_at, 'recover', 'calls:' || p_kind,
         json_build_object('halted_for', v_halt ->> 'reason'));
     RETURN true;
@@ -8640,14 +8651,15 @@ CREATE FUNCTION repricer.recover_service(p_at timestamp with time zone) RETURNS 
     AS $$
 DECLARE
     v_reason text;
+    v_kinds jsonb;
 BEGIN
-    SELECT halted_reason INTO v_reason FROM service_controls WHERE halted_at IS NOT NULL FOR UPDATE;
+    SELECT halted_reason, halted_kinds INTO v_reason, v_kinds FROM service_controls WHERE halted_at IS NOT NULL FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
     UPDATE service_controls SET halted_at = NULL, halted_reason = NULL, halted_answer = NULL;
     UPDATE put_backs SET ended_until = coalesce(ended_until, p_at), is_recovered = true WHERE batch_id IS NULL
-        AND NOT EXISTS (SELECT FROM service_controls WHERE halted_kinds ? kind);
+        AND NOT v_kinds ? kind;
     PERFORM append_audit(session_user::text, p_at, 'recover', 'everything', json_build_object('halted_for', v_reason));
     RETURN true;
 END
@@ -12716,13 +12728,10 @@ GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_s
 REVOKE ALL ON FUNCTION repricer.recording_instant() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.recording_instant() TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.charges TO repricer_pricing;
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.charges TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.seats_of(p_charges repricer.charges[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.seats_of(p_charges repricer.charges[]) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.seats_of(p_charges repricer.charges[]) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.seats_of(p_charges repricer.charges[]) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.seats_of(p_charges anyarray) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.seats_of(p_charges anyarray) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.seats_of(p_charges anyarray) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.seats_of(p_charges anyarray) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.tells_end(p_statement jsonb) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.tells_end(p_statement jsonb) TO repricer_finance;
@@ -12730,6 +12739,9 @@ GRANT ALL ON FUNCTION repricer.tells_end(p_statement jsonb) TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.tells_end(p_statement jsonb) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.change_figures TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.charges TO repricer_pricing;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.charges TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.dependent_cancellations TO repricer_pricing;
 GRANT SELECT,INSERT,UPDATE ON TABLE repricer.dependent_cancellations TO repricer_service;

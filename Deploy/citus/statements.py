@@ -18,6 +18,8 @@ EXECUTE = re.compile(r"^execute [^:]*: (?P<sql>.*)$", re.DOTALL)
 VALUE = re.compile(r"\$(\d+) = (NULL|'(?:[^']|'')*')", re.DOTALL)
 # The migrator runs before the tables are spread.
 MIGRATOR = re.compile(r"repricer\.(schema_migrations|migration_steps)")
+CURSOR = re.compile(r"^\s*DECLARE \w+ (NO SCROLL )?CURSOR FOR", re.MULTILINE)
+FETCH = re.compile(r"^\s*(FETCH|CLOSE) ", re.MULTILINE)
 # Postgres says so of what Citus does not do: feature not supported, and its own internal errors.
 REFUSED = re.compile(r"ERROR:  (0A000|XX000|42883|42P01|42P17|42601): (.*)")
 
@@ -54,6 +56,10 @@ def recorded(lines, samples):
         elif level == "LOG":
             last.pop(pid, None)
     for sql, kept in found.items():
+        # A cursor can't be prepared: its question is asked, and what is fetched from it is not.
+        sql = CURSOR.sub("", sql)
+        if FETCH.search(sql):
+            continue
         given = [values for values in kept.values() if values]
         wants = max([int(number) for number in re.findall(r"\$(\d+)", sql)], default=0)
         if wants == 0:

@@ -107,14 +107,14 @@ package enum WebhookQueries {
             -- name: pruneOutbox
             DELETE FROM repricer.outbox o USING (
                 SELECT e.aggregateid, e.bucket, e.position FROM repricer.outbox e
-                WHERE e."timestamp" < \(timestamp: before) AND \(fragment: ServiceControlQueries.allowsThisProgram)
-                    AND NOT EXISTS (
+                WHERE e."timestamp" < \(timestamp: before) AND NOT EXISTS (
                     SELECT 1 FROM repricer.webhook_deliveries d
                     WHERE d.aggregateid = e.aggregateid AND d.position = e.position
                         AND d.bucket = e.bucket AND d.state = 'pending')
                 ORDER BY e."timestamp" LIMIT \(limit)
             ) old
             WHERE o.aggregateid = old.aggregateid AND o.position = old.position AND o.bucket = old.bucket
+                AND \(fragment: ServiceControlQueries.allowsThisProgram)
             """)
     }
 

@@ -83,14 +83,17 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
     @discardableResult
     private func begin(_ key: Key) -> Task<Value, any Error> {
         if let task = running[key] { return task }
-        let task = Task { try await self.counted(key) }
+        // Readers wait from now on, however late the task begins.
+        let begun = ContinuousClock.now
+        let task = Task { try await self.counted(key, since: begun) }
         running[key] = task
         return task
     }
 
-    private func counted(_ key: Key) async throws -> Value {
+    private func counted(
+        _ key: Key, since start: ContinuousClock.Instant
+    ) async throws -> Value {
         defer { running[key] = nil }
-        let start = ContinuousClock.now
         let value: Value
         do {
             value = try await count(key)

@@ -54,13 +54,17 @@ package struct Recovery: Sendable {
         let now = dependencies.clock.nowMilliseconds()
         // A dump is restored long after its calls, but a call that an earlier replica made may still be on its way.
         let from = dependencies.realClock.nowMilliseconds() + flightTime.milliseconds
-        return try await pool.withTransaction { connection in
-            let changes = try ServiceControlQueries.beginCatchUp(
-                since: since, from: from, at: now, byPerson: true, on: connection)
+        let changes = try await pool.withTransaction {
+            try ServiceControlQueries.beginCatchUp(
+                since: since, from: from, at: now, byPerson: true, on: $0)
+        }
+        // A spread database lets nobody read in one transaction what a function of the owner's has written there. Calls wait
+        // from the first one on, and whoever runs it again goes on with both.
+        try await pool.withTransaction { connection in
             try RecoveryQueries.wantChecks(since: since, in: list, at: now, on: connection)
             _ = try connection.pipeline([StatusCheckQueries.freeClaims(of: list)])
-            return changes
         }
+        return changes
     }
 
     /// Waits until no call of the former database can be on its way.

@@ -210,22 +210,20 @@ package enum RecoveryQueries {
         outcome.batches = try connection.query(
             """
             -- name: recoveredBatches
-            SELECT b.batch_id, b.name, count(*) FILTER (WHERE c.sent_at = c.doubtful_since) AS adopted,
+            SELECT b.batch_id, b.name, count(*) FILTER (WHERE u.sent_at = u.doubtful_since) AS adopted,
                 count(*) FILTER (WHERE u.is_open AND NOT u.is_unread) AS released,
                 count(*) FILTER (WHERE u.is_ended AND NOT u.is_unread) AS ended,
                 count(*) FILTER (WHERE u.is_unread AND (u.is_open OR u.is_ended)) AS unread
-            FROM repricer.price_changes c
-            JOIN repricer.batches b ON b.batch_id = c.batch_id
-            CROSS JOIN LATERAL (
-                SELECT c.state IN ('awaiting_approval', 'queued') AS is_open,
+            FROM (
+                SELECT c.batch_id, c.sent_at, c.doubtful_since, c.state IN ('awaiting_approval', 'queued') AS is_open,
                     c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AS is_ended,
                     EXISTS (
                         SELECT FROM repricer.status_checks k
                         WHERE k.original_transaction_id = c.original_transaction_id AND k.bucket = c.bucket
                             AND k.reason = \(list.reason.rawValue) AND k.list_id = \(list.id)
                             AND k.outcome IN \(fragment: isUnread)) AS is_unread
-            ) u
-            WHERE c.doubtful_since <= \(timestamp: since)
+                FROM repricer.price_changes c WHERE c.doubtful_since <= \(timestamp: since)) u
+            JOIN repricer.batches b ON b.batch_id = u.batch_id
             GROUP BY b.batch_id, b.name ORDER BY b.name
             """
         ).map { row in

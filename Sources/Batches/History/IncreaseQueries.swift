@@ -35,9 +35,8 @@ package enum IncreaseQueries {
             """
             -- name: unknownSubscriptions
             SELECT count(*) AS unknown FROM unnest(\(ids)::text[]) AS id
-            WHERE NOT EXISTS (
-                SELECT FROM repricer.subscriptions s
-                WHERE s.original_transaction_id = id AND s.bucket = repricer.bucket_of(id))
+            LEFT JOIN repricer.subscriptions s ON s.original_transaction_id = id AND s.bucket = repricer.bucket_of(id)
+            WHERE s.bucket IS NULL
             """
         ).one().int("unknown")
     }

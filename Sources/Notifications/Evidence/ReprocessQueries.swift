@@ -156,7 +156,8 @@ enum ReprocessQueries {
                 SELECT original_transaction_id, bucket FROM forgotten
             )
             INSERT INTO repricer.subscription_event_versions
-            SELECT f.*, (SELECT repricer.recording_instant()) FROM forgotten f ON CONFLICT DO NOTHING
+            SELECT f.*, n.at FROM forgotten f CROSS JOIN (SELECT repricer.recording_instant() AS at) n
+            ON CONFLICT DO NOTHING
             """,
             """
             -- name: unfoldSubscriptions

@@ -50,9 +50,12 @@ extension Commands {
             let (count, recall, inDoubt) = try await invocation.telling(
                 "withdrawing what was not sent"
             ) {
-                try await pool.withTransaction { connection in
-                    let count = try BatchQueries.withdraw(
-                        batch.batchID, newState: newState, reason: why, at: now, on: connection)
+                let count = try await pool.withTransaction {
+                    try BatchQueries.withdraw(
+                        batch.batchID, newState: newState, reason: why, at: now, on: $0)
+                }
+                // A spread database lets nobody read in one transaction what a function of the owner's has written there.
+                return try await pool.withTransaction { connection in
                     let scope = UndoQueries.Scope(batchID: batch.batchID)
                     return (
                         count,

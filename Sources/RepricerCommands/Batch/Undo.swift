@@ -40,10 +40,13 @@ extension Commands {
             let (rows, counts, refused) = try await invocation.telling(
                 "storing the inverse changes"
             ) {
-                try await pool.withTransaction { connection in
+                let rows = try await pool.withTransaction {
+                    try UndoQueries.store(scope, as: undoID, name: newName, at: now, on: $0)
+                }
+                // A spread database lets nobody read in one transaction what a function of the owner's has written there.
+                return try await pool.withTransaction { connection in
                     (
-                        try UndoQueries.store(
-                            scope, as: undoID, name: newName, at: now, on: connection),
+                        rows,
                         try UndoQueries.refusedCounts(scope, by: undoID, at: now, on: connection),
                         try UndoQueries.refused(
                             scope, by: undoID, at: now, limit: refusedShown, on: connection)
