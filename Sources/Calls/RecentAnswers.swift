@@ -91,8 +91,9 @@ final class RecentAnswers: Sendable {
     static let customersMax = 10
     /// How many subscriptions must be refused in a row, for whatever reasons, before nobody fares well.
     static let refusedMax = 15
-    /// Where subscriptions of the batch are parked for the code already, odd ones may stand together, and there may be as
-    /// many more. So each parked one raises the numbers by two, up to this one. Nothing ends by such a refusal.
+    /// Subscriptions that are odd by themselves may stand together in a batch. Each one that is parked for a code already
+    /// raises `suspectsMax`, `suspectsMaxAtFirst` and `refusedMax` by two for that code, up to this number. No row ends by
+    /// such a refusal.
     static let oddMax = 45
 
     /// How many subscriptions of a batch must be refused before the batch fares so. Nobody knows it of a batch with
@@ -527,7 +528,7 @@ extension RecentAnswers.State {
         max(limit, min(limit + more, RecentAnswers.oddMax))
     }
 
-    /// How many subscriptions are parked for the code in the batches that fare worst.
+    /// How many subscriptions are parked for the code, in the batch that has the most of them.
     private static func parked(_ scopes: [CallScope], for refusal: StoreRefusal) -> Int {
         scopes.map { $0.parked[refusal.code] ?? 0 }.max() ?? 0
     }

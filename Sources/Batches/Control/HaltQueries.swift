@@ -79,8 +79,8 @@ package enum HaltQueries {
         }
     }
 
-    /// How many subscriptions of each batch are parked for each code since before the streak of refusals that goes on, or
-    /// more than once. Others have succeeded in between, so these are odd by themselves.
+    /// How many subscriptions of each batch are parked for each code since before the running streak of refusals, or were
+    /// parked more than once. Others have succeeded in between, so these are odd by themselves.
     package static func parkedBefore(
         _ batchIDs: [String], on connection: isolated PostgresConnection
     ) throws -> [String: [Int: Int]] {

@@ -229,7 +229,8 @@ package enum OpenChangeQueries {
         """
     }
 
-    /// Ends the wait of these subscriptions of one bucket, because their statuses were read.
+    /// Ends the wait of these subscriptions of one bucket, because their statuses were read. What was parked because its status
+    /// could not be read goes, too.
     package static func endStatusWait(_ ids: [String]) -> SQL {
         """
         -- name: endStatusWait
