@@ -338,10 +338,10 @@ CREATE TABLE repricer.figures_turn (
 INSERT INTO repricer.figures_turn DEFAULT VALUES;
 COMMENT ON TABLE repricer.figures_turn IS 'Who summarises figures holds its lock until its transaction ends.';
 
--- Kept moves: what the bridge counts of each month, of every subscription whose called changes have ended, as one row a
+-- Kept moves: what the bridge counts of each month, of every subscription none of whose calls is out, as one row a
 -- subscription and batch, and summed by batch and month (move_tallies). While no fact is added only time moves a figure:
 -- a paid period ends. So months are kept to their ends, the coming ones too, and of a month in which a paid period will
--- end, how it stands before that (running_moves). A reader counts what is marked, what is still open, and what is kept
+-- end, how it stands before that (running_moves). A reader counts what is marked, what is not kept yet, and what is kept
 -- since a later instant than it asks for (known_after) from the facts.
 CREATE TABLE repricer.kept_moves (
     original_transaction_id text NOT NULL,
@@ -366,7 +366,7 @@ COMMENT ON TABLE repricer.kept_moves IS
     'What the revenue bridge counts of a subscription, in twelfths of milliunits. Only summarise_figures writes it.';
 COMMENT ON COLUMN repricer.kept_moves.known_after IS
     'It holds for instants after this one, the latest that a fact bears; infinity: it is counted from the facts, as of a '
-    'subscription with open changes, or with dependents on another one.';
+    'subscription with a call that is out, or with dependents on another one.';
 
 CREATE TABLE repricer.move_tallies (
     batch_id uuid NOT NULL,
@@ -1643,8 +1643,9 @@ COMMENT ON VIEW report.forecast_accuracy IS
 -- The ledger, each line with what explains it.
 CREATE VIEW repricer.live_money AS
 SELECT x.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
-    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, x.change_id, x.batch_id, b.name AS batch_name,
-    CASE WHEN e.kind = 'charge' THEN x.explained_as ELSE e.kind END AS explained_as, e.correction > 0 AS is_correction
+    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, x.change_id, x.batch_id,
+    CASE WHEN e.kind = 'charge' THEN x.explained_as ELSE e.kind END AS explained_as, b.name AS batch_name,
+    e.correction > 0 AS is_correction
 FROM repricer.explained_charges x
 JOIN repricer.batches b ON b.batch_id = x.batch_id
 -- OFFSET 0 has the same reason as in explained_charges.
@@ -1655,8 +1656,8 @@ CROSS JOIN LATERAL (
 UNION ALL
 -- The lines that no change of ours is about.
 SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
-    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, NULL, NULL, NULL,
-    CASE WHEN e.kind <> 'charge' THEN e.kind END, e.correction > 0
+    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, NULL, NULL,
+    CASE WHEN e.kind <> 'charge' THEN e.kind END, NULL, e.correction > 0
 FROM repricer.money_entries e
 WHERE NOT EXISTS (
     SELECT FROM repricer.explained_charges x
@@ -1665,15 +1666,16 @@ COMMENT ON VIEW repricer.live_money IS 'report.money, computed from the facts.';
 
 CREATE VIEW report.money AS
 SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
-    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, e.batch_id, b.name AS batch_name,
-    CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END AS explained_as, e.correction > 0 AS is_correction
+    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, e.batch_id,
+    CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END AS explained_as, b.name AS batch_name,
+    e.correction > 0 AS is_correction
 FROM repricer.money_entries e
 LEFT JOIN repricer.batches b ON b.batch_id = e.batch_id
 WHERE NOT EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = e.original_transaction_id)
 UNION ALL
 SELECT m.original_transaction_id, l.transaction_id, l.sku, l.kind, l.amount_milliunits, l.tax_exclusive_milliunits,
-    l.currency, l.storefront, l.occurred_at, l.recorded_at, l.evidence_id, l.change_id, m.batch_id, l.batch_name,
-    l.explained_as, l.is_correction
+    l.currency, l.storefront, l.occurred_at, l.recorded_at, l.evidence_id, l.change_id, m.batch_id, l.explained_as,
+    l.batch_name, l.is_correction
 FROM repricer.marked_batches m
 -- OFFSET 0 makes PostgreSQL go subscription by subscription.
 CROSS JOIN LATERAL (
@@ -1683,7 +1685,7 @@ CROSS JOIN LATERAL (
 UNION ALL
 -- The lines of the marked that no change of ours is about.
 SELECT m.original_transaction_id, l.transaction_id, l.sku, l.kind, l.amount_milliunits, l.tax_exclusive_milliunits,
-    l.currency, l.storefront, l.occurred_at, l.recorded_at, l.evidence_id, NULL, NULL, NULL, l.explained_as, l.is_correction
+    l.currency, l.storefront, l.occurred_at, l.recorded_at, l.evidence_id, NULL, NULL, l.explained_as, NULL, l.is_correction
 FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
 CROSS JOIN LATERAL (
     SELECT y.* FROM repricer.live_money y
@@ -2056,6 +2058,14 @@ COMMENT ON FUNCTION report.close_month(text, timestamptz) IS
     'Closes a month, written as 2026-10, on the server''s clock; returns how many figures it has. In a rehearsal the instant '
     'given is the clock.';
 
+-- Whose figures these are, for those who may read this schema alone; no row where no program has bound the database yet.
+CREATE FUNCTION report.app() RETURNS TABLE (bundle_id text, environment text)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp
+BEGIN ATOMIC
+    SELECT a.bundle_id, a.environment FROM repricer.app_binding a;
+END;
+COMMENT ON FUNCTION report.app() IS 'The app and the environment that this database is about.';
+
 -- Bridge, risk, holdout -----------------------------------------------------------------------------------------------
 
 -- What the items of called changes, and their dependents, brought a month: at the start of each calendar month, or at
@@ -2113,7 +2123,9 @@ WITH subjects AS (
     SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
         c.storefront, c.twelfths, false AS is_elsewhere, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
-    FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
+    FROM called c
+    -- Written as an equation, PostgreSQL takes it for one row of 200, and searches what follows row by row.
+    WHERE p_batch IS NULL OR nullif(c.batch_id = p_batch, false) IS NOT NULL
     UNION ALL
     SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, true, d.currency, d.storefront, d.item_twelfths, d.is_elsewhere, d.called_at,
         least(d.named_next_at, o.later_at), d.state, d.reason, d.ended_at, NULL, NULL, NULL, NULL, NULL
@@ -2126,7 +2138,7 @@ WITH subjects AS (
             WHERE h.original_transaction_id = d.id AND d.name IN (h.sku, h.current_sku) AND h.undoes_change_id IS NULL
                 AND h.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')) o
         WHERE o.called_at <= d.at) o
-    WHERE (p_batch IS NULL OR d.batch_id = p_batch) AND coalesce(o.first_at > d.called_at, true)
+    WHERE (p_batch IS NULL OR nullif(d.batch_id = p_batch, false) IS NOT NULL) AND coalesce(o.first_at > d.called_at, true)
 ), items AS MATERIALIZED (
     -- The instants are in UTC without a zone, so that months can be added and cut off.
     SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
@@ -2341,7 +2353,7 @@ WITH changes AS (
     SELECT c.original_transaction_id AS id,
         max(greatest(c.sent_at, c.doubtful_since, c.scheduled_at, c.effective_at, c.ended_at)) AS latest_at,
         max(c.forecast_renewal_at) AS renewal_at,
-        bool_or(c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+        bool_or(c.stage IN ('queued', 'unknown')
             OR array_to_string(coalesce(c.current_dependent_skus, c.dependent_skus), ' ') ~ '(^| )[0-9]+/'
             OR EXISTS (SELECT FROM repricer.dependent_claims d WHERE d.claimed_by = c.original_transaction_id
                 AND d.change_id = c.change_id)) AS is_unkept
@@ -2463,9 +2475,13 @@ CREATE FUNCTION repricer.bridge_moves(p_at timestamptz, p_batch uuid) RETURNS TA
 #variable_conflict use_column
 DECLARE
     v_ids text[] := ARRAY(
+        -- What the App Store has is kept from its first statement on; until then its call has marked it, or nothing is kept.
         SELECT c.original_transaction_id FROM price_changes c
         WHERE c.batch_id = p_batch AND c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
             AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
+            AND (c.stage IN ('queued', 'unknown') OR NOT EXISTS (
+                SELECT FROM kept_moves k
+                WHERE k.original_transaction_id = c.original_transaction_id AND k.batch_id = p_batch))
         UNION
         SELECT c.original_transaction_id FROM (SELECT DISTINCT s.original_transaction_id AS id FROM stale_figures s) s
         JOIN price_changes c ON c.original_transaction_id = s.id AND c.batch_id = p_batch
@@ -2810,9 +2826,11 @@ $changes$));
 END
 $unfrozen$;
 
-CREATE FUNCTION report.batch_summary_as_of(p_at timestamptz, p_batch uuid DEFAULT NULL)
+CREATE FUNCTION report.batch_summary_as_of(p_at timestamptz, batch uuid DEFAULT NULL)
     RETURNS SETOF report.batch_summary LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $$
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM require_past(p_at);
     RETURN QUERY
@@ -2934,8 +2952,8 @@ WHERE f.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND f.paid_
         WHERE f.original_transaction_id = e.original_transaction_id AND f.change_id = e.change_id)
 UNION ALL
 SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
-    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, b.batch_id, b.name,
-    CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END, e.correction > 0
+    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, b.batch_id,
+    CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END, b.name, e.correction > 0
 FROM repricer.batches b
 -- OFFSET 0 makes PostgreSQL go batch by batch, and not search the batch of each line.
 CROSS JOIN LATERAL (
@@ -3001,9 +3019,11 @@ $body$;
         END IF;
         -- Planned anew each time, by the values: a plan for any batch would read all of them.
         EXECUTE format($make$
-CREATE FUNCTION report.%I(p_at timestamptz, p_batch uuid DEFAULT NULL) RETURNS %s LANGUAGE plpgsql STABLE SECURITY DEFINER
+CREATE FUNCTION report.%I(p_at timestamptz, batch uuid DEFAULT NULL) RETURNS %s LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $body$
 #variable_conflict use_column
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
@@ -3016,9 +3036,11 @@ END
 $past$;
 
 -- Only reports about rows and money have a past: what is late, lost on its way or stuck is no fact of the past.
-CREATE FUNCTION report.reconciliation_as_of(p_at timestamptz, p_batch uuid DEFAULT NULL)
+CREATE FUNCTION report.reconciliation_as_of(p_at timestamptz, batch uuid DEFAULT NULL)
     RETURNS SETOF report.reconciliation LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $$
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM require_past(p_at);
     RETURN QUERY

@@ -7,6 +7,27 @@ CREATE SCHEMA repricer;
 
 COMMENT ON SCHEMA repricer IS 'The product''s tables. Programs only; finance reads schema report.';
 
+CREATE TABLE repricer.app_binding (
+    one_row boolean DEFAULT true NOT NULL,
+    bundle_id text NOT NULL,
+    environment text NOT NULL,
+    bound_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    bound_by text DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT app_binding_one_row CHECK (one_row),
+    CONSTRAINT app_binding_size CHECK ((((length(bundle_id) >= 1) AND (length(bundle_id) <= 155)) AND ((length(environment) >= 1) AND (length(environment) <= 20))))
+);
+
+CREATE FUNCTION report.app() RETURNS TABLE(bundle_id text, environment text)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    BEGIN ATOMIC
+ SELECT a.bundle_id,
+     a.environment
+    FROM repricer.app_binding a;
+END;
+
+COMMENT ON FUNCTION report.app() IS 'The app and the environment that this database is about.';
+
 CREATE FUNCTION report.as_of() RETURNS timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN COALESCE((NULLIF(current_setting('repricer.as_of'::text, true), ''::text))::timestamp with time zone, now());
@@ -504,12 +525,14 @@ COMMENT ON COLUMN report.batch_summary.rows_add_up IS 'Whether stored changes, t
 
 COMMENT ON COLUMN report.batch_summary.undoes_batch_id IS 'The batch whose scheduled changes this one takes back; null: it is no undo.';
 
-CREATE FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.batch_summary
+CREATE FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.batch_summary
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
     AS $$
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM require_past(p_at);
     RETURN QUERY
@@ -555,7 +578,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.batch_summary as it was known at the instant: by what was recorded until then, late news left out.';
+COMMENT ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) IS 'report.batch_summary as it was known at the instant: by what was recorded until then, late news left out.';
 
 CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -1467,13 +1490,15 @@ COMMENT ON COLUMN report.charge_exception.currency IS 'ISO 4217: the currency of
 
 COMMENT ON COLUMN report.charge_exception.storefront IS 'ISO 3166-1 alpha-3.';
 
-CREATE FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.charge_exception
+CREATE FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.charge_exception
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
     AS $$
 #variable_conflict use_column
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
@@ -1496,7 +1521,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.charge_exception as it was known at the instant: by what was recorded until then, late news left out.';
+COMMENT ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, batch uuid) IS 'report.charge_exception as it was known at the instant: by what was recorded until then, late news left out.';
 
 CREATE FUNCTION report.close_month(p_month text, p_at timestamp with time zone) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
@@ -2197,13 +2222,15 @@ COMMENT ON COLUMN report.consent_funnel.effective_basis_points IS 'effective of 
 
 COMMENT ON COLUMN report.consent_funnel.fell_with_parent IS 'Changes of dependents that ended since the increase of the item that they hang on was declined.';
 
-CREATE FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.consent_funnel
+CREATE FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.consent_funnel
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
     AS $$
 #variable_conflict use_column
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
@@ -2266,7 +2293,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.consent_funnel as it was known at the instant: by what was recorded until then, late news left out.';
+COMMENT ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, batch uuid) IS 'report.consent_funnel as it was known at the instant: by what was recorded until then, late news left out.';
 
 CREATE VIEW report.dependent_cancellation AS
  SELECT d.batch_id,
@@ -2339,13 +2366,15 @@ COMMENT ON COLUMN report.dependent_cancellation.cancel_reference_id IS 'The requ
 
 COMMENT ON COLUMN report.dependent_cancellation.period IS 'The period that it is paid by, as P1M; on another subscription that one''s. Null: not known.';
 
-CREATE FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.dependent_cancellation
+CREATE FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.dependent_cancellation
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
     AS $$
 #variable_conflict use_column
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
@@ -2380,7 +2409,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.dependent_cancellation as it was known at the instant: by what was recorded until then, late news left out.';
+COMMENT ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, batch uuid) IS 'report.dependent_cancellation as it was known at the instant: by what was recorded until then, late news left out.';
 
 CREATE TABLE repricer.forecast_tallies (
     batch_id uuid NOT NULL,
@@ -2673,13 +2702,15 @@ COMMENT ON COLUMN report.forecast_accuracy.slipped_by_extension IS 'Of slipped: 
 
 COMMENT ON COLUMN report.forecast_accuracy.slipped_by_other IS 'Of slipped: an offer, a new verdict on consent, a later date of the App Store''s own for a call in time, what the customer did, or what nobody knows. Likewise.';
 
-CREATE FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.forecast_accuracy
+CREATE FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.forecast_accuracy
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
     AS $$
 #variable_conflict use_column
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
@@ -2740,7 +2771,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.forecast_accuracy as it was known at the instant: by what was recorded until then, late news left out.';
+COMMENT ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, batch uuid) IS 'report.forecast_accuracy as it was known at the instant: by what was recorded until then, late news left out.';
 
 CREATE FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) RETURNS numeric
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -2882,13 +2913,15 @@ COMMENT ON COLUMN report.holdout.upper_basis_points IS 'The upper end, likewise.
 
 COMMENT ON COLUMN report.holdout.answer IS 'more_left or fewer_left (of those sent: the interval leaves 0 out), no_difference_seen, or too_few (fewer than 30 on one side).';
 
-CREATE FUNCTION report.holdout_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.holdout
+CREATE FUNCTION report.holdout_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.holdout
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
     AS $$
 #variable_conflict use_column
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
@@ -2998,7 +3031,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.holdout as it was known at the instant: by what was recorded until then, late news left out.';
+COMMENT ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, batch uuid) IS 'report.holdout as it was known at the instant: by what was recorded until then, late news left out.';
 
 CREATE VIEW repricer.live_money AS
  SELECT x.original_transaction_id,
@@ -3014,11 +3047,11 @@ CREATE VIEW repricer.live_money AS
     e.evidence_id,
     x.change_id,
     x.batch_id,
-    b.name AS batch_name,
         CASE
             WHEN (e.kind = 'charge'::text) THEN x.explained_as
             ELSE e.kind
         END AS explained_as,
+    b.name AS batch_name,
     (e.correction > 0) AS is_correction
    FROM ((repricer.explained_charges x
      JOIN repricer.batches b ON ((b.batch_id = x.batch_id)))
@@ -3056,11 +3089,11 @@ UNION ALL
     e.evidence_id,
     NULL::uuid AS change_id,
     NULL::uuid AS batch_id,
-    NULL::text AS batch_name,
         CASE
             WHEN (e.kind <> 'charge'::text) THEN e.kind
             ELSE NULL::text
         END AS explained_as,
+    NULL::text AS batch_name,
     (e.correction > 0) AS is_correction
    FROM repricer.money_entries e
   WHERE (NOT (EXISTS ( SELECT
@@ -3083,11 +3116,11 @@ CREATE VIEW report.money AS
     e.evidence_id,
     e.change_id,
     e.batch_id,
-    b.name AS batch_name,
         CASE
             WHEN (e.kind = 'charge'::text) THEN e.explained_as
             ELSE e.kind
         END AS explained_as,
+    b.name AS batch_name,
     (e.correction > 0) AS is_correction
    FROM (repricer.money_entries e
      LEFT JOIN repricer.batches b ON ((b.batch_id = e.batch_id)))
@@ -3108,8 +3141,8 @@ UNION ALL
     l.evidence_id,
     l.change_id,
     m.batch_id,
-    l.batch_name,
     l.explained_as,
+    l.batch_name,
     l.is_correction
    FROM (repricer.marked_batches m
      CROSS JOIN LATERAL ( SELECT y.original_transaction_id,
@@ -3125,8 +3158,8 @@ UNION ALL
             y.evidence_id,
             y.change_id,
             y.batch_id,
-            y.batch_name,
             y.explained_as,
+            y.batch_name,
             y.is_correction
            FROM repricer.live_money y
           WHERE ((y.original_transaction_id = m.original_transaction_id) AND (y.batch_id = m.batch_id))
@@ -3145,8 +3178,8 @@ UNION ALL
     l.evidence_id,
     NULL::uuid AS change_id,
     NULL::uuid AS batch_id,
-    NULL::text AS batch_name,
     l.explained_as,
+    NULL::text AS batch_name,
     l.is_correction
    FROM (( SELECT DISTINCT s.original_transaction_id
            FROM repricer.stale_figures s) m
@@ -3163,8 +3196,8 @@ UNION ALL
             y.evidence_id,
             y.change_id,
             y.batch_id,
-            y.batch_name,
             y.explained_as,
+            y.batch_name,
             y.is_correction
            FROM repricer.live_money y
           WHERE ((y.original_transaction_id = m.original_transaction_id) AND (y.batch_id IS NULL))
@@ -3198,19 +3231,21 @@ COMMENT ON COLUMN report.money.change_id IS 'The price change that the charge be
 
 COMMENT ON COLUMN report.money.batch_id IS 'The batch; null where the row is about the whole installation.';
 
-COMMENT ON COLUMN report.money.batch_name IS 'The name that the submitter gave to the batch.';
-
 COMMENT ON COLUMN report.money.explained_as IS 'Of a charge: new_price, old_price (the change had not taken effect), offer, undone, moved (another storefront or currency), new_purchase (the customer''s own doing, and renewals of it after the change had ended); null: no change was called before, or charge_exception names it.';
+
+COMMENT ON COLUMN report.money.batch_name IS 'The name that the submitter gave to the batch.';
 
 COMMENT ON COLUMN report.money.is_correction IS 'Whether it is the difference that a later statement made.';
 
-CREATE FUNCTION report.money_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.money
+CREATE FUNCTION report.money_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.money
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
     AS $$
 #variable_conflict use_column
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
@@ -3227,11 +3262,11 @@ BEGIN
     e.evidence_id,
     x.change_id,
     x.batch_id,
-    b.name AS batch_name,
         CASE
             WHEN (e.kind = 'charge'::text) THEN x.explained_as
             ELSE e.kind
         END AS explained_as,
+    b.name AS batch_name,
     (e.correction > 0) AS is_correction
    FROM ((repricer.explained_charges_at(p_at) x
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = x.batch_id)))
@@ -3269,11 +3304,11 @@ UNION ALL
     e.evidence_id,
     NULL::uuid AS change_id,
     NULL::uuid AS batch_id,
-    NULL::text AS batch_name,
         CASE
             WHEN (e.kind <> 'charge'::text) THEN e.kind
             ELSE NULL::text
         END AS explained_as,
+    NULL::text AS batch_name,
     (e.correction > 0) AS is_correction
    FROM repricer.money_entries_at(p_at) e
   WHERE (NOT (EXISTS ( SELECT
@@ -3284,8 +3319,8 @@ UNION ALL
         WHERE f.original_transaction_id = e.original_transaction_id AND f.change_id = e.change_id)
 UNION ALL
 SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
-    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, b.batch_id, b.name,
-    CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END, e.correction > 0
+    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, b.batch_id,
+    CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END, b.name, e.correction > 0
 FROM repricer.batches_at(p_at) b
 CROSS JOIN LATERAL (
     SELECT m.* FROM repricer.frozen_figures_at(p_at) f
@@ -3296,7 +3331,7 @@ CROSS JOIN LATERAL (
 END
 $$;
 
-COMMENT ON FUNCTION report.money_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.money as it was known at the instant: by what was recorded until then, late news left out.';
+COMMENT ON FUNCTION report.money_as_of(p_at timestamp with time zone, batch uuid) IS 'report.money as it was known at the instant: by what was recorded until then, late news left out.';
 
 CREATE VIEW report.pending_consent AS
  SELECT c.batch_id,
@@ -3347,13 +3382,15 @@ COMMENT ON COLUMN report.pending_consent.consent_due_at IS 'The renewal at which
 
 COMMENT ON COLUMN report.pending_consent.is_overdue IS 'Whether the due instant lies before report.as_of().';
 
-CREATE FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.pending_consent
+CREATE FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.pending_consent
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
     AS $$
 #variable_conflict use_column
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
@@ -3378,15 +3415,17 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.pending_consent as it was known at the instant: by what was recorded until then, late news left out.';
+COMMENT ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, batch uuid) IS 'report.pending_consent as it was known at the instant: by what was recorded until then, late news left out.';
 
-CREATE FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS TABLE(batch_id uuid, batch_name text, line bigint, original_transaction_id text, change_id uuid, sku text, storefront text, period text, direction text, currency text, current_price_milliunits bigint, new_price_milliunits bigint, difference_milliunits bigint, difference_basis_points bigint, dependent_skus text[], effective_on_or_after date, forecast_consent text, forecast_reasons text[], forecast_threshold_source text, forecast_renewal_at timestamp with time zone, forecast_notice_at timestamp with time zone, forecast_effective_at timestamp with time zone, send_after_at timestamp with time zone, send_by_at timestamp with time zone, due_effective_at timestamp with time zone, state text, reason text, is_final boolean, request_reference_id uuid, sent_at timestamp with time zone, scheduled_at timestamp with time zone, consent_asked_at timestamp with time zone, accepted_at timestamp with time zone, acceptance text, effective_at timestamp with time zone, ended_at timestamp with time zone, state_since_at timestamp with time zone, charged_renewals bigint, first_charged_at timestamp with time zone, charged_total_milliunits bigint, charged_uplift_milliunits bigint, undoes_change_id uuid, evidence_kind text, evidence_id text)
+CREATE FUNCTION report.price_change_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS TABLE(batch_id uuid, batch_name text, line bigint, original_transaction_id text, change_id uuid, sku text, storefront text, period text, direction text, currency text, current_price_milliunits bigint, new_price_milliunits bigint, difference_milliunits bigint, difference_basis_points bigint, dependent_skus text[], effective_on_or_after date, forecast_consent text, forecast_reasons text[], forecast_threshold_source text, forecast_renewal_at timestamp with time zone, forecast_notice_at timestamp with time zone, forecast_effective_at timestamp with time zone, send_after_at timestamp with time zone, send_by_at timestamp with time zone, due_effective_at timestamp with time zone, state text, reason text, is_final boolean, request_reference_id uuid, sent_at timestamp with time zone, scheduled_at timestamp with time zone, consent_asked_at timestamp with time zone, accepted_at timestamp with time zone, acceptance text, effective_at timestamp with time zone, ended_at timestamp with time zone, state_since_at timestamp with time zone, charged_renewals bigint, first_charged_at timestamp with time zone, charged_total_milliunits bigint, charged_uplift_milliunits bigint, undoes_change_id uuid, evidence_kind text, evidence_id text)
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
     AS $$
 #variable_conflict use_column
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
@@ -3450,7 +3489,7 @@ SELECT v.*, h.evidence_kind, h.evidence_id FROM ( SELECT c.batch_id,
 END
 $$;
 
-COMMENT ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.price_change as it was known at the instant: by what was recorded until then, late news left out. evidence_kind and evidence_id: what brought the state.';
+COMMENT ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, batch uuid) IS 'report.price_change as it was known at the instant: by what was recorded until then, late news left out. evidence_kind and evidence_id: what brought the state.';
 
 CREATE FUNCTION repricer.lacks_amount(p_left_out jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -3667,12 +3706,14 @@ COMMENT ON COLUMN report.reconciliation.is_ok IS 'Whether none was found. Refund
 
 COMMENT ON COLUMN report.reconciliation.meaning IS 'What is counted.';
 
-CREATE FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.reconciliation
+CREATE FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.reconciliation
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
     AS $$
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM require_past(p_at);
     RETURN QUERY
@@ -3720,7 +3761,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.reconciliation as it was known at the instant: by what was recorded until then, late news left out. Only the checks of rows and of money.';
+COMMENT ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, batch uuid) IS 'report.reconciliation as it was known at the instant: by what was recorded until then, late news left out. Only the checks of rows and of money.';
 
 CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -3848,13 +3889,15 @@ COMMENT ON COLUMN report.revenue_at_risk.at_risk_milliunits IS 'What a period br
 
 COMMENT ON COLUMN report.revenue_at_risk.at_risk_per_month_milliunits IS 'The same a month (weekly: times 52/12), rounded once.';
 
-CREATE FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_at_risk
+CREATE FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_at_risk
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
     AS $$
 #variable_conflict use_column
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
@@ -3937,7 +3980,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.revenue_at_risk as it was known at the instant: by what was recorded until then, late news left out.';
+COMMENT ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, batch uuid) IS 'report.revenue_at_risk as it was known at the instant: by what was recorded until then, late news left out.';
 
 CREATE FUNCTION repricer.bridge_moves(p_at timestamp with time zone, p_batch uuid) RETURNS TABLE(batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
     LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -3948,9 +3991,13 @@ CREATE FUNCTION repricer.bridge_moves(p_at timestamp with time zone, p_batch uui
 #variable_conflict use_column
 DECLARE
     v_ids text[] := ARRAY(
+        -- What the App Store has is kept from its first statement on; until then its call has marked it, or nothing is kept.
         SELECT c.original_transaction_id FROM price_changes c
         WHERE c.batch_id = p_batch AND c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
             AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
+            AND (c.stage IN ('queued', 'unknown') OR NOT EXISTS (
+                SELECT FROM kept_moves k
+                WHERE k.original_transaction_id = c.original_transaction_id AND k.batch_id = p_batch))
         UNION
         SELECT c.original_transaction_id FROM (SELECT DISTINCT s.original_transaction_id AS id FROM stale_figures s) s
         JOIN price_changes c ON c.original_transaction_id = s.id AND c.batch_id = p_batch
@@ -4051,13 +4098,15 @@ COMMENT ON COLUMN report.revenue_bridge.other_milliunits IS 'All else: who came 
 
 COMMENT ON COLUMN report.revenue_bridge.closing_milliunits IS 'What they brought a month at its end.';
 
-CREATE FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_bridge
+CREATE FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_bridge
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
     AS $$
 #variable_conflict use_column
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
@@ -4101,7 +4150,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.revenue_bridge as it was known at the instant: by what was recorded until then, late news left out.';
+COMMENT ON FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, batch uuid) IS 'report.revenue_bridge as it was known at the instant: by what was recorded until then, late news left out.';
 
 CREATE TABLE repricer.exchange_rates (
     currency text NOT NULL,
@@ -4277,13 +4326,15 @@ COMMENT ON COLUMN report.revenue_bridge_total.without_rate IS 'Currencies that h
 
 COMMENT ON COLUMN report.revenue_bridge_total.rates IS 'The rates that were used, each with the day since which it holds: units for one euro, whose own is 1. Money is divided by the rate of its currency and multiplied by that of the reporting one.';
 
-CREATE FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_bridge_total
+CREATE FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_bridge_total
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
     AS $$
 #variable_conflict use_column
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
@@ -4411,7 +4462,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.revenue_bridge_total as it was known at the instant: by what was recorded until then, late news left out.';
+COMMENT ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, batch uuid) IS 'report.revenue_bridge_total as it was known at the instant: by what was recorded until then, late news left out.';
 
 CREATE VIEW repricer.lost_dependents AS
  SELECT d.batch_id,
@@ -4642,13 +4693,15 @@ COMMENT ON COLUMN report.revenue_impact.silent IS 'Of charged_changes set to ren
 
 COMMENT ON COLUMN report.revenue_impact.silent_per_period_milliunits IS 'Sum of the new prices of silent, times their last paid seats.';
 
-CREATE FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_impact
+CREATE FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_impact
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
     AS $$
 #variable_conflict use_column
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
@@ -4765,7 +4818,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.revenue_impact as it was known at the instant: by what was recorded until then, late news left out.';
+COMMENT ON FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, batch uuid) IS 'report.revenue_impact as it was known at the instant: by what was recorded until then, late news left out.';
 
 CREATE VIEW report.upcoming_effective AS
  SELECT c.batch_id,
@@ -4819,13 +4872,15 @@ COMMENT ON COLUMN report.upcoming_effective.is_settled IS 'Whether nothing but t
 
 COMMENT ON COLUMN report.upcoming_effective.is_overdue IS 'Whether the due instant lies before report.as_of().';
 
-CREATE FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.upcoming_effective
+CREATE FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.upcoming_effective
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
     AS $$
 #variable_conflict use_column
+DECLARE
+    p_batch ALIAS FOR batch;
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
@@ -4851,7 +4906,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) IS 'report.upcoming_effective as it was known at the instant: by what was recorded until then, late news left out.';
+COMMENT ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, batch uuid) IS 'report.upcoming_effective as it was known at the instant: by what was recorded until then, late news left out.';
 
 CREATE FUNCTION repricer.allow_program(p_schema integer) RETURNS boolean
     LANGUAGE plpgsql STABLE
@@ -7147,7 +7202,9 @@ WITH subjects AS (
     SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
         c.storefront, c.twelfths, false AS is_elsewhere, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
-    FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
+    FROM called c
+    -- Written as an equation, PostgreSQL takes it for one row of 200, and searches what follows row by row.
+    WHERE p_batch IS NULL OR nullif(c.batch_id = p_batch, false) IS NOT NULL
     UNION ALL
     SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, true, d.currency, d.storefront, d.item_twelfths, d.is_elsewhere, d.called_at,
         least(d.named_next_at, o.later_at), d.state, d.reason, d.ended_at, NULL, NULL, NULL, NULL, NULL
@@ -7160,7 +7217,7 @@ WITH subjects AS (
             WHERE h.original_transaction_id = d.id AND d.name IN (h.sku, h.current_sku) AND h.undoes_change_id IS NULL
                 AND h.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')) o
         WHERE o.called_at <= d.at) o
-    WHERE (p_batch IS NULL OR d.batch_id = p_batch) AND coalesce(o.first_at > d.called_at, true)
+    WHERE (p_batch IS NULL OR nullif(d.batch_id = p_batch, false) IS NOT NULL) AND coalesce(o.first_at > d.called_at, true)
 ), items AS MATERIALIZED (
     -- The instants are in UTC without a zone, so that months can be added and cut off.
     SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
@@ -7400,7 +7457,9 @@ WITH subjects AS (
     SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
         c.storefront, c.twelfths, false AS is_elsewhere, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
-    FROM called c WHERE p_batch IS NULL OR c.batch_id = p_batch
+    FROM called c
+    -- Written as an equation, PostgreSQL takes it for one row of 200, and searches what follows row by row.
+    WHERE p_batch IS NULL OR nullif(c.batch_id = p_batch, false) IS NOT NULL
     UNION ALL
     SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, true, d.currency, d.storefront, d.item_twelfths, d.is_elsewhere, d.called_at,
         least(d.named_next_at, o.later_at), d.state, d.reason, d.ended_at, NULL, NULL, NULL, NULL, NULL
@@ -7413,7 +7472,7 @@ WITH subjects AS (
             WHERE h.original_transaction_id = d.id AND d.name IN (h.sku, h.current_sku) AND h.undoes_change_id IS NULL
                 AND h.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')) o
         WHERE o.called_at <= d.at) o
-    WHERE (p_batch IS NULL OR d.batch_id = p_batch) AND coalesce(o.first_at > d.called_at, true)
+    WHERE (p_batch IS NULL OR nullif(d.batch_id = p_batch, false) IS NOT NULL) AND coalesce(o.first_at > d.called_at, true)
 ), items AS MATERIALIZED (
     -- The instants are in UTC without a zone, so that months can be added and cut off.
     SELECT row_number() OVER () AS item, i.*, i.called_at AT TIME ZONE 'UTC' AS begins,
@@ -7615,7 +7674,7 @@ WITH changes AS (
     SELECT c.original_transaction_id AS id,
         max(greatest(c.sent_at, c.doubtful_since, c.scheduled_at, c.effective_at, c.ended_at)) AS latest_at,
         max(c.forecast_renewal_at) AS renewal_at,
-        bool_or(c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
+        bool_or(c.stage IN ('queued', 'unknown')
             OR array_to_string(coalesce(c.current_dependent_skus, c.dependent_skus), ' ') ~ '(^| )[0-9]+/'
             OR EXISTS (SELECT FROM repricer.dependent_claims d WHERE d.claimed_by = c.original_transaction_id
                 AND d.change_id = c.change_id)) AS is_unkept
@@ -10509,16 +10568,6 @@ CREATE TABLE repricer.always_consent_storefronts (
 
 COMMENT ON TABLE repricer.always_consent_storefronts IS 'Append-only. Storefronts where every increase needs consent, or (is_required false) no longer does.';
 
-CREATE TABLE repricer.app_binding (
-    one_row boolean DEFAULT true NOT NULL,
-    bundle_id text NOT NULL,
-    environment text NOT NULL,
-    bound_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    bound_by text DEFAULT SESSION_USER NOT NULL,
-    CONSTRAINT app_binding_one_row CHECK (one_row),
-    CONSTRAINT app_binding_size CHECK ((((length(bundle_id) >= 1) AND (length(bundle_id) <= 155)) AND ((length(environment) >= 1) AND (length(environment) <= 20))))
-);
-
 CREATE TABLE repricer.audit_head (
     one_row boolean DEFAULT true NOT NULL,
     sequence bigint NOT NULL,
@@ -11078,7 +11127,7 @@ CREATE TABLE repricer.kept_moves (
 
 COMMENT ON TABLE repricer.kept_moves IS 'What the revenue bridge counts of a subscription, in twelfths of milliunits. Only summarise_figures writes it.';
 
-COMMENT ON COLUMN repricer.kept_moves.known_after IS 'It holds for instants after this one, the latest that a fact bears; infinity: it is counted from the facts, as of a subscription with open changes, or with dependents on another one.';
+COMMENT ON COLUMN repricer.kept_moves.known_after IS 'It holds for instants after this one, the latest that a fact bears; infinity: it is counted from the facts, as of a subscription with a call that is out, or with dependents on another one.';
 
 CREATE TABLE repricer.mass_extension_approvals (
     extension_id uuid NOT NULL,
@@ -12613,6 +12662,14 @@ GRANT USAGE ON SCHEMA report TO repricer_finance;
 GRANT USAGE ON SCHEMA repricer TO repricer_pricing;
 GRANT USAGE ON SCHEMA repricer TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.app_binding TO repricer_service;
+GRANT SELECT ON TABLE repricer.app_binding TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION report.app() FROM PUBLIC;
+GRANT ALL ON FUNCTION report.app() TO repricer_finance;
+GRANT ALL ON FUNCTION report.app() TO repricer_pricing;
+GRANT ALL ON FUNCTION report.app() TO repricer_service;
+
 REVOKE ALL ON FUNCTION report.as_of() FROM PUBLIC;
 GRANT ALL ON FUNCTION report.as_of() TO repricer_finance;
 GRANT ALL ON FUNCTION report.as_of() TO repricer_pricing;
@@ -12710,10 +12767,10 @@ GRANT SELECT ON TABLE report.batch_summary TO repricer_finance;
 GRANT SELECT ON TABLE report.batch_summary TO repricer_pricing;
 GRANT SELECT ON TABLE report.batch_summary TO repricer_service;
 
-REVOKE ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_finance;
@@ -12783,10 +12840,10 @@ GRANT SELECT ON TABLE report.charge_exception TO repricer_finance;
 GRANT SELECT ON TABLE report.charge_exception TO repricer_pricing;
 GRANT SELECT ON TABLE report.charge_exception TO repricer_service;
 
-REVOKE ALL ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
 REVOKE ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_finance;
@@ -12810,19 +12867,19 @@ GRANT SELECT ON TABLE report.consent_funnel TO repricer_finance;
 GRANT SELECT ON TABLE report.consent_funnel TO repricer_pricing;
 GRANT SELECT ON TABLE report.consent_funnel TO repricer_service;
 
-REVOKE ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
 GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_finance;
 GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_pricing;
 GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_service;
 
-REVOKE ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.forecast_tallies TO repricer_service;
 
@@ -12834,10 +12891,10 @@ GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_finance;
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_pricing;
 GRANT SELECT ON TABLE report.forecast_accuracy TO repricer_service;
 
-REVOKE ALL ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) TO repricer_finance;
@@ -12848,10 +12905,10 @@ GRANT SELECT ON TABLE report.holdout TO repricer_finance;
 GRANT SELECT ON TABLE report.holdout TO repricer_pricing;
 GRANT SELECT ON TABLE report.holdout TO repricer_service;
 
-REVOKE ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.live_money TO repricer_service;
 
@@ -12859,24 +12916,24 @@ GRANT SELECT ON TABLE report.money TO repricer_finance;
 GRANT SELECT ON TABLE report.money TO repricer_pricing;
 GRANT SELECT ON TABLE report.money TO repricer_service;
 
-REVOKE ALL ON FUNCTION report.money_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION report.money_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION report.money_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION report.money_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION report.money_as_of(p_at timestamp with time zone, batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.money_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.money_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.money_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
 GRANT SELECT ON TABLE report.pending_consent TO repricer_finance;
 GRANT SELECT ON TABLE report.pending_consent TO repricer_pricing;
 GRANT SELECT ON TABLE report.pending_consent TO repricer_service;
 
-REVOKE ALL ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
-REVOKE ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.lacks_amount(p_left_out jsonb) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.lacks_amount(p_left_out jsonb) TO repricer_finance;
@@ -12909,10 +12966,10 @@ GRANT SELECT ON TABLE report.reconciliation TO repricer_finance;
 GRANT SELECT ON TABLE report.reconciliation TO repricer_pricing;
 GRANT SELECT ON TABLE report.reconciliation TO repricer_service;
 
-REVOKE ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.twelfths(p_period text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.twelfths(p_period text) TO repricer_finance;
@@ -12926,10 +12983,10 @@ GRANT SELECT ON TABLE report.revenue_at_risk TO repricer_finance;
 GRANT SELECT ON TABLE report.revenue_at_risk TO repricer_pricing;
 GRANT SELECT ON TABLE report.revenue_at_risk TO repricer_service;
 
-REVOKE ALL ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.bridge_moves(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.bridge_moves(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
@@ -12940,10 +12997,10 @@ GRANT SELECT ON TABLE report.revenue_bridge TO repricer_finance;
 GRANT SELECT ON TABLE report.revenue_bridge TO repricer_pricing;
 GRANT SELECT ON TABLE report.revenue_bridge TO repricer_service;
 
-REVOKE ALL ON FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.exchange_rates TO repricer_service;
@@ -12952,10 +13009,10 @@ GRANT SELECT ON TABLE report.revenue_bridge_total TO repricer_finance;
 GRANT SELECT ON TABLE report.revenue_bridge_total TO repricer_pricing;
 GRANT SELECT ON TABLE report.revenue_bridge_total TO repricer_service;
 
-REVOKE ALL ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.lost_dependents TO repricer_service;
 
@@ -12963,19 +13020,19 @@ GRANT SELECT ON TABLE report.revenue_impact TO repricer_finance;
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_pricing;
 GRANT SELECT ON TABLE report.revenue_impact TO repricer_service;
 
-REVOKE ALL ON FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
 GRANT SELECT ON TABLE report.upcoming_effective TO repricer_finance;
 GRANT SELECT ON TABLE report.upcoming_effective TO repricer_pricing;
 GRANT SELECT ON TABLE report.upcoming_effective TO repricer_service;
 
-REVOKE ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, p_batch uuid) TO repricer_service;
+REVOKE ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, batch uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.allow_program(p_schema integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.allow_program(p_schema integer) TO repricer_pricing;
@@ -13403,9 +13460,6 @@ GRANT SELECT ON TABLE report.unknown_part TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.always_consent_storefronts TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.always_consent_storefronts TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.app_binding TO repricer_service;
-GRANT SELECT ON TABLE repricer.app_binding TO repricer_pricing;
 
 GRANT SELECT ON TABLE repricer.audit_head TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.audit_head TO repricer_service;

@@ -14,12 +14,28 @@ package struct AppBinding: Hashable, Sendable {
 package enum AppBindingQueries {
     /// Returns nil where no program has bound the database yet.
     package static func read(on connection: isolated PostgresConnection) throws -> AppBinding? {
-        try connection.query(
+        try binding(
             """
             -- name: appBinding
             SELECT bundle_id, environment FROM repricer.app_binding
+            """, on: connection)
+    }
+
+    /// The same for a user who may read schema `report` alone.
+    package static func readInReports(
+        on connection: isolated PostgresConnection
+    ) throws -> AppBinding? {
+        try binding(
             """
-        ).first.map {
+            -- name: appOfReports
+            SELECT bundle_id, environment FROM report.app()
+            """, on: connection)
+    }
+
+    private static func binding(
+        _ question: SQL, on connection: isolated PostgresConnection
+    ) throws -> AppBinding? {
+        try connection.query(question).first.map {
             AppBinding(
                 bundleID: try $0.text("bundle_id"), environment: try $0.text("environment"))
         }

@@ -86,16 +86,15 @@ package enum CheckpointQueries {
     /// The start of the paid period that a statement tells, where no charge that was recorded by then tells it. The
     /// checkpoint that replaces the statement does not say when that was known.
     private static func toldPeriod(_ table: SQL) -> SQL {
-        """
-        (SELECT t.at FROM (
-                SELECT timestamptz 'epoch' + (\(fragment: table).statement #>> '{transaction,purchasedAt}')::bigint
-                    * interval '1 millisecond' AS at) t
-            WHERE NOT EXISTS (
+        let told: SQL =
+            "to_timestamp((\(fragment: table).statement #>> '{transaction,purchasedAt}')::bigint / 1000.0)"
+        return """
+            CASE WHEN NOT EXISTS (
                 SELECT FROM repricer.charges h
                 WHERE h.original_transaction_id = \(fragment: table).original_transaction_id
-                    AND h.bucket = \(fragment: table).bucket AND h.purchased_at >= t.at
-                    AND h.recorded_at <= \(fragment: table).recorded_at))
-        """
+                    AND h.bucket = \(fragment: table).bucket AND h.purchased_at >= \(fragment: told)
+                    AND h.recorded_at <= \(fragment: table).recorded_at) THEN \(fragment: told) END
+            """
     }
 
     /// Keeps what reports ask for of the statements that a checkpoint of these subscriptions replaces. Subscriptions
@@ -109,12 +108,12 @@ package enum CheckpointQueries {
             INSERT INTO repricer.kept_statements (original_transaction_id, bucket, signed_at, evidence_id, source, type,
                 subtype, recorded_at, told_period_at, tells_end, left_out)
             SELECT e.original_transaction_id, e.bucket, e.signed_at, e.evidence_id, e.source, e.type, e.subtype,
-                e.recorded_at, p.at, coalesce(repricer.tells_end(e.statement), false), e.statement -> 'ignored'
-            FROM repricer.subscription_events e
-            CROSS JOIN LATERAL (SELECT \(fragment: toldPeriod("e")) AS at) p
-            WHERE e.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "e.bucket"))
-                AND e.signed_at < \(timestamp: before)
-                AND (e.type = ANY (\(marks)::text[]) OR p.at IS NOT NULL OR e.statement -> 'ignored' IS NOT NULL)
+                e.recorded_at, e.told_period_at, coalesce(repricer.tells_end(e.statement), false), e.statement -> 'ignored'
+            FROM (
+                SELECT t.*, \(fragment: toldPeriod("t")) AS told_period_at FROM repricer.subscription_events t
+                WHERE t.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "t.bucket"))
+                    AND t.signed_at < \(timestamp: before)) e
+            WHERE (e.type = ANY (\(marks)::text[]) OR e.told_period_at IS NOT NULL OR e.statement -> 'ignored' IS NOT NULL)
                 AND (e.statement -> 'ignored' IS NOT NULL OR EXISTS (
                     SELECT FROM repricer.price_changes c
                     WHERE c.original_transaction_id = e.original_transaction_id AND c.bucket = e.bucket)

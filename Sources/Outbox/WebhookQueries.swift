@@ -22,30 +22,79 @@ package enum WebhookQueries {
     package static func takeDue(
         realNow: Int64, leaseUntil: Int64, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [ClaimedDelivery] {
+        guard try DatabaseLayout.read(on: connection) == .spread else {
+            return try takeDue(
+                of: nil, realNow: realNow, leaseUntil: leaseUntil, limit: limit, on: connection)
+        }
+        // A spread database locks rows of one bucket at a time.
+        var taken: [ClaimedDelivery] = []
+        for bucket in try dueBuckets(realNow: realNow, limit: limit, on: connection)
+        where taken.count < limit {
+            taken += try takeDue(
+                of: bucket, realNow: realNow, leaseUntil: leaseUntil, limit: limit - taken.count,
+                on: connection)
+        }
+        return taken
+    }
+
+    /// The condition of an event `d` that is due, and the first of its subscription.
+    private static func isDue(_ realNow: Int64) -> SQL {
+        """
+        d.state = 'pending' AND (d.next_attempt_at IS NULL OR d.next_attempt_at <= \(timestamp: realNow))
+            AND (d.lease_until IS NULL OR d.lease_until <= \(timestamp: realNow))
+            AND NOT EXISTS (
+                SELECT 1 FROM repricer.webhook_deliveries e
+                WHERE e.aggregateid = d.aggregateid AND e.position < d.position
+                    AND e.bucket = d.bucket AND e.state = 'pending')
+        """
+    }
+
+    private static func dueBuckets(
+        realNow: Int64, limit: Int, on connection: isolated PostgresConnection
+    ) throws -> [Int] {
         try connection.query(
+            """
+            -- name: dueWebhookBuckets
+            SELECT d.bucket FROM repricer.webhook_deliveries d WHERE \(fragment: isDue(realNow))
+            GROUP BY d.bucket ORDER BY min(coalesce(d.next_attempt_at, '-infinity')), d.bucket LIMIT \(limit)
+            """
+        ).map { try $0.int("bucket") }
+    }
+
+    /// - Parameter bucket: Nil for all.
+    private static func takeDue(
+        of bucket: Int?, realNow: Int64, leaseUntil: Int64, limit: Int,
+        on connection: isolated PostgresConnection
+    ) throws -> [ClaimedDelivery] {
+        func isThere(_ column: SQL) -> SQL {
+            guard let bucket else { return "true" }
+            return "\(fragment: column) = \(bucket)::smallint"
+        }
+        return try connection.query(
             """
             -- name: takeDueWebhooks
             WITH heads AS (
                 SELECT d.aggregateid, d.bucket, d.position FROM repricer.webhook_deliveries d
-                WHERE d.state = 'pending' AND \(fragment: ServiceControlQueries.allowsThisProgram)
-                    AND (d.next_attempt_at IS NULL OR d.next_attempt_at <= \(timestamp: realNow))
-                    AND (d.lease_until IS NULL OR d.lease_until <= \(timestamp: realNow))
-                    AND NOT EXISTS (
-                        SELECT 1 FROM repricer.webhook_deliveries e
-                        WHERE e.aggregateid = d.aggregateid AND e.position < d.position
-                            AND e.bucket = d.bucket AND e.state = 'pending')
+                WHERE \(fragment: isDue(realNow)) AND \(fragment: ServiceControlQueries.allowsThisProgram)
+                    AND \(fragment: isThere("d.bucket"))
                 ORDER BY d.next_attempt_at NULLS FIRST, d.position LIMIT \(limit)
                 FOR UPDATE OF d SKIP LOCKED
+            ),
+            taken AS (
+                UPDATE repricer.webhook_deliveries d
+                SET lease_until = \(timestamp: leaseUntil), fence = d.fence + 1, attempts = d.attempts + 1
+                FROM heads, repricer.outbox o
+                WHERE d.aggregateid = heads.aggregateid AND d.position = heads.position AND d.bucket = heads.bucket
+                    AND o.aggregateid = d.aggregateid AND o.position = d.position AND o.bucket = d.bucket
+                    AND \(fragment: isThere("d.bucket")) AND \(fragment: isThere("o.bucket"))
+                RETURNING d.aggregateid, d.position, d.attempts, d.fence, d.due_since, o.id, o.type, o.aggregatetype,
+                    o."timestamp", o.payload
             )
-            UPDATE repricer.webhook_deliveries d
-            SET lease_until = \(timestamp: leaseUntil), fence = d.fence + 1, attempts = d.attempts + 1
-            FROM heads, repricer.outbox o
-            WHERE d.aggregateid = heads.aggregateid AND d.position = heads.position AND d.bucket = heads.bucket
-                AND o.aggregateid = d.aggregateid AND o.position = d.position AND o.bucket = d.bucket
-            RETURNING d.aggregateid, d.position, d.attempts, d.fence, d.due_since, o.id, o.type,
-                jsonb_build_object('id', o.id, 'type', o.type, 'aggregatetype', o.aggregatetype,
-                    'aggregateid', o.aggregateid, 'position', o.position, 'timestamp', o."timestamp",
-                    'payload', o.payload)::text AS body
+            SELECT t.aggregateid, t.position, t.attempts, t.fence, t.due_since, t.id, t.type,
+                jsonb_build_object('id', t.id, 'type', t.type, 'aggregatetype', t.aggregatetype,
+                    'aggregateid', t.aggregateid, 'position', t.position, 'timestamp', t."timestamp",
+                    'payload', t.payload)::text AS body
+            FROM taken t
             """
         ).map { row in
             ClaimedDelivery(

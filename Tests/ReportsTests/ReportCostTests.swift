@@ -1,3 +1,4 @@
+import Foundation
 import Postgres
 import TestSupport
 import Testing
@@ -16,7 +17,8 @@ import Testing
     ]
 
     /// A batch whose changes took effect and were charged twice since, and what is kept of it.
-    private static func fill(_ owner: PostgresConnection) async throws {
+    /// `more` is done before it is kept.
+    private static func fill(_ owner: PostgresConnection, more: String = "") async throws {
         try await owner.script(
             ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: changes)
                 + """
@@ -44,7 +46,7 @@ import Testing
                 FROM repricer.charges;
                 INSERT INTO repricer.stale_figures SELECT original_transaction_id, bucket FROM repricer.subscriptions;
                 SET repricer.as_of = '2026-04-20Z';
-                """)
+                """ + more)
         try await owner.script("VACUUM ANALYZE")
         try await owner.script(
             """
@@ -77,6 +79,64 @@ import Testing
             "SELECT sum(closing_milliunits)::bigint AS sum FROM report.revenue_bridge"
         ).one().int64("sum")
         #expect(closing == Int64(Self.changes) * (9990 + 9990 + 12990 + 12990))
+        await owner.close()
+    }
+
+    /// What the App Store has, and what customers are asked about, is kept for the bridge as what ended is.
+    @Test(arguments: ["scheduled", "pending_consent", "accepted"])
+    func revenueBridge_ofABatchThatIsUnderWay_readsNoFactsOfIt(state: String) async throws {
+        let owner = try await TestDatabase.connect()
+        try await Self.fill(
+            owner,
+            more: """
+                UPDATE repricer.price_changes SET state = '\(state)', ended_at = NULL, effective_at = NULL;
+                UPDATE repricer.charges SET price_milliunits = 9990;
+                """)
+        let sums = """
+            SELECT string_agg(concat_ws(' ', month, storefront, opening, closing, cause, effect), E'\\n' ORDER BY month, cause)
+                AS sums
+            FROM (SELECT month, storefront, cause, sum(opening) AS opening, sum(closing) AS closing, sum(price_effect) AS effect
+                FROM repricer.%('2026-04-20Z', '\(ReportFixture.batch)') GROUP BY 1, 2, 3) m
+            """
+        func told(_ source: String) async throws -> String {
+            let question = sums.replacingOccurrences(of: "%", with: source)
+            return try await owner.query("\(unsafe: question)").one().text("sums")
+        }
+
+        let read = try await Self.pages(
+            "report.revenue_bridge WHERE batch_id = '\(ReportFixture.batch)'", on: owner)
+
+        #expect(read < Self.changes / 2, "it reads \(read) pages")
+        let kept = try await told("bridge_moves")
+        #expect(try await kept == told("revenue_moves"))
+        #expect(kept.contains("2026-04-01"))
+        await owner.close()
+    }
+
+    /// What is counted from the facts costs each subscription the same, however many there are: of a batch, too.
+    @Test func revenueBridge_ofFacts_isCountedOnceForEachSubscription() async throws {
+        let owner = try await TestDatabase.connect()
+        try await Self.fill(owner)
+        func fastest(_ batch: String) async throws -> Double {
+            var best = Double.infinity
+            for _ in 0..<3 {
+                let rows = try await owner.query(
+                    """
+                    EXPLAIN (ANALYZE, TIMING OFF) SELECT * FROM repricer.moves_of(
+                        ARRAY(SELECT original_transaction_id FROM repricer.price_changes),
+                        array_fill('2026-04-20Z'::timestamptz, ARRAY[\(Self.changes)::integer]), \(unsafe: batch))
+                    """
+                ).map { try $0.text("QUERY PLAN") }
+                let line = try #require(rows.first { $0.hasPrefix("Execution Time: ") })
+                best = min(best, try #require(Double(line.dropFirst(16).dropLast(3))))
+            }
+            return best
+        }
+
+        let all = try await fastest("NULL")
+        let batch = try await fastest("'\(ReportFixture.batch)'")
+
+        #expect(batch < all * 5, "\(batch) ms of a batch, \(all) ms of the same without its name")
         await owner.close()
     }
 

@@ -75,4 +75,53 @@ import Testing
             outcome.messages.contains("the database does not know the app yet; start the service"),
             "\(outcome.messages)")
     }
+
+    /// Who may read schema `report` alone asks there whose figures these are.
+    @Test(arguments: [
+        ["report", "money"], ["report", "--describe"], ["close-month", "2020-01"],
+    ])
+    func finance_withSettingsOfAnotherApp_isRefused(words: [String]) async throws {
+        let service = try await Self.connect()
+        try await AppCheck.bind(Self.settings("com.example.app", "Production"), on: service)
+        await service.close()
+        let url = try await TestDatabase.login(
+            "fay", memberOf: ["repricer_finance", "repricer_finance_lead"])
+        func outcome(_ more: [String: String]) async -> Outcome {
+            await run(
+                words,
+                environment: more.merging(["REPRICER_DATABASE_URL": url]) { first, _ in first })
+        }
+
+        let sandbox = await outcome(["REPRICER_ENVIRONMENT": "Sandbox"])
+        let other = await outcome(["REPRICER_BUNDLE_ID": "com.example.other"])
+        let ours = await outcome(["REPRICER_BUNDLE_ID": "com.example.app"])
+        let none = await outcome([:])
+
+        for refused in [sandbox, other] {
+            #expect(refused.code == .conflict, "\(refused.messages)")
+            #expect(
+                refused.messages.contains(
+                    "this database is about com.example.app in Production"), "\(refused.messages)")
+            #expect(refused.output == "")
+        }
+        #expect(ours.code == .done, "\(ours.messages)")
+        // A month is closed once.
+        #expect(none.code == (words[0] == "close-month" ? .conflict : .done), "\(none.messages)")
+    }
+
+    /// `report` says what the other commands say.
+    @Test func login_thatTheDatabaseKeepsOut_isToldWhatItNeeds() async throws {
+        let url = try await TestDatabase.login("eve", memberOf: [])
+        let owner = try await TestDatabase.connect()
+        let name = try await owner.query("SELECT current_database() AS name").one().text("name")
+        try await owner.script("REVOKE CONNECT ON DATABASE \"\(name)\" FROM PUBLIC")
+        await owner.close()
+
+        let status = await run(["status"], environment: ["REPRICER_DATABASE_URL": url])
+        let report = await run(["report", "money"], environment: ["REPRICER_DATABASE_URL": url])
+
+        #expect(status.code == .approvalNeededOrRefused, "\(status.messages)")
+        #expect(report.code == status.code)
+        #expect(report.messages == status.messages)
+    }
 }

@@ -17,6 +17,8 @@ package struct SpoiledRow: Hashable, Sendable {
     package var uncut = ""
     /// The item that its cells name. No other row may name that item.
     package var item: BatchItem?
+    /// The new price that its cell says, in milliunits; nil where it says none.
+    package var newPrice: Int64?
 
     package var faults: [RowFault] { [fault] + otherFaults }
 
@@ -38,6 +40,7 @@ package struct SpoiledRow: Hashable, Sendable {
             sku: cells[.sku] ?? "", fault: fault)
         plan.currency = content(of: .currency, unless: [.malformedRow, .unknownCurrency])
         plan.storefront = content(of: .storefront, unless: [.malformedRow])
+        plan.newPrice = newPrice
         for fault in faults where !plan.cellFaults.contains(fault.code) {
             plan.cellFaults.append(fault.code)
         }

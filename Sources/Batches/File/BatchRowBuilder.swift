@@ -41,7 +41,7 @@ struct BatchRowBuilder {
             faults.check { () throws(RowFault) in try decimals(of: price, currency) }
         }
         guard faults.isEmpty, let id, let sku, let price, let currency else {
-            return .spoiled(faults.row(line, cells.written, item(cells)))
+            return .spoiled(faults.row(line, cells.written, item(cells), price: price))
         }
         return .row(
             BatchRow(

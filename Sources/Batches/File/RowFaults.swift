@@ -23,13 +23,17 @@ struct RowFaults {
         }
     }
 
-    /// The spoiled row with these faults, of which the first in the order of `RowCode` leads.
-    func row(_ line: Int, _ cells: [BatchColumn: String], _ item: BatchItem?) -> SpoiledRow {
+    /// The spoiled row with these faults, of which the first in the order of `RowCode` leads. `price` is what its cell
+    /// says, in milliunits; a price that is at fault itself is none.
+    func row(
+        _ line: Int, _ cells: [BatchColumn: String], _ item: BatchItem?, price: Int64?
+    ) -> SpoiledRow {
         let ordered = RowCode.allCases.flatMap { code in faults.filter { $0.code == code } }
         let first =
             ordered.first ?? RowFault(.malformedRow, "the row is no row", remedy: "mend it")
         return SpoiledRow(
             line: line, fault: first, otherFaults: Array(ordered.dropFirst()), cells: cells,
-            item: item)
+            item: item,
+            newPrice: faults.contains { $0.code == .priceDecimals } ? nil : price)
     }
 }

@@ -31,17 +31,27 @@ enum MonthRetentionQueries {
             """)
     }
 
+    /// Deletes the first rows, about `limit`. (A spread database finds no row by `ctid`, and asks for the program in a
+    /// statement of its own.)
     static func dropStrayVersions(
         of table: MonthPartitions.Table, before: Int64, limit: Int,
         on connection: isolated PostgresConnection
     ) throws -> Int {
         let strays: SQL = "repricer.\(unsafe: table.rawValue)_default"
+        let last = try connection.query(
+            """
+            -- name: lastStrayVersion
+            SELECT recorded_until AS instant FROM \(fragment: strays) WHERE recorded_until < \(timestamp: before)
+            ORDER BY 1 OFFSET \(limit - 1) LIMIT 1
+            """
+        ).oneOrNil()?.milliseconds("instant")
+        // The instant is cut to a millisecond, so the step ends with the millisecond in which it lies.
+        let until = last.map { min($0 + 1, before) } ?? before
+        try connection.script(ServiceControlQueries.allowingThisProgram)
         return try connection.execute(
             """
             -- name: dropStrayVersions
-            DELETE FROM \(fragment: strays) WHERE ctid = ANY (ARRAY(
-                SELECT ctid FROM \(fragment: strays) WHERE recorded_until < \(timestamp: before) LIMIT \(limit)))
-                AND \(fragment: ServiceControlQueries.allowsThisProgram)
+            DELETE FROM \(fragment: strays) WHERE recorded_until < \(timestamp: until)
             """)
     }
 
@@ -67,13 +77,13 @@ enum MonthRetentionQueries {
         on connection: isolated PostgresConnection
     ) throws -> Int {
         let instant: SQL = "r.\(unsafe: instant(of: rows))"
+        try connection.script(ServiceControlQueries.allowingThisProgram)
         return try connection.execute(
             """
             -- name: deleteOldRows
             DELETE FROM \(fragment: table(of: rows)) r
             WHERE \(fragment: instant) >= \(timestamp: span.lowerBound) AND \(fragment: instant) < \(timestamp: span.upperBound)
                 AND \(fragment: isOld(rows)) AND \(fragment: mayGo(rows, before: before))
-                AND \(fragment: ServiceControlQueries.allowsThisProgram)
             """)
     }
 

@@ -108,16 +108,13 @@ package struct SubscriptionFold: Sendable {
         cancellations = state.cancellations.filter { !before.cancellations.contains($0) }
     }
 
-    /// Whether figures of reports change: it has, had or now has a change that ended, and what that brought may
-    /// differ. Or a statement tells of money since the call of an open change, which must be explained.
+    /// Whether figures of reports may change: it has, had or now has a change that ended, or one that was called, of
+    /// which they keep what its item brings.
     package var altersFigures: Bool {
         !reopened.isEmpty
             || state.changes.contains { change in
-                if change.progress.state.isFinal { return true }
-                guard let called = change.firstSentAt ?? change.progress.scheduledAt else {
-                    return false
-                }
-                return state.money.contains { $0.key.occurredAt >= called }
+                change.progress.state.isFinal || change.firstSentAt != nil
+                    || change.progress.scheduledAt != nil
             }
     }
 

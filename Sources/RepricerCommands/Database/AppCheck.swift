@@ -39,6 +39,24 @@ enum AppCheck {
         }
     }
 
+    /// The same for a user who may read schema `report` alone. Who may not even do that is told so by the report.
+    static func checkReader(
+        _ configuration: Configuration, on connection: PostgresConnection
+    ) async throws {
+        guard configuration.bundleID != nil || configuration.environment != nil else { return }
+        let bound: AppBinding?
+        do {
+            bound = try await connection.read { try AppBindingQueries.readInReports(on: $0) }
+        } catch let error as PostgresError
+            where error.sqlState == .insufficientPrivilege || error.sqlState == .undefinedSchema
+        {
+            return
+        }
+        if let problem = problem(configuration, bound) {
+            throw CommandFailure(.conflict, problem.description)
+        }
+    }
+
     /// Refuses to call a real App Store for decisions that a program has dated.
     static func checkStore(
         _ configuration: Configuration, on connection: PostgresConnection

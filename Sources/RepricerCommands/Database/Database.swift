@@ -45,8 +45,19 @@ extension Invocation {
         }
     }
 
-    /// Lends a pool to a user who may not even ask for the schema version.
-    func withUncheckedPool<Result: Sendable>(
+    /// Lends a pool to a reader of reports, who may not even ask for the schema version. Throws where the settings name
+    /// another app than the database is about, and, as for every command, where the database keeps the login out.
+    func withReportPool<Result: Sendable>(
+        _ configuration: Configuration, name: String,
+        _ body: (PostgresPool) async throws -> Result
+    ) async throws -> Result {
+        try await withUncheckedPool(configuration, name: name, size: 1) { pool in
+            try await pool.withConnection { try await AppCheck.checkReader(configuration, on: $0) }
+            return try await body(pool)
+        }
+    }
+
+    private func withUncheckedPool<Result: Sendable>(
         _ configuration: Configuration, name: String, size: Int,
         _ body: (PostgresPool) async throws -> Result
     ) async throws -> Result {

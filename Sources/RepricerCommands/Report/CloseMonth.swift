@@ -18,9 +18,9 @@ extension Commands {
         }
         let configuration = try invocation.configuration()
         let now = try await invocation.now(configuration).milliseconds
-        // Who leads finance may read schema report alone, so the schema version is not asked for.
-        return try await invocation.withUncheckedPool(
-            configuration, name: "repricer close-month", size: 1
+        // Who leads finance may read schema report alone: the app is checked, and the schema version is not.
+        return try await invocation.withReportPool(
+            configuration, name: "repricer close-month"
         ) { pool in
             let figures = try await invocation.telling("closing \(typed)") {
                 try await pool.withTransaction { connection in

@@ -39,9 +39,9 @@ extension Commands {
         }
         let chosen = invocation.arguments[format].flatMap(ReportFormat.init(rawValue:))
         let written = chosen ?? (invocation.isJSON ? .json : .table)
-        // A reader of reports may read schema report alone, so the schema version is not asked for.
-        return try await invocation.withUncheckedPool(
-            configuration, name: "repricer report", size: 1
+        // A reader of reports may read schema report alone: the app is checked, and the schema version is not.
+        return try await invocation.withReportPool(
+            configuration, name: "repricer report"
         ) { pool in
             let reports = ReportStore(pool: pool)
             if let batch = invocation.arguments[reportBatch] {

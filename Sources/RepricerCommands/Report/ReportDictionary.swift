@@ -5,7 +5,7 @@ extension Commands {
     static func printDictionary(
         of name: ReportName?, _ configuration: Configuration, _ invocation: Invocation
     ) async throws -> ExitCode {
-        try await invocation.withUncheckedPool(configuration, name: "repricer report", size: 1) {
+        try await invocation.withReportPool(configuration, name: "repricer report") {
             pool in
             let reports = try await ReportStore(pool: pool)
                 .describe(name.map { [$0] } ?? ReportName.allCases)

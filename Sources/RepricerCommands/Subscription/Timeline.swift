@@ -13,7 +13,7 @@ extension Commands {
             Statuses that were read one after the other and said nothing new are one line; --details and --json tell each. \
             Each line names its evidence. `repricer evidence UUID` prints that of notifications and charges, and \
             with --subscription SUBSCRIPTION what the App Store answered to a request (kinds request, response). \
-            What begins with `status:` was told by a status, which is not kept as it was signed; submissions and approvals name their batch.
+            What begins with `status:` was told by a status, which is not kept as it was signed; a submission names its batch, and a decision who made it.
             """
     ) { invocation in
         let id = try invocation.arguments.required(subscription)

@@ -33,16 +33,19 @@ struct BatchFaultsTests {
     /// A refused row shows what its other cells say.
     @Test(
         arguments: [
-            ("1,A,0,USD,CAN,,,", "USD", "CAN"), ("1,A,1.00,XXX,CAN,,,", nil, "CAN"),
-            ("1,A,0, ,,,,", nil, nil), ("1,A,0,USD,CAN", nil, nil),
-        ] as [(String, String?, String?)])
-    func rowWithAFault_keepsWhatItsOtherCellsSay(
-        _ row: String, _ currency: String?, _ storefront: String?
-    ) throws {
+            ("1,A,0,USD,CAN,,,", "USD CAN -"), ("1,A,1.00,XXX,CAN,,,", "- CAN 1000"),
+            ("1,A,0, ,,,,", "- - -"), ("1,A,0,USD,CAN", "- - -"),
+            ("1,A,1.005,USD,CAN,,,", "USD CAN -"), ("1,A,1.00,USD,CAN,,,soon", "- - 1000"),
+            ("1,A,1.00,USD,CAN,,0,", "USD CAN 1000"),
+        ])
+    func rowWithAFault_keepsWhatItsOtherCellsSay(_ row: String, _ expected: String) throws {
         let plans = try BatchText(Self.header + row).spoiled.map(\.plan)
 
-        #expect(plans.map(\.currency) == [currency])
-        #expect(plans.map(\.storefront) == [storefront])
+        let said = plans.map { plan in
+            [plan.currency, plan.storefront, plan.newPrice.map { "\($0)" }]
+                .map { $0 ?? "-" }.joined(separator: " ")
+        }
+        #expect(said == [expected])
     }
 
     @Test(arguments: [
