@@ -93,7 +93,7 @@ package enum GuardQueries {
                 AND g.value ->> 'guard' = 'errors'
                 AND \(answersMax) >= (
                     SELECT count(*) FROM (
-                        SELECT FROM repricer.price_changes
+                        SELECT 1 FROM repricer.price_changes
                         WHERE batch_id = \(uuid: batchID) AND \(fragment: isAnswered) LIMIT \(answersMax + 1)) a)
             """
         ).oneOrNil().map { row in
