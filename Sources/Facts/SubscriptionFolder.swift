@@ -68,7 +68,11 @@ package enum SubscriptionFolder {
                 (stored[id]?.foldedThrough?.signedAt).map { $0 > Self.lastDay } ?? false
             byID[id] = rest.isEmpty && !isUnfolded ? nil : rest
         }
-        if !overdue.isEmpty { _ = try connection.pipeline(EventQueries.notingOverdue(overdue)) }
+        guard !overdue.isEmpty else { return }
+        // Reports ask the statement why an item ended, although no fold does.
+        let ids = Set(overdue.map(\.originalTransactionID)).sorted()
+        _ = try connection.pipeline(
+            EventQueries.notingOverdue(overdue) + [VersionQueries.mark(ids)])
     }
 
     /// Reprocess marks a subscription as folded up to the end of the year 9999.

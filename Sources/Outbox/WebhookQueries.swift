@@ -56,7 +56,7 @@ package enum WebhookQueries {
             """
             -- name: dueWebhookBuckets
             SELECT d.bucket FROM repricer.webhook_deliveries d WHERE \(fragment: isDue(realNow))
-            GROUP BY d.bucket ORDER BY min(coalesce(d.next_attempt_at, '-infinity')), d.bucket LIMIT \(limit)
+            GROUP BY d.bucket ORDER BY min(coalesce(d.next_attempt_at, d.due_since)), d.bucket LIMIT \(limit)
             """
         ).map { try $0.int("bucket") }
     }

@@ -118,6 +118,13 @@ import Testing
         for story in stories { try await Self.compare(story, pool, owner) }
         let overdue = try await owner.query("SELECT FROM repricer.overdue_statements")
         #expect(overdue.count > 10)
+        // Reports ask them why an item ended, though no fold does.
+        let unmarked = try await owner.query(
+            """
+            SELECT FROM repricer.overdue_statements o WHERE NOT EXISTS (
+                SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = o.original_transaction_id)
+            """)
+        #expect(unmarked.isEmpty)
         await owner.close()
         await owners.close()
         await pool.close()
