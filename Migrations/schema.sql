@@ -7673,8 +7673,7 @@ RETURN QUERY
 WITH changes AS (
     SELECT c.original_transaction_id AS id,
         max(greatest(c.sent_at, c.doubtful_since, c.scheduled_at, c.effective_at, c.ended_at)) AS latest_at,
-        max(c.forecast_renewal_at) AS renewal_at,
-        bool_or(c.stage IN ('queued', 'unknown')
+        bool_or(c.stage IN ('awaiting_approval', 'queued', 'unknown')
             OR array_to_string(coalesce(c.current_dependent_skus, c.dependent_skus), ' ') ~ '(^| )[0-9]+/'
             OR EXISTS (SELECT FROM repricer.dependent_claims d WHERE d.claimed_by = c.original_transaction_id
                 AND d.change_id = c.change_id)) AS is_unkept
@@ -7683,7 +7682,7 @@ WITH changes AS (
     WHERE c.undoes_change_id IS NULL AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
     GROUP BY 1
 ), known AS MATERIALIZED (
-    SELECT c.id, c.renewal_at, c.is_unkept, greatest(m.latest_at, (
+    SELECT c.id, c.is_unkept, greatest(m.latest_at, (
         SELECT max(e.signed_at) FROM repricer.told_statements e
         WHERE e.original_transaction_id = c.id AND e.signed_at > m.latest_at
             AND e.type IN ('EXPIRED', 'REFUND', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED'))) AS latest_at
@@ -7695,7 +7694,10 @@ WITH changes AS (
                 WHERE h.original_transaction_id = c.id)) AS latest_at
         OFFSET 0) m
 ), ends AS MATERIALIZED (
-    SELECT k.id, k.latest_at, k.renewal_at AS at FROM known k WHERE k.renewal_at > k.latest_at
+    -- Of an item whose charges are not known, what was paid for at the call ends with the renewal that was forecast for it.
+    SELECT k.id, k.latest_at, c.forecast_renewal_at AS at FROM known k
+    JOIN repricer.price_changes c ON c.original_transaction_id = k.id AND c.forecast_renewal_at > k.latest_at
+    WHERE c.undoes_change_id IS NULL AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
     UNION
     SELECT k.id, k.latest_at, h.expires_at FROM known k
     JOIN repricer.charges h ON h.original_transaction_id = k.id AND h.expires_at > k.latest_at

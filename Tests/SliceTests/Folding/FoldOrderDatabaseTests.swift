@@ -118,17 +118,17 @@ import Testing
         for story in stories { try await Self.compare(story, pool, owner) }
         let overdue = try await owner.query("SELECT FROM repricer.overdue_statements")
         #expect(overdue.count > 10)
-        // Reports ask them why an item ended, though no fold does.
-        let unmarked = try await owner.query(
-            """
-            SELECT FROM repricer.overdue_statements o WHERE NOT EXISTS (
-                SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = o.original_transaction_id)
-            """)
-        #expect(unmarked.isEmpty)
+        #expect(try await owner.query(Self.unmarkedOverdue).isEmpty)
         await owner.close()
         await owners.close()
         await pool.close()
     }
+
+    /// Overdue statements whose subscription has no mark: reports ask them why an item ended, though no fold does.
+    private static let unmarkedOverdue: SQL = """
+        SELECT FROM repricer.overdue_statements o WHERE NOT EXISTS (
+            SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = o.original_transaction_id)
+        """
 
     /// What came while retention was at work, of a subscription that it had passed, keeps its month.
     @Test func retention_whenAStatementCameMeanwhile_keepsItsMonth() async throws {
