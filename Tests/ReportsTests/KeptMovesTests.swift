@@ -1,4 +1,3 @@
-import Foundation
 import Postgres
 import TestSupport
 import Testing
@@ -28,20 +27,6 @@ import Testing
             "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT repricer.summarise_figures(100); COMMIT")
     }
 
-    private static func moves(
-        _ source: String, at instant: String, on owner: PostgresConnection
-    ) async throws -> String {
-        try await owner.query(
-            """
-            SELECT coalesce(string_agg(concat_ws(' ', month, cause, opening, closing, effect), '; ' ORDER BY month, cause), '')
-                AS moves
-            FROM (SELECT month, cause, sum(opening) AS opening, sum(closing) AS closing, sum(price_effect) AS effect
-                FROM repricer.\(unsafe: source)('\(unsafe: instant)', '\(unsafe: ReportFixture.batch)')
-                GROUP BY 1, 2 HAVING sum(opening) <> 0 OR sum(closing) <> 0 OR sum(price_effect) <> 0) m
-            """
-        ).one().text("moves")
-    }
-
     @Test(arguments: ["scheduled", "pending_consent", "accepted"])
     func items_thatAreForecastToRenewOnOtherDays_endEachOnItsOwn(state: String) async throws {
         let owner = try await TestDatabase.connect()
@@ -53,12 +38,12 @@ import Testing
         var told: Set<String> = []
         for instant in [
             "2026-01-25Z", "2026-02-05Z", "2026-02-10T00:00:00.000001Z", "2026-02-20Z",
-            "2026-03-05Z",
-            "2026-03-12Z", "2026-03-20Z", "2026-05-01Z",
+            "2026-03-05Z", "2026-03-12Z", "2026-03-20Z", "2026-05-01Z",
         ] {
-            let facts = try await Self.moves("revenue_moves", at: instant, on: owner)
+            let facts = try await ReportFixture.moves("revenue_moves", at: instant, on: owner)
             #expect(
-                try await Self.moves("bridge_moves", at: instant, on: owner) == facts, "\(instant)")
+                try await ReportFixture.moves("bridge_moves", at: instant, on: owner) == facts,
+                "\(instant)")
             told.insert(facts)
         }
         #expect(told.count >= 4)
@@ -74,8 +59,9 @@ import Testing
             "SELECT FROM repricer.kept_moves WHERE known_after < 'infinity'")
 
         #expect(kept.isEmpty)
-        let facts = try await Self.moves("revenue_moves", at: "2026-02-05Z", on: owner)
-        #expect(try await Self.moves("bridge_moves", at: "2026-02-05Z", on: owner) == facts)
+        let facts = try await ReportFixture.moves("revenue_moves", at: "2026-02-05Z", on: owner)
+        #expect(
+            try await ReportFixture.moves("bridge_moves", at: "2026-02-05Z", on: owner) == facts)
         await owner.close()
     }
 }

@@ -1,3 +1,5 @@
+import Postgres
+
 /// A small harness for the views: one batch in every kind of state, with charges worked out by hand.
 enum ReportFixture {
     static let batch = "00000000-0000-7000-8000-00000000000a"
@@ -120,4 +122,19 @@ enum ReportFixture {
                 FROM repricer.price_changes WHERE original_transaction_id = '3';
                 """
     }()
+
+    /// What a function of the database says of the moves of `batch`: month, cause, opening, closing and price effect.
+    static func moves(
+        _ source: String, at instant: String, on owner: PostgresConnection
+    ) async throws -> String {
+        try await owner.query(
+            """
+            SELECT coalesce(string_agg(concat_ws(' ', month, cause, opening, closing, effect), '; ' ORDER BY month, cause), '')
+                AS moves
+            FROM (SELECT month, cause, sum(opening) AS opening, sum(closing) AS closing, sum(price_effect) AS effect
+                FROM repricer.\(unsafe: source)('\(unsafe: instant)', '\(unsafe: batch)')
+                GROUP BY 1, 2 HAVING sum(opening) <> 0 OR sum(closing) <> 0 OR sum(price_effect) <> 0) m
+            """
+        ).one().text("moves")
+    }
 }

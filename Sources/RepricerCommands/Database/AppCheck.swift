@@ -39,7 +39,8 @@ enum AppCheck {
         }
     }
 
-    /// The same for a user who may read schema `report` alone. Who may not even do that is told so by the report.
+    /// The same for a user who may read schema `report` alone. To whom the schema is closed the report says so. A login that
+    /// was given single views, and not the functions beside them, passes: it cannot learn which app they are about.
     static func checkReader(
         _ configuration: Configuration, on connection: PostgresConnection
     ) async throws {
