@@ -226,13 +226,20 @@ def events_whole(look):
 def untold(look, entry, steps):
     """The steps of a cancellation that must have been, and that no event tells of."""
     told = [step["state"] for step in steps]
-    # One of the parent's own subscription may be asked for and proved by one statement.
-    if told[0] != "requested" and (entry["is_cross_subscription"] or told[0] != entry["state"]):
+    # One of the parent's own subscription may be asked for and proved by one statement, whatever a later one says.
+    is_at_once = told[0] == entry["state"] or is_by_one_statement(steps[0])
+    if told[0] != "requested" and (entry["is_cross_subscription"] or not is_at_once):
         yield f"its first event says {told[0]}"
     # In a database that was lost the row of a call may be another than the one that made it.
     calls = [call for call in look.calls_of_id[entry["cancel_id"]] if not look.is_forgotten(call["began"])]
     if entry["cancel_id"] is not None and calls and "cancel_sent" not in told:
         yield f"called as {entry['cancel_id']}, and no event tells of it"
+
+
+def is_by_one_statement(step):
+    """Whether the statement that made a cancellation needed proves it, too."""
+    return step["state"] == "confirmed" and step["settled_by_evidence"] is not None and (
+        step["settled_by_evidence"] == step["requested_by_evidence"])
 
 
 def webhooks_delivered(look):

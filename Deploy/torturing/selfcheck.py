@@ -108,7 +108,8 @@ def outbox():
         {"subscription": "30000", "position": position, "id": f"event-{position}",
          "type": f"dependent_cancellation.{state}", "written_at": FALL,
          "payload": {"original_transaction_id": "30000", "change_id": "change-2", "dependent_sku": sku,
-                     "state": state, "settled_by_evidence": None, "cancel_reference_id": cancel}}
+                     "state": state, "requested_by_evidence": "end", "settled_by_evidence": None,
+                     "cancel_reference_id": cancel}}
         for position, (sku, state, cancel) in enumerate(steps)]
     hooks = [webhook(event, FALL + 7000 + 100 * event["position"]) for event in events]
     return {
@@ -1058,6 +1059,22 @@ def own_event_of_the_request_untold(world):
     world["outbox"][0]["type"] = "dependent_cancellation.cancel_sent"
 
 
+def own_proved_at_once(world, evidence):
+    """A dependent of the parent's own subscription, whose first event says that a statement proves its end."""
+    world["outbox"][0]["payload"].update(state="confirmed", settled_by_evidence=evidence)
+    world["outbox"][0]["type"] = "dependent_cancellation.confirmed"
+    world["outbox"][3]["payload"]["state"] = "discrepancy"
+    world["outbox"][3]["type"] = "dependent_cancellation.discrepancy"
+    next(entry for entry in world["dependents"] if entry["sku"] == "C")["state"] = "discrepancy"
+    told = {event["id"]: event for event in world["outbox"]}
+    world["hooks"] = [webhook(told[hook["id"]], hook["at"], hook["answer"]) for hook in world["hooks"]]
+
+
+def own_proved_by_another_statement(world):
+    """events_whole"""
+    own_proved_at_once(world, "later")
+
+
 def disowned_and_told_once(world):
     """applied_in_ledger"""
     lose_the_first_call(world, state="rejected", reason="4000028")
@@ -1110,8 +1127,16 @@ def left_while_all_were_refused():
     return world
 
 
+def proved_at_once():
+    """One statement ends the parent and its dependent, and a later one says otherwise; nobody has had the time to mend it."""
+    world = copy.deepcopy(healthy())
+    world["grace"] = world["end"]
+    own_proved_at_once(world, "end")
+    return world
+
+
 SOUND = [
-    healthy, lossy, history_read_first, left_while_all_were_refused, refused, ended_rightly("ineligible", "auto_renew_off", autoRenews=False),
+    healthy, lossy, proved_at_once, history_read_first, left_while_all_were_refused, refused, ended_rightly("ineligible", "auto_renew_off", autoRenews=False),
     ended_rightly("ineligible", "billing_retry", status=3), ended_rightly("missed", "not_active", status=2),
     ended_rightly("ineligible", "unknown_item", items=[item("Z", 900)]),
     ended_rightly("ineligible", "dependent_unknown", subscription="60000"),
