@@ -97,9 +97,7 @@ struct DependencyRules {
 
     private func own(_ row: BatchRow) -> RowFault? {
         guard row.dependentSKUs.contains(row.sku) else { return nil }
-        return RowFault(
-            .dependentSelf, "\(row.sku) names itself as its dependent",
-            remedy: "remove it from dependent_skus")
+        return .dependentSelf(row.sku)
     }
 
     private func unknown(_ row: BatchRow, _ known: Set<String>) -> RowFault? {

@@ -59,6 +59,11 @@ package struct Judge: Sendable {
             group.plan(at: isWanted, take)
         }
     }
+
+    /// Adds what is known of its item to a row that its own cells made unusable.
+    package func describe(_ row: inout PlanRow, facts: SubscriptionFacts) {
+        RowGroup(self, rows: [], facts: facts, context: JudgeContext()).describe(&row)
+    }
 }
 
 extension PlanRow {

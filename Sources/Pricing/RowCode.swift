@@ -48,6 +48,13 @@ package struct RowFault: Error, Hashable, Sendable {
         .malformedRow, "effective_on_or_after has no meaning in the Sandbox",
         remedy: "leave it out; an increase takes effect at the renewal after the next one")
 
+    /// An item cannot be cancelled because it was declined itself.
+    package static func dependentSelf(_ sku: String) -> RowFault {
+        RowFault(
+            .dependentSelf, "\(sku) names itself as its dependent",
+            remedy: "remove it from dependent_skus")
+    }
+
     /// The text `FILE:LINE: CODE: what is wrong; what to do`.
     package func text(file: String, line: Int) -> String {
         "\(file):\(line): \(code.rawValue): \(message); \(remedy)"

@@ -135,18 +135,8 @@ final class RowGroup: Sendable {
 
     private func plan(_ rowCase: RowCase, _ history: IncreaseHistory) -> PlanRow {
         var plan = PlanRow(rowCase.row)
-        plan.currency = facts.currency ?? rowCase.row.currency
-        plan.storefront = facts.storefront ?? rowCase.row.storefront
-        plan.period = facts.period
-        plan.currentPrice = rowCase.currentPrice
-        plan.direction = rowCase.direction
+        describe(&plan, rowCase)
         plan.judgedAt = judge.now
-        plan.factsAt = facts.signedAt
-        plan.knownSince = facts.knownSince
-        plan.seats = seats(of: plan, rowCase.row)
-        plan.isStale = (facts.renewalAt ?? facts.expiresAt).map { $0 < judge.now } ?? false
-        plan.renewalAt = renewals.map { $0.renewal($0.firstIndex(atOrAfter: judge.now)) }
-            .flatMap { $0.isOnCalendar ? $0 : nil }
         let timeline = forecast(&plan, rowCase, history)
         plan.fault = rowCase.firstFault()
         guard plan.fault == nil else { return plan }
@@ -170,6 +160,30 @@ final class RowGroup: Sendable {
         plan.turn = timeline.turn
         plan.effectiveAt = timeline.effectiveAt
         return plan
+    }
+
+    /// Puts what is known of the row's item into the plan.
+    private func describe(_ plan: inout PlanRow, _ rowCase: RowCase) {
+        plan.currency = facts.currency ?? plan.currency
+        plan.storefront = facts.storefront ?? plan.storefront
+        plan.period = facts.period
+        plan.currentPrice = rowCase.currentPrice
+        plan.direction = rowCase.direction
+        plan.factsAt = facts.signedAt
+        plan.knownSince = facts.knownSince
+        plan.seats = seats(of: plan, rowCase.row)
+        plan.isStale = (facts.renewalAt ?? facts.expiresAt).map { $0 < judge.now } ?? false
+        plan.renewalAt = renewals.map { $0.renewal($0.firstIndex(atOrAfter: judge.now)) }
+            .flatMap { $0.isOnCalendar ? $0 : nil }
+    }
+
+    /// The same for a row that its own cells made unusable. It may have no new price, and gets no verdict.
+    func describe(_ plan: inout PlanRow) {
+        let row = BatchRow(
+            line: plan.line, originalTransactionID: plan.originalTransactionID, sku: plan.sku,
+            newPrice: plan.newPrice ?? 0, currency: plan.currency ?? "")
+        describe(&plan, RowCase(row, of: self))
+        if plan.newPrice == nil { plan.direction = nil }
     }
 
     /// Puts the consent verdict into the plan, and the dates that follow from it.

@@ -470,6 +470,36 @@ import Testing
         #expect(planned.contains(#""faults":["duplicate_row"]"#))
     }
 
+    /// What is known of its item stands beside a fault of its cells, and a verdict does not.
+    @Test func plan_ofASpoiledRow_holdsWhatIsKnownOfItsItem() async throws {
+        let rows =
+            "1000000000000001,PLAN,free,USD,,\n1000000000000001,PLAN,12.995,USD,,\n"
+            + "1000000000000001,PLAN,12.99,XXX,,\n1000000000000001,NONE,free,USD,,\n1,PLAN,free,USD,,\n"
+
+        let outcome = await run("plan", try file(rows), "--rows", "-", environment: ana)
+        let good = await run(
+            "plan", try file("1000000000000001,PLAN,12.99,USD,,\n"), "--rows", "-", environment: ana
+        )
+
+        let known = try object(good.output)
+        let planned = try outcome.output.split(separator: "\n").map { try object(String($0)) }
+        #expect(
+            planned.map { $0["code"] as? String } == [
+                "bad_price", "price_decimals", "unknown_currency", "bad_price", "bad_price",
+            ])
+        #expect(planned.map { $0["direction"] as? String } == [nil, nil, "increase", nil, nil])
+        #expect(planned.map { $0["currency"] as? String } == ["USD", "USD", "USD", "USD", "USD"])
+        for key in ["period", "storefront", "current_price_milliunits", "facts_at", "renewal_at"] {
+            let told = try #require(known[key], "\(key)") as? NSObject
+            #expect(planned.prefix(3).allSatisfy { $0[key] as? NSObject == told }, "\(key)")
+            #expect(planned[4][key] is NSNull, "\(key)")
+        }
+        #expect(planned[3]["current_price_milliunits"] is NSNull)
+        for key in ["consent", "effective_at", "send_by", "judged_at"] {
+            #expect(planned.allSatisfy { $0[key] is NSNull }, "\(key)")
+        }
+    }
+
     /// The chain is there whether or not the other row's price is one.
     @Test func plan_besideASpoiledRow_findsTheChainThatBothMake() async throws {
         let path = try file(

@@ -70,6 +70,13 @@ package enum BatchFileEntry: Hashable, Sendable {
     case row(BatchRow)
     case spoiled(SpoiledRow)
 
+    var isSpoiled: Bool {
+        switch self {
+        case .row: false
+        case .spoiled: true
+        }
+    }
+
     /// A spoiled row with what an environment holds against its cells as well.
     func judged(in environment: StoreEnvironment) -> BatchFileEntry {
         switch self {

@@ -41,6 +41,8 @@ struct BatchRowBuilder {
             faults.check { () throws(RowFault) in try decimals(of: price, currency) }
         }
         guard faults.isEmpty, let id, let sku, let price, let currency else {
+            // A row whose only fault this is hears of it from the judge, after its duplicates.
+            if let sku, dependents.contains(sku) { faults.add(.dependentSelf(sku)) }
             return .spoiled(faults.row(line, cells.written, item(cells), price: price))
         }
         return .row(

@@ -38,7 +38,11 @@ struct PieceJudge: Sendable {
                 mentions.append(Mention(id: row.originalTransactionID, place: place))
                 // This only takes the row's place; the verdict follows.
                 rows.append(PlanRow(line: row.line))
-            case .spoiled(let row): rows.append(row.plan)
+            case .spoiled(let row):
+                if let item = row.item {
+                    mentions.append(Mention(id: item.originalTransactionID, place: place))
+                }
+                rows.append(row.plan)
             }
         }
         // They are read in the order of the index, which spares the server jumps.
@@ -54,21 +58,27 @@ struct PieceJudge: Sendable {
         var overtaken: [PlannedPiece.Overtaken] = []
         for ((found, siblings), group) in zip(zip(known, siblings), groups) {
             let batchRows = group.compactMap { mention -> BatchRow? in
-                guard case .row(let row) = entries[mention.place] else { return nil }
+                guard case .row(let row) = entries[mention.place] else {
+                    if let facts = found?.facts {
+                        judge.describe(&rows[mention.place], facts: facts)
+                    }
+                    return nil
+                }
                 return row
             }
             if let found, let last = siblings.last, last.line > lastLine { needed.append(found) }
+            guard !batchRows.isEmpty else { continue }
             let context = found?.context ?? contextOfFile(siblings)
-            var mentions = group.makeIterator()
+            var places = group.lazy.map(\.place).filter { !entries[$0].isSpoiled }.makeIterator()
             judge.judge(
                 rows: batchRows, siblings: siblings, facts: found?.facts,
                 context: context
             ) { row in
-                guard let mention = mentions.next() else { return }
+                guard let place = places.next() else { return }
                 if let found, !found.context.openChanges.isEmpty {
                     overtaken += found.context.overtaken(by: row)
                 }
-                rows[mention.place] = row
+                rows[place] = row
             }
         }
         kept.keep(needed)

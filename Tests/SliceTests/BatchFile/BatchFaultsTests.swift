@@ -22,6 +22,8 @@ struct BatchFaultsTests {
         ("1,A,1.23456,XXX,,,,", ["price_decimals", "unknown_currency"]),
         ("1,A,1.5,JPY,,,0,", ["bad_price", "price_decimals"]),
         ("1,A,0,USD,,a\u{A0};x/B,-1,", ["bad_sku", "bad_price"]),
+        ("1,A,0,USD,,B;1/A,,", ["bad_price", "dependent_self"]),
+        ("1,,0,USD,,A,,", ["bad_sku", "bad_price"]),
         ("1,A,1.00", ["malformed_row"]),
     ])
     func faults_ofARow_areAllOfItsCells_inTheOrderOfTheCodes(
