@@ -29,7 +29,8 @@ package enum OpenCallQueries {
         callsPerThousandSeconds rate: Int, now: Int64,
         on connection: isolated PostgresConnection
     ) throws -> [Late] {
-        let open = try calls(including: nil, now: now, on: connection)
+        let batches = try openBatches(including: nil, on: connection)
+        let open = try calls(of: batches, including: nil, now: now, on: connection)
         let counts = CallList.lateRowCounts(
             of: open.map(\.calls), callsPerThousandSeconds: rate,
             now: Instant(milliseconds: now))
@@ -43,7 +44,10 @@ package enum OpenCallQueries {
         becauseOf batchID: String, callsPerThousandSeconds rate: Int, now: Int64,
         on connection: isolated PostgresConnection
     ) throws -> [Late] {
-        let open = try calls(including: batchID, now: now, on: connection)
+        let batches = try openBatches(including: batchID, on: connection)
+        // A batch that is alone makes no other late, and to count its calls takes seconds where they are a million.
+        guard batches.contains(where: { $0.id != batchID }) else { return [] }
+        let open = try calls(of: batches, including: batchID, now: now, on: connection)
         func counts(_ batches: [(batchID: String, name: String, calls: [CallList.Stored])])
             -> [String: Int]
         {
@@ -60,17 +64,26 @@ package enum OpenCallQueries {
         }
     }
 
-    /// The open calls by batch, those of the earliest submission first.
-    private static func calls(
-        including batchID: String?, now: Int64, on connection: isolated PostgresConnection
-    ) throws -> [(batchID: String, name: String, calls: [CallList.Stored])] {
-        let batches = try connection.query(
+    private typealias Batch = (id: String, name: String)
+
+    /// The approved batches and this one, those of the earliest submission first.
+    private static func openBatches(
+        including batchID: String?, on connection: isolated PostgresConnection
+    ) throws -> [Batch] {
+        try connection.query(
             """
             -- name: batchesWithCalls
             SELECT batch_id, name FROM repricer.batches
             WHERE state = 'approved' OR batch_id = \(uuid: batchID)::uuid ORDER BY submitted_at, batch_id
             """
         ).map { (id: try $0.text("batch_id"), name: try $0.text("name")) }
+    }
+
+    /// Their open calls. Batches without any are left out.
+    private static func calls(
+        of batches: [Batch], including batchID: String?, now: Int64,
+        on connection: isolated PostgresConnection
+    ) throws -> [(batchID: String, name: String, calls: [CallList.Stored])] {
         var found: [String: [CallList.Stored]] = [:]
         for row in try rows(of: batchID, now: now, on: connection) {
             found[try row.text("batch_id"), default: []].append(try stored(row))
