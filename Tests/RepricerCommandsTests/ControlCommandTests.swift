@@ -56,6 +56,27 @@ import Testing
         }
     }
 
+    /// Nothing of Apple's rate is used before the first call, and all of it while the App Store asks for silence.
+    @Test func status_beforeTheFirstCall_hasTheWholeRateLeft() async throws {
+        let office = try await Office()
+
+        let before = await run("status", environment: office.ana)
+        let json = await run("status", "--json", environment: office.ana)
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            INSERT INTO repricer.rate_limits (endpoint, next_permit_micros, blocked_until)
+            VALUES ('change_price', 0, '2100-01-01Z')
+            ON CONFLICT (endpoint) DO UPDATE SET blocked_until = excluded.blocked_until;
+            """)
+        await connection.close()
+        let silent = await run("status", environment: office.ana)
+
+        #expect(before.output.contains("50 of 50 price changes this second"), "\(before.output)")
+        #expect(json.output.contains("\"quota_left\":50"), "\(json.output)")
+        #expect(silent.output.contains("0 of 50 price changes this second"), "\(silent.output)")
+    }
+
     @Test func plan_withWaves_countsThemAndNamesEachRowsOwn() async throws {
         let office = try await Office()
 

@@ -375,20 +375,18 @@ struct StatusText {
         ]
     }
 
-    /// The calls that may still be made this second, or at this moment where there is less than one a second; nil before
+    /// The calls that may still be made this second, or at this moment where there is less than one a second: all, before
     /// the service has made any.
-    private var quotaLeft: Int64? {
-        guard let quota = facts.quotas.first(where: { $0.endpoint == "change_price" }) else {
-            return nil
-        }
-        if let until = quota.blockedUntil, until > now { return 0 }
-        let reserved = max(0, quota.nextPermitAt - now)
+    private var quotaLeft: Int64 {
+        let quota = facts.quotas.first { $0.endpoint == "change_price" }
+        if let until = quota?.blockedUntil, until > now { return 0 }
+        let reserved = max(0, (quota?.nextPermitAt ?? now) - now)
         guard changePricePerSecond >= 1 else { return reserved == 0 ? 1 : 0 }
         return Int64(changePricePerSecond) * (1000 - min(reserved, 1000)) / 1000
     }
 
     private var quotaText: String {
-        guard let left = quotaLeft else { return "-" }
+        let left = quotaLeft
         let blocked = facts.quotas.compactMap(\.blockedUntil).filter { $0 > now }.max()
         let silence = blocked.map { "; no call before \($0.instantText)" }
         let rate =
