@@ -139,6 +139,16 @@ def status_of(port, path):
         return None
 
 
+def answer_to(port, payload):
+    """The status of one post through nginx; None where nobody listens."""
+    try:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        connection.request("POST", "/notifications", payload, {"Content-Type": "application/json", "X-Forwarder": "first"})
+        return connection.getresponse().status
+    except OSError:
+        return None
+
+
 class Upgrade:
     def __init__(self, world, options, say):
         self.world, self.options, self.say = world, options, say
@@ -233,6 +243,8 @@ def main(words):
         port = int(re.search(r"listen 127\.0\.0\.1:(\d+)", open(f"{world.door.folder}/nginx.conf").read()).group(1))
         upgrade = Upgrade(world, options, say)
         world.programs = options.new
+        # Before the replicas came up nginx found nobody, and asks nobody until fail_timeout has passed.
+        wait_for(30, "nginx", lambda: answer_to(port, payloads[0]) == 200)
         posters = Posters(port, payloads)
         time.sleep(2)
         before, new_before = upgrade.calls(), upgrade.notifications()
