@@ -9194,7 +9194,7 @@ BEGIN
             forecast_renewal_at, forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
             forecast_not_known, at_risk_milliunits, at_risk_elsewhere, is_stale, forecast_seats)
         SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, v_by, r.line, r.wave,
-            -- Without a holdout nobody is asked: the function costs as much as an index.
+            -- Only a batch with a holdout pays for the call of the function, which takes as long as an index does.
             CASE WHEN v_batch.holdout_basis_points > 0
                 THEN is_held_out(v_batch.content_sha256, r.id, v_batch.holdout_basis_points) ELSE false END,
             k.sku, k.dependent_skus,

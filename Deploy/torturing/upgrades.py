@@ -130,20 +130,12 @@ def root():
     return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-def status_of(port, path):
+def status_of(port, path, payload=None):
+    """How a request is answered, a post where there is a payload; None where nobody listens."""
     try:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-        connection.request("GET", path)
-        return connection.getresponse().status
-    except OSError:
-        return None
-
-
-def answer_to(port, payload):
-    """The status of one post through nginx; None where nobody listens."""
-    try:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-        connection.request("POST", "/notifications", payload, {"Content-Type": "application/json", "X-Forwarder": "first"})
+        # What has this header is none of the App Store's posts.
+        connection.request("POST" if payload else "GET", path, payload, {"X-Forwarder": "check"})
         return connection.getresponse().status
     except OSError:
         return None
@@ -244,7 +236,7 @@ def main(words):
         upgrade = Upgrade(world, options, say)
         world.programs = options.new
         # Before the replicas came up nginx found nobody, and asks nobody until fail_timeout has passed.
-        wait_for(30, "nginx", lambda: answer_to(port, payloads[0]) == 200)
+        wait_for(30, "nginx", lambda: status_of(port, "/notifications", payloads[0]) == 200)
         posters = Posters(port, payloads)
         time.sleep(2)
         before, new_before = upgrade.calls(), upgrade.notifications()

@@ -48,7 +48,7 @@ package struct RowFault: Error, Hashable, Sendable {
         .malformedRow, "effective_on_or_after has no meaning in the Sandbox",
         remedy: "leave it out; an increase takes effect at the renewal after the next one")
 
-    /// An item cannot be cancelled because it was declined itself.
+    /// The row names its own item among its dependents.
     package static func dependentSelf(_ sku: String) -> RowFault {
         RowFault(
             .dependentSelf, "\(sku) names itself as its dependent",

@@ -74,7 +74,7 @@ import Testing
 
         #expect(before.output.contains("50 of 50 price changes this second"), "\(before.output)")
         #expect(json.output.contains("\"quota_left\":50"), "\(json.output)")
-        #expect(silent.output.contains("0 of 50 price changes this second"), "\(silent.output)")
+        #expect(silent.output.contains(" 0 of 50 price changes this second"), "\(silent.output)")
     }
 
     @Test func plan_withWaves_countsThemAndNamesEachRowsOwn() async throws {

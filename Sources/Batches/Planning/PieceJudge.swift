@@ -57,13 +57,13 @@ struct PieceJudge: Sendable {
         var needed: [Known] = []
         var overtaken: [PlannedPiece.Overtaken] = []
         for ((found, siblings), group) in zip(zip(known, siblings), groups) {
-            let batchRows = group.compactMap { mention -> BatchRow? in
-                guard case .row(let row) = entries[mention.place] else {
-                    if let facts = found?.facts {
-                        judge.describe(&rows[mention.place], facts: facts)
-                    }
-                    return nil
+            if let facts = found?.facts {
+                for mention in group where entries[mention.place].isSpoiled {
+                    judge.describe(&rows[mention.place], facts: facts)
                 }
+            }
+            let batchRows = group.compactMap { mention -> BatchRow? in
+                guard case .row(let row) = entries[mention.place] else { return nil }
                 return row
             }
             if let found, let last = siblings.last, last.line > lastLine { needed.append(found) }
