@@ -326,6 +326,8 @@ CREATE TABLE repricer.price_changes (
 -- A claim writes no index entry. Indexes know `stage` and not `state`: a claim moves the state of a row from queued to
 -- sending, and its stage stays the same. Entries for the state were a quarter of all that delivery wrote.
 CREATE INDEX price_changes_batch ON repricer.price_changes (batch_id, stage);
+-- What a batch claims of other subscriptions is asked at its submission and at its approval. Rows with dependents are few.
+CREATE INDEX price_changes_with_dependents ON repricer.price_changes (batch_id) WHERE dependent_skus <> '{}';
 -- Claims go queue by queue (bucket, batch, wave), and take the earliest deadline first in each. So rows of a paused
 -- batch or of a wave to come are never read, however many they are.
 CREATE INDEX price_changes_due ON repricer.price_changes (bucket, batch_id, wave, send_by)

@@ -5035,6 +5035,8 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
     END IF;
+    -- Nothing is approved before it was submitted, not even by the clock of a rehearsal, which is the caller's.
+    p_at := greatest(p_at, v_batch.submitted_at);
     IF v_batch.state <> 'awaiting_approval' THEN
         RAISE EXCEPTION 'batch % is %, not awaiting approval', p_batch_id, v_batch.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
@@ -6123,20 +6125,19 @@ DECLARE
     v_batch batches := batch_in_submission(p_batch_id);
     v_rows bigint;
     v_refused bigint;
+    v_unheard bigint;
 BEGIN
-    SELECT count(*) INTO v_rows FROM price_changes WHERE batch_id = p_batch_id;
+    SELECT count(*), count(*) FILTER (WHERE s.original_transaction_id IS NULL) INTO v_rows, v_unheard
+        FROM price_changes c
+        LEFT JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
+        WHERE c.batch_id = p_batch_id;
     SELECT count(*) INTO v_refused FROM batch_rejects WHERE batch_id = p_batch_id;
     IF (v_rows, v_refused) IS DISTINCT FROM (p_rows, p_refused_rows) THEN
         RAISE EXCEPTION 'batch % holds % rows and % refused ones, not % and %', p_batch_id, v_rows, v_refused, p_rows,
             p_refused_rows USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     -- The programs refuse such a row; stored by hand, it would wait for ever.
-    IF EXISTS (
-        SELECT 1 FROM price_changes c
-        WHERE c.batch_id = p_batch_id AND NOT EXISTS (
-            SELECT FROM subscriptions s
-            WHERE s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket))
-    THEN
+    IF v_unheard > 0 THEN
         RAISE EXCEPTION 'batch % holds rows of subscriptions of which nothing is known', p_batch_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
@@ -8640,7 +8641,8 @@ BEGIN
                 WHERE s.original_transaction_id = n.place[1] AND s.bucket = bucket_of(n.place[1]))
         FROM price_changes c, unnest(c.dependent_skus) AS name,
             LATERAL (SELECT regexp_match(name, '^([0-9]+)/(.+)$') AS place) n
-        WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND n.place IS NOT NULL
+        WHERE c.batch_id = p_batch_id AND c.dependent_skus <> '{}' AND c.state = 'awaiting_approval'
+            AND n.place IS NOT NULL
         ON CONFLICT DO NOTHING;
     WITH named AS MATERIALIZED (
         SELECT DISTINCT c.original_transaction_id AS id, c.change_id, s.app_account_token AS customer,
@@ -12401,6 +12403,8 @@ CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_af
 CREATE INDEX price_changes_refused ON repricer.price_changes USING btree (batch_id, parked_reason) WHERE ((stage = ANY (ARRAY['queued'::text, 'unknown'::text])) AND (parked_reason IS NOT NULL));
 
 CREATE INDEX price_changes_to_call ON repricer.price_changes USING btree (batch_id, send_by) WHERE ((stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text])) AND (NOT is_held_out));
+
+CREATE INDEX price_changes_with_dependents ON repricer.price_changes USING btree (batch_id) WHERE (dependent_skus <> '{}'::text[]);
 
 CREATE INDEX renewal_extensions_of_product ON repricer.renewal_extensions USING btree (product_id, told_at);
 

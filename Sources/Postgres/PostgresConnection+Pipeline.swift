@@ -19,6 +19,12 @@ extension PostgresConnection {
         return try pipelineWithLimits(steps)
     }
 
+    /// Begins a pipeline; the task tells how it ends. It is called while another one is under way, and returns when that
+    /// one has ended: so the server finds the next statements at once, however busy the threads of their maker are.
+    package func start(_ statements: [SQL]) -> Task<Void, any Error> {
+        Task { _ = try pipeline(statements) }
+    }
+
     /// Through a pooler the session's limits can be set for no longer than a transaction, so the batch gets one of its
     /// own, in the same trip.
     private func pipelineWithLimits(_ steps: [PipelineStep]) throws(PostgresError) -> [Rows] {

@@ -41,6 +41,22 @@ struct PipelineTests {
         #expect(try rows[1].one().int("fresh") == 3)
     }
 
+    @Test func start_followsWhatWasStartedBefore_andEachTellsItsOwnEnd() async throws {
+        let connection = try await TestDatabase.connect()
+        try await connection.script("CREATE TABLE t (n int CONSTRAINT positive CHECK (n > 0))")
+
+        let first = await connection.start(["INSERT INTO t VALUES (\(7))"])
+        let second = await connection.start(["INSERT INTO t SELECT -max(n) FROM t"])
+        let third = await connection.start(["INSERT INTO t SELECT max(n) + 1 FROM t"])
+
+        try await first.value
+        let error = await #expect(throws: PostgresError.self) { try await second.value }
+        #expect(error?.constraint == "positive")
+        try await third.value
+        let rows = try await connection.query("SELECT n FROM t ORDER BY n")
+        #expect(try rows.map { try $0.int("n") } == [7, 8])
+    }
+
     /// All statements succeed, and the commit at the sync does not.
     @Test func pipeline_whenItsCommitFails_isNoSuccess() async throws {
         let connection = try await TestDatabase.connect()

@@ -36,10 +36,18 @@ package enum Submission {
                 SubmissionQueries.begin(
                     batchID, name: name, contentSHA256: contentSHA256, terms: terms, asOf: now)
             ])
-            let totals = try await plan(
-                SubmissionSink(
-                    empty: SubmissionRows(batchID: batchID, at: now, waves: terms.waves),
-                    connection: connection, storesRefused: storesRefused, told: told))
+            let sink = SubmissionSink(
+                empty: SubmissionRows(batchID: batchID, at: now, waves: terms.waves),
+                connection: connection, storesRefused: storesRefused, told: told)
+            let totals: Totals
+            do {
+                totals = try await plan(sink)
+            } catch {
+                // Nothing of it may reach the connection once its transaction is over.
+                _ = await sink.underWay?.result
+                throw error
+            }
+            try await sink.underWay?.value
             _ = try connection.pipeline([SubmissionQueries.finish(batchID, totals)])
             return Outcome(batchID: batchID, isNew: true)
         }
@@ -59,6 +67,8 @@ package actor SubmissionSink<Told: PlanSink>: PlanSink {
     private let storesRefused: Bool
     private nonisolated let told: Told
     private var isRefused = false
+    /// The newest statements: the database stores them while the next piece is made.
+    fileprivate private(set) var underWay: Task<Void, any Error>?
 
     fileprivate init(
         empty: SubmissionRows, connection: DatabaseConnection, storesRefused: Bool, told: Told
@@ -84,15 +94,9 @@ package actor SubmissionSink<Told: PlanSink>: PlanSink {
         // Once a row is refused, nothing of the batch will be kept, so the rest is only judged.
         isRefused = isRefused || prepared.isRefused
         let statements = storesRefused || !isRefused ? prepared.statements : []
-        // The database stores while the other sink adds its figures up.
-        async let written: Void = Self.write(statements, on: connection)
         try await told.take(prepared.told)
-        try await written
-    }
-
-    private static func write(
-        _ statements: [SQL], on connection: DatabaseConnection
-    ) async throws {
-        _ = try await connection.read { try $0.pipeline(statements) }
+        let earlier = underWay
+        underWay = await connection.start(statements)
+        try await earlier?.value
     }
 }

@@ -30,13 +30,17 @@ extension DeliveryHarness {
 
     /// Stores rows that are planned already: those that can go as changes, the refused ones beside them.
     func stored(
-        _ rows: [PlanRow], content: String, terms: BatchTerms = BatchTerms()
+        _ rows: [PlanRow], content: String, terms: BatchTerms = BatchTerms(), rowsAPiece: Int = .max
     ) async throws -> Submission.Outcome {
         try await Submission.store(
             name: content, contentSHA256: content, asOf: now, terms: terms, storesRefused: true,
             pool: submitter, reportingTo: Deaf()
         ) { sink in
-            try await sink.take(try sink.prepare(PlannedPiece(entries: [], rows: rows)))
+            for start in stride(from: 0, to: rows.count, by: rowsAPiece) {
+                let piece = rows.dropFirst(start).prefix(rowsAPiece)
+                try await sink.take(
+                    try sink.prepare(PlannedPiece(entries: [], rows: Array(piece))))
+            }
             let changes = rows.count { $0.fault == nil }
             return ("hash", changes, rows.count - changes)
         }

@@ -60,6 +60,50 @@ import Testing
         await harness.close()
     }
 
+    /// The database stores a piece while the next one is made, and may refuse it after others were handed over.
+    @Test func submission_whenTheDatabaseRefusesAPieceInTheMiddle_storesNothing_andSaysWhy()
+        async throws
+    {
+        let harness = try await Harness.make()
+        for id in ["1", "2", "3", "4"] { try await harness.subscribe(id) }
+        let rows = ["1", "2", "3", "4"].map { Harness.row($0) }
+        let planned = try await Planner(
+            pool: harness.submitter, rules: .shipped, environment: .production
+        ).plan(rows: rows, asOf: harness.now)
+        try await harness.submit([Harness.row("2")])
+
+        let refused = await #expect(throws: PostgresError.self) {
+            _ = try await harness.stored(planned, content: "pieces", rowsAPiece: 1)
+        }
+
+        #expect(refused?.constraint == "price_changes_one_open")
+        #expect(try await harness.changes().count == 1)
+        // The next submission goes on with the same connection.
+        let others = planned.filter { $0.originalTransactionID != "2" }
+        #expect(try await harness.stored(others, content: "others", rowsAPiece: 1).isNew)
+        #expect(try await harness.changes().count == 4)
+        await harness.close()
+    }
+
+    @Test func approval_datedBeforeTheSubmission_isOfTheSubmissionsInstant() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        let batchID = try await harness.submit([Harness.row("1")])
+        let early = harness.now.milliseconds - 86_400_000
+
+        _ = try await harness.approver.withTransaction {
+            try BatchQueries.approve(batchID, at: early, on: $0)
+        }
+
+        let owner = try await TestDatabase.connect()
+        let row = try await owner.query(
+            "SELECT decided_at = submitted_at AS alike FROM repricer.batches"
+        ).one()
+        #expect(try row.bool("alike"))
+        await owner.close()
+        await harness.close()
+    }
+
     @Test(arguments: [
         ("B", "{A}", "a chain"), ("C", "{B}", "a shared dependent"),
     ])
