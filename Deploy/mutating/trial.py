@@ -32,7 +32,6 @@ let package = Package(
         .testTarget(
             name: "PricingTests", dependencies: ["Pricing", "Digests", "FoldStories", "TestSupport"],
             swiftSettings: settings),
-        .testTarget(name: "RandomAnswers", dependencies: ["Pricing", "TestSupport"], swiftSettings: settings),
     ])
 """
 PROGRAM = ".build/debug/repricerPackageTests.xctest"
@@ -48,13 +47,12 @@ class Unbuildable(Exception):
 
 def make(folder):
     """The package, linked to the files here but for Pricing itself. What a former run built there is used again."""
-    for name in ["Sources/Pricing", "Tests/TestSupport", "Tests/RandomAnswers"]:
+    for name in ["Sources/Pricing", "Tests/TestSupport"]:
         (folder / name).mkdir(parents=True, exist_ok=True)
     links = [f"Sources/{name}" for name in ["COpenSSL", "Digests", "JSON", "ServiceKit"]]
     links += ["Tests/PricingTests", "Tests/FoldStories"]
     links += [f"Tests/TestSupport/{name}.swift" for name in ["OwnThread", "ShippedRules", "RepositoryFiles"]]
     origins = {name: ROOT / name for name in links}
-    origins["Tests/RandomAnswers/RandomAnswers.swift"] = ROOT / "Deploy/mutating/RandomAnswers.swift"
     for name, origin in origins.items():
         (folder / name).unlink(missing_ok=True)
         (folder / name).symlink_to(origin)

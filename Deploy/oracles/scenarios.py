@@ -26,6 +26,12 @@ def _verdict(world, subscription, sku, price, now):
     return Expectation(world, [row], now).verdicts[2]
 
 
+def _floor(subscription, sku):
+    """What a row must be above: the price that is paid, or the higher one that was agreed elsewhere."""
+    item, renewing = subscription.item(sku), subscription.renewing(sku)
+    return max(item.price, renewing.price) if renewing and not item.offer else item.price
+
+
 def highest_prices(product, world, sku, now, report):
     """`max-without-consent`: the price needs no consent, and a step more does, or nobody knows."""
     table, rows, problem = _scenario(product, sku, "max-without-consent", now)
@@ -39,7 +45,7 @@ def highest_prices(product, world, sku, now, report):
         if item is None:
             continue
         unit = grain(subscription.newest.period.currency)
-        least = _verdict(world, subscription, sku, item.price + unit, now)
+        least = _verdict(world, subscription, sku, _floor(subscription, sku) + unit, now)
         is_due = least.code is None and least.consent == "not_required"
         row = said.pop(subscription.id, None)
         found, doubts = [], set(least.doubts)

@@ -6,11 +6,12 @@ import Testing
 
 /// What the rules say in random cases, one line a case. A mutant that changes nothing for anybody changes none of them.
 ///
-/// The cases crowd where an answer turns: a millisecond around leads, twelve months, renewals and thresholds.
+/// `Deploy/mutate` runs it, and no other run of the tests. The cases crowd where an answer turns: a millisecond around
+/// leads, twelve months, renewals and thresholds.
 @Suite struct RandomAnswers {
     private static let settings = ProcessInfo.processInfo.environment
 
-    @Test(.enabled(if: settings["REPRICER_ANSWERS"] != nil))
+    @Test(.enabled(if: settings["REPRICER_ANSWERS"] != nil, "only Deploy/mutate asks for them"))
     func say() throws {
         let file = try #require(Self.settings["REPRICER_ANSWERS"])
         let count = try #require(Self.settings["REPRICER_CASES"].flatMap { UInt64($0) })
@@ -236,6 +237,15 @@ private struct RandomCase: RandomNumberGenerator {
         }
     }
 
+    /// Consent that the plan foresaw, or said that it does not know of.
+    private mutating func foreseen(near plan: PlanRow) -> ForeseenConsent? {
+        let turns = [plan.sendBy, plan.sendAfter, plan.effectiveAt].compactMap(\.self)
+        guard !turns.isEmpty else { return nil }
+        return ForeseenConsent(
+            from: instant(near: turns),
+            reasons: [one(ConsentReason.allCases), one(ConsentReason.allCases)])
+    }
+
     private mutating func stored(_ plan: PlanRow, _ facts: SubscriptionFacts) -> StoredChange {
         StoredChange(
             changeID: "change-0", originalTransactionID: facts.originalTransactionID, sku: plan.sku,
@@ -244,6 +254,6 @@ private struct RandomCase: RandomNumberGenerator {
             period: plan.period,
             consent: maybe(60) ? plan.consent ?? .none : one([.required, .notRequired, .notKnown]),
             dependentSKUs: plan.dependentSKUs, effectiveOnOrAfter: plan.effectiveOnOrAfter,
-            isConsentForeseen: maybe(30))
+            foreseen: maybe(30) ? foreseen(near: plan) : nil)
     }
 }
