@@ -57,15 +57,15 @@ struct ConsentQuestion: Hashable, Sendable {
 
 /// The 12 calendar months before an instant.
 ///
-/// 29 February has no day a year before it or after it, so that its 28th stands for both. Such a year is covered where
-/// it is by either way of counting: forward from what is known, as an increase is, and back from the instant.
+/// 29 February has no day a year before it or after it, so that its 28th stands for both. The year is counted back from
+/// the instant, which is the stricter way: what it covers is covered forward from what is known, too.
 struct YearBefore {
     private let instant: Instant
 
     init(_ instant: Instant) { self.instant = instant }
 
     func isCovered(since known: Instant) -> Bool {
-        known.advanced(byMonths: 12) <= instant && instant.advanced(byMonths: -12) >= known
+        instant.advanced(byMonths: -12) >= known
     }
 
     /// The instants from which on a year may be covered, or no longer be: one, but for those around a leap day.
