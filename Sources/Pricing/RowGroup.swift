@@ -71,7 +71,8 @@ final class RowGroup: Sendable {
     func plan(at isWanted: (_ line: Int) -> Bool, _ take: (consuming PlanRow) -> Void) {
         var waiting = waitingIncreases
         var history = called(of: &waiting, besides: knownHistory)
-        guard rows.count > 1 || !waiting.isEmpty, !areAllOfOneRenewal || hasDependentsAsRows else {
+        guard !waiting.isEmpty || rows.count > 1 && (!areAllOfOneRenewal || hasDependentsAsRows)
+        else {
             for row in rows where isWanted(row.line) {
                 take(plan(RowCase(row, of: self), history))
             }
@@ -102,7 +103,7 @@ final class RowGroup: Sendable {
         for plan in plans where isWanted(plan.line) { take(plan) }
     }
 
-    /// Whether increases of the subscription take effect at one renewal, whatever their price: then none counts
+    /// Whether the rows' increases take effect at one renewal, whatever their price: then none counts
     /// against another. A month's notice is the same with and without consent, and the Sandbox has none.
     private var areAllOfOneRenewal: Bool {
         guard rows.allSatisfy({ $0.effectiveOnOrAfter == nil }) else { return false }

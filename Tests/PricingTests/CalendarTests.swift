@@ -123,6 +123,21 @@ struct CalendarTests {
         }
     }
 
+    @Test(arguments: ["P1W", "P1M", "P2M", "P3M", "P1Y"], [-5, -1, 0, 1, 7])
+    func calendar_countedFromAnotherRenewal_hasTheSameRenewals(period: String, first: Int) throws {
+        let calendar = try #require(
+            RenewalCalendar(
+                knownAt: at("2024-01-31T06:00:00Z"), period: Period(period), startedAt: nil))
+
+        let counted = calendar.counted(from: first)
+
+        #expect(
+            (-3...9).map { counted.renewal($0).text }
+                == (-3...9).map { calendar.renewal(first + $0).text })
+        let later = counted.renewal(4)
+        #expect(counted.firstIndex(atOrAfter: later) == 4)
+    }
+
     @Test func calendar_whenTheDataIsGarbled_isNone() {
         let far = Instant(milliseconds: .max)
         #expect(RenewalCalendar(knownAt: far, period: .month, startedAt: nil) == nil)
