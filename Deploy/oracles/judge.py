@@ -2,10 +2,11 @@
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from dates import DAY, MONTHS, add_months, moment, seoul_day, step
 from facts import twelve_months_after
-from rulebook import Book, grain, kind_of
+from rulebook import Book, kind_of
 
 CONSENT_LEAD = {"P1W": 7 * DAY, "P1M": 27 * DAY}
 LONG_LEAD, NOTICE_LEAD, KOREA_LEAD = 60 * DAY, 27 * DAY, 30 * DAY
@@ -146,7 +147,8 @@ class Case:
             return None
         if threshold.source == "estimated":
             beyond = abs(difference - threshold.amount) - threshold.error
-            if threshold.error and abs(beyond) < 2 * grain(self.currency):
+            # To a thousandth of a milliunit, for the rates are decimals.
+            if threshold.error and abs(beyond) < Fraction(1, 1000):
                 self.doubts.add("an estimate is rounded")
             if beyond < 0:
                 return None

@@ -6,8 +6,8 @@
 /// So rows of the currency itself need no rate.
 ///
 /// - The median of an even number is the mean of the two in the middle.
-/// - An estimate is rounded down to the currency's smallest step, so that it rather forecasts consent than misses it.
-///   Its error is rounded up to that step.
+/// - What is shown of an estimate is rounded down to the currency's smallest step, and its error up. Whether an increase is
+///   close to the estimate is asked of what they were before.
 /// - A row in a currency without a rate is left out where rates are needed.
 struct ThresholdEstimator {
     let kind: PeriodKind
@@ -71,7 +71,9 @@ struct ThresholdEstimator {
         return ThresholdInForce(
             amount: amount, source: .estimated,
             basis: .estimate(
-                ThresholdEstimate(error: error, rows: amounts.count, conversion: conversion)))
+                ThresholdEstimate(
+                    error: error, exact: .init(amount: median, error: Int128(furthest)),
+                    rows: amounts.count, conversion: conversion)))
     }
 
     private static func median(_ amounts: [Int128]) -> Int128? {
@@ -87,7 +89,7 @@ struct ThresholdEstimator {
 
 /// Amounts in billionths of a milliunit: at most 2^63 milliunits, so that sums and products with 2^30 fit 128 bits.
 private enum Money {
-    static let parts: Int128 = 1_000_000_000
+    static let parts = ThresholdEstimate.Exact.parts
 
     static func fine(_ milliunits: Int64) -> Int128 { Int128(milliunits) * parts }
 

@@ -23,11 +23,12 @@ struct ThresholdInForce: Hashable, Sendable {
         isClose(to: difference) ? nil : difference > amount
     }
 
-    /// Whether the difference is closer to an estimate than the error of the estimate.
+    /// Whether the difference is closer to an estimate than the error of the estimate. What is shown of both is rounded,
+    /// and so not compared.
     private func isClose(to difference: Int64) -> Bool {
-        guard let error = estimate?.error else { return false }
-        let (distance, overflow) = difference.subtractingReportingOverflow(amount)
-        return !overflow && distance.magnitude < error.magnitude
+        guard let exact = estimate?.exact else { return false }
+        let distance = Int128(difference) * ThresholdEstimate.Exact.parts - exact.amount
+        return distance.magnitude < exact.error.magnitude
     }
 }
 
@@ -36,10 +37,19 @@ struct ThresholdEstimate: Hashable, Sendable {
     /// By how much Apple's own amounts differ from their estimates: the largest difference, in the milliunits of the
     /// estimate, rounded up to the currency's smallest step.
     var error: Int64
+    /// The estimate and its error before they were rounded.
+    var exact: Exact
     /// How many of Apple's amounts it rests on.
     var rows: Int
     /// The conversion; nil where these amounts are of the currency itself, and no rate was needed.
     var conversion: Conversion?
+
+    /// In billionths of a milliunit.
+    struct Exact: Hashable, Sendable {
+        static let parts: Int128 = 1_000_000_000
+        var amount: Int128
+        var error: Int128
+    }
 
     struct Conversion: Hashable, Sendable {
         /// The threshold of the USA, in milliunits of USD.

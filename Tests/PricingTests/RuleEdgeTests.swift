@@ -61,6 +61,23 @@ struct RuleEdgeTests {
         #expect(estimate?.estimate?.error == 940)
     }
 
+    /// An estimate of 3.729 francs with an error of 0.948, shown as 3.72 and 0.95: on neither side does the rounding
+    /// decide.
+    @Test(
+        arguments: [
+            (2780, false), (2790, nil), (3720, nil), (3730, nil), (4670, nil), (4680, true),
+        ] as [(Int64, Bool?)])
+    func estimate_isComparedAsItWasBeforeItWasRounded(difference: Int64, expected: Bool?) {
+        let estimate = threshold(
+            rules(
+                [.init("USA", "USD", 3729), .init("AUT", "EUR", 3729), .init("BEL", "EUR", 4677)],
+                ["USD": "1", "CHF": "1"]), "CHE", "CHF")
+
+        #expect(estimate?.amount == 3720)
+        #expect(estimate?.estimate?.error == 950)
+        #expect(estimate?.isExceeded(by: difference) == expected)
+    }
+
     /// However little an amount is off, the estimate may be off by a step.
     @Test func error_ofABillionth_isAWholeStep() {
         let amount: Int64 = 10_000_000_000

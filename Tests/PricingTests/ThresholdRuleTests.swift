@@ -142,7 +142,8 @@ struct ThresholdRuleTests {
     @Test(arguments: [
         // 800 and 901 JPY: the median is 850.5.
         Case("KOR", "JPY", "P1M", 100_000, by: 799_000, false, "estimated 850000 51000"),
-        Case("KOR", "JPY", "P1M", 100_000, by: 800_000, nil, "estimated 850000 51000"),
+        Case("KOR", "JPY", "P1M", 100_000, by: 800_000, false, "estimated 850000 51000"),
+        Case("KOR", "JPY", "P1M", 100_000, by: 801_000, nil, "estimated 850000 51000"),
         Case("KOR", "JPY", "P1M", 100_000, by: 900_000, nil, "estimated 850000 51000"),
         Case("KOR", "JPY", "P1M", 100_000, by: 901_000, true, "estimated 850000 51000"),
         // 4 EUR, 5 EUR, 5 EUR and 5.63125 EUR: of the four the two in the middle.
@@ -156,7 +157,8 @@ struct ThresholdRuleTests {
         Case("CHE", "CHF", "P1M", 1_000, by: 9_000, false, "estimated 9000"),
         Case("CHE", "CHF", "P1M", 1_000, by: 9_010, true, "estimated 9000"),
         Case("LIE", "CHF", "P1M", 1_000, by: 3_720, false, "estimated 4660 940"),
-        Case("LIE", "CHF", "P1M", 1_000, by: 3_730, nil, "estimated 4660 940"),
+        Case("LIE", "CHF", "P1M", 1_000, by: 3_730, false, "estimated 4660 940"),
+        Case("LIE", "CHF", "P1M", 1_000, by: 3_740, nil, "estimated 4660 940"),
     ])
     func answer_ofAnEvenNumberOfRows_restsOnTheMeanOfTheTwoInTheMiddle(_ item: Case) {
         var rules = RuleSet.shipped.with([
