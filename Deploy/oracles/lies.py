@@ -55,7 +55,8 @@ def _some(name):
 ROW_LIES = [
     ("a row that can't go is let go", lambda each: not goes(each), _set("code", None)),
     ("a row that can go is refused", goes, _set("code", "no_change")),
-    ("another code", lambda each: each["code"] == "auto_renew_off", _set("code", "not_active")),
+    ("another code", lambda each: each["code"] in ("auto_renew_off", "grace_period", "billing_retry", "item_in_offer"),
+     _set("code", "not_active")),
     ("an increase is called a decrease", rises, _set("direction", "decrease")),
     ("consent is said to be unneeded", _with("consent", "required"), _set("consent", "not_required")),
     ("consent is said to be needed", _with("consent", "not_required"), _set("consent", "required")),
@@ -82,7 +83,9 @@ ROW_LIES = [
     ("stale facts look fresh", _some("stale"), _set("stale", False)),
     ("the facts look newer", goes, _moved("facts_at", DAY)),
     ("more is known", goes, _moved("known_since", -DAY)),
-    ("a dependent's money is left out", lambda each: rises(each) and each["dependent_skus"],
+    # A free dependent adds nothing, and leaving it out is no lie.
+    ("a dependent's money is left out", lambda each: rises(each) and each["dependent_skus"]
+     and each["at_risk_milliunits"] != each["current_price_milliunits"],
      _set("at_risk_milliunits", lambda each: each["current_price_milliunits"])),
     ("a decrease puts money at risk", lambda each: goes(each) and each["direction"] == "decrease",
      _set("at_risk_milliunits", lambda each: each["current_price_milliunits"])),
