@@ -163,4 +163,18 @@ HARMLESS = {
         "the threshold asks for the kind of period alone",
     "Scenario/LargestWithoutConsent.swift: newPrice: current + steps * currency.smallestStep, now: .distantFuture)":
         "the threshold asks for no instant",
+    "RowCase.swift: renewal >= running, item.increase == nil, item.offer == nil":
+        "a row at the price that is kept changes nothing, and is told that first",
+    "RowCase.swift: if let raise, direction != .decrease, row.newPrice <= raise {":
+        "a row at the price that renews changes nothing, and is told that first",
+    "Scenario/LargestWithoutConsent.swift: period: kind != .annual ? .year : .month, currentPrice: current,":
+        "the amount is that of the figures, which have their kind",
+    "Scenario/LargestWithoutConsent.swift: period: kind == .annual ? .month : .year, currentPrice: current,":
+        "the amount is that of the figures, which have their kind",
+    "Scenario/LargestWithoutConsent.swift: period: kind == .annual ? .month : .month, currentPrice: current,":
+        "the amount is that of the figures, which have their kind",
+    "Scenario/LargestWithoutConsent.swift: period: kind == .nonannual ? .year : .month, currentPrice: current,":
+        "the amount is that of the figures, which have their kind",
+    "Scenario/LargestWithoutConsent.swift: newPrice: first + steps * currency.smallestStep, now: .distantFuture)":
+        "the question reads the threshold alone",
 }

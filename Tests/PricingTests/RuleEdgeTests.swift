@@ -118,6 +118,19 @@ struct RuleEdgeTests {
         #expect(estimate?.conversion?.ratesFrom == at("2026-09-01T00:00:00Z"))
     }
 
+    /// So do the rates of the currencies in which Apple's other amounts are.
+    @Test func estimate_saysSinceWhenTheRateOfAnotherRowHolds() {
+        var rules = RuleSet.shipped.with(["USD": "1.25", "JPY": "160", "AUD": "1.7"])
+        for index in rules.exchangeRates.indices
+        where rules.exchangeRates[index].currency == "AUD" {
+            rules.exchangeRates[index].validFrom = at("2026-08-01T00:00:00Z")
+        }
+
+        #expect(
+            threshold(rules, "JPN", "JPY")?.estimate?.conversion?.ratesFrom
+                == at("2026-08-01T00:00:00Z"))
+    }
+
     /// `rules show` tells apart what Apple said in the currency and what was converted.
     @Test func estimate_saysWhetherItWasConverted() {
         let rules = RuleSet.shipped.with(["USD": "1.25", "JPY": "160"])
