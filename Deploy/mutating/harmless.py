@@ -105,8 +105,10 @@ HARMLESS = {
         "only turns after a call are asked for, and no call is before now",
     "RenewalCalendar.swift: return distance > 0 && distance % months == 0 && reached == known ? start : nil":
         "where the start is in the month of the renewal, both have the same day",
-    "RowGroup.swift: guard rows.count >= 1 || !waiting.isEmpty, !areAllOfOneRenewal || hasDependentsAsRows else {":
+    "RowGroup.swift: guard !waiting.isEmpty || rows.count >= 1 && (!areAllOfOneRenewal || hasDependentsAsRows)":
         "the long way gives a single row the same plan",
+    "RowGroup.swift: guard !waiting.isEmpty || rows.count > 1 || (!areAllOfOneRenewal || hasDependentsAsRows)":
+        "the long way gives rows of one renewal the same plans",
     "RowGroup.swift: case .sandbox: return false":
         "in the Sandbox all increases take effect at one renewal, and the long way finds the same",
     "RowGroup.swift: fileprivate var isIncreaseThatIsRefused: Bool { fault != nil || direction == .increase }":

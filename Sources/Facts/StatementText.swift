@@ -163,6 +163,7 @@ enum StatementText {
                             $0.number("periodsLeft", offer.periodsLeft.map { Int64($0) })
                             $0.text("reason", offer.reason)
                             $0.flag("isRunning", offer.isRunning)
+                            $0.number("runningPrice", offer.runningPrice)
                         }
                     }
                 }
@@ -387,6 +388,7 @@ enum StatementText {
                 offer.periodsLeft = try told.intOrNil("periodsLeft")
                 offer.reason = try told.textOrNil("reason")
                 offer.isRunning = try told.bool("isRunning")
+                offer.runningPrice = try told.int64OrNil("runningPrice")
                 item.offer = offer
             }
             if let told = try record.recordOrNil("increase") {

@@ -56,8 +56,7 @@ extension SubscriptionFacts {
 
 extension SubscriptionFacts.Item {
     fileprivate var chargedPrice: Int64? {
-        guard let offer, offer.isRunning else { return currentPrice }
-        return offer.price ?? currentPrice
+        offer?.chargedPrice ?? currentPrice
     }
 }
 

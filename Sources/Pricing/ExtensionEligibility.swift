@@ -73,6 +73,6 @@ package enum ExtensionEligibility {
         let charged = facts.items.filter { $0.currentPrice != nil }
         // An ordinary subscription has no items.
         guard !charged.isEmpty else { return facts.offerDiscountType == "FREE_TRIAL" }
-        return charged.allSatisfy { ($0.offer?.isRunning ?? false) && $0.offer?.price == 0 }
+        return charged.allSatisfy { $0.offer?.chargedPrice == 0 }
     }
 }

@@ -108,6 +108,11 @@ package struct SubscriptionFacts: Hashable, Sendable {
         package var reason: String?
         /// Whether the running period (transaction info) was charged at the offer's price.
         package var isRunning = false
+        /// At what price the running period was charged, where the renewal info tells of an offer at another one.
+        package var runningPrice: Int64?
+
+        /// What the running period was charged; nil where it was not charged in an offer, or Apple has not said.
+        var chargedPrice: Int64? { isRunning ? runningPrice ?? price : nil }
     }
 
     /// Apple's `priceIncreaseInfo` of a renewal item.

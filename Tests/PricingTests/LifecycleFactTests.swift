@@ -100,6 +100,25 @@ private typealias Story = LifecycleStory
         #expect(Story.states([Story.bought, earlier, Story.priceChange], [ahead]).isEmpty)
     }
 
+    /// An item may be charged in one offer, and renew in another.
+    @Test func offerToCome_leavesWhatTheRunningPeriodWasCharged() {
+        var coming = Story.renewing()
+        coming.offerPrice = 2990
+        let bought = Story.event(
+            0, "SUBSCRIBED", "INITIAL_BUY",
+            charged: [StatementItem(sku: "A", price: 9990, offerPrice: 4990)], renewing: [coming])
+        let withdrawn = Story.event(
+            3, "DID_CHANGE_RENEWAL_STATUS", "AUTO_RENEW_ENABLED", renewing: [Story.renewing()])
+
+        let offered = Story.fold([bought], []).state.facts
+        let ending = Story.fold([bought, withdrawn], []).state.facts
+
+        #expect(offered.items.first?.offer?.price == 2990)
+        #expect(offered.charge(of: "A")?.amount == 4990)
+        #expect(ending.items.first?.offer?.price == 4990)
+        #expect(ending.charge(of: "A")?.amount == 4990)
+    }
+
     private func korean(_ status: String?, _ days: Int64, _ type: String, _ subtype: String?)
         -> SubscriptionEvent
     {

@@ -215,10 +215,13 @@ extension StatementItem {
         guard isInOffer else {
             guard isRunning, var ending = running else { return nil }
             ending.periodsLeft = 0
+            (ending.price, ending.runningPrice) = (ending.chargedPrice, nil)
             return ending
         }
+        let charged = running?.chargedPrice
         return SubscriptionFacts.Offer(
             price: offerPrice, period: offerPeriod, periodsLeft: offerPeriodCount ?? 1,
-            reason: offerReason, isRunning: isRunning)
+            reason: offerReason, isRunning: isRunning,
+            runningPrice: charged == offerPrice ? nil : charged)
     }
 }
