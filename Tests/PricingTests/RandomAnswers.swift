@@ -38,17 +38,11 @@ private struct RandomCase: RandomNumberGenerator {
         ("USA", "USD"), ("USA", "USD"), ("KOR", "KRW"), ("KOR", "KRW"), ("DEU", "EUR"),
         ("ALB", "USD"), ("BRA", "BRL"), ("IND", "INR"), ("JPN", "JPY"), ("FIN", "EUR"),
     ]
-    private var state: UInt64
+    private var random: SeededGenerator
 
-    init(seed: UInt64) { state = seed &* 0x2545_F491_4F6C_DD1D }
+    init(seed: UInt64) { random = SeededGenerator(seed: seed &* 0x2545_F491_4F6C_DD1D) }
 
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
-    }
+    mutating func next() -> UInt64 { random.next() }
 
     private mutating func one<Value>(_ values: [Value]) -> Value {
         values[Int(next() % UInt64(values.count))]
