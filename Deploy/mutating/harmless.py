@@ -143,9 +143,9 @@ HARMLESS = {
         "what comes into force now is in force",
     "ThresholdEstimator.swift: base = thresholds.last {":
         "one row of the USA is in force",
-    "ThresholdEstimator.swift: static let parts: Int128 = 1000000001":
+    "ThresholdInForce.swift: static let parts: Int128 = 1000000001":
         "a coarser or finer grain than a billionth of a milliunit",
-    "ThresholdEstimator.swift: static let parts: Int128 = 999999999":
+    "ThresholdInForce.swift: static let parts: Int128 = 999999999":
         "a coarser or finer grain than a billionth of a milliunit",
     "ThresholdEstimator.swift: return whole * parts + (rest * parts - divisor / 2) / divisor":
         "a billionth of a milliunit less",
@@ -179,4 +179,31 @@ HARMLESS = {
         "the amount is that of the figures, which have their kind",
     "Scenario/LargestWithoutConsent.swift: newPrice: first + steps * currency.smallestStep, now: .distantFuture)":
         "the question reads the threshold alone",
+    "RowGroup.swift: let prices = [plan.currentPrice ?? 1, row.newPrice]":
+        "neither nothing nor one is too much for the seats",
+    'RowGroup.swift: newPrice: plan.newPrice ?? 1, currency: plan.currency ?? "")':
+        "the direction, which alone reads the price, is taken out again",
+    "WaitingIncreases.swift: guard judge.waitingSince <= judge.now else { return history }":
+        "at that very instant no call has gone",
+    "WaitingIncreases.swift: (reached[$0]?.sendAfter ?? judge.waitingSince) <= judge.now":
+        "a call that goes at the instant of judging reaches the same renewal as one that waits until then",
+    "ShownIncreases.swift: while index >= -8, renewals.renewal(index - 1) >= instant { index -= 1 }":
+        "what was shown so long ago is due at the next renewal",
+    "ShownIncreases.swift: while index > -9, renewals.renewal(index - 1) >= instant { index -= 1 }":
+        "what was shown so long ago is due at the next renewal",
+    "ShownIncreases.swift: while index > -7, renewals.renewal(index - 1) >= instant { index -= 1 }":
+        "what was shown so long ago is due at the next renewal",
+    "ShownIncreases.swift: let passed = min(1, firstIndex(atOrAfter: at, renewals))":
+        "the search begins a renewal later, where the one before it lies before the instant",
+    "AtRisk.swift: charge(of: sku, at: items.last { $0.sku == sku }?.chargedPrice)":
+        "a subscription has an item once",
+    "AtRisk.swift: let item = items.last { $0.sku == sku && $0.currentPrice == nil }":
+        "a subscription has an item once",
+    "AtRisk.swift: return rows.contains { dependentsHere($0.dependentSKUs).isDisjoint(with: items) }":
+        "a row that can go and is a dependent has none of its own, and the long way gives the same plans",
+    # SandboxRenewals.counted.
+    "Renewals.swift: without renewals.knownAt = renewal(index)":
+        "an instant before them all is at their first, wherever they are counted from",
+    "JudgeForSending.swift: plan.judgedAt.map({ foreseen.from <= $0 }) ?? true":
+        "a row that needs consent was judged, and says for when",
 }

@@ -6,7 +6,6 @@ struct Renewals {
     }
 
     private var basis: Basis
-    private var knownAt: Instant
     let period: Period
     private let startedAt: Instant?
 
@@ -15,7 +14,6 @@ struct Renewals {
         guard let knownAt = facts.renewalAt ?? facts.expiresAt, let text = facts.comingPeriod else {
             return nil
         }
-        self.knownAt = knownAt
         period = Period(text)
         startedAt = facts.startedAt
         switch environment {
@@ -49,7 +47,6 @@ struct Renewals {
     /// The same renewals, of which the one at `index` is the first.
     func counted(from index: Int) -> Renewals {
         var renewals = self
-        renewals.knownAt = renewal(index)
         switch basis {
         case .calendar(let calendar): renewals.basis = .calendar(calendar.counted(from: index))
         case .sandbox(let sandbox): renewals.basis = .sandbox(sandbox.counted(from: index))
@@ -80,7 +77,7 @@ struct Renewals {
             if left == 0 || offerPeriod == period { return calendar.renewal(left) }
             guard
                 let end = RenewalCalendar(
-                    knownAt: knownAt, period: offerPeriod, startedAt: startedAt)?.renewal(left)
+                    knownAt: renewal(0), period: offerPeriod, startedAt: startedAt)?.renewal(left)
             else { return nil }
             return calendar.renewal(calendar.firstIndex(atOrAfter: end))
         }

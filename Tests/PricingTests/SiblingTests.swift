@@ -261,6 +261,10 @@ struct SiblingTests {
         Shown(
             status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-21T00:00:00Z",
             purchasedAt: "2026-11-20T00:00:00Z", counts: [false, false, false, false, true]),
+        // Told at the very renewal that began the running period, which is the first of the four.
+        Shown(
+            status: "ACCEPTED", period: "P1W", announcedAt: "2026-11-24T00:00:00Z",
+            purchasedAt: "2026-11-24T00:00:00Z", counts: [false, false, false, true, true]),
         Shown(status: "PENDING", period: "P1W", counts: [false, true, true, true, true]),
     ])
     func increase_thatAppleShows_countsFromItsRenewalOn(_ item: Shown) {
@@ -519,6 +523,34 @@ struct SiblingTests {
             return
         }
         #expect(plan.consent == .required)
+    }
+
+    /// Weekly: both changes are called in November. OTHER needs consent, and takes effect first. It brings consent to
+    /// THIRD, which would be announced for the fourth renewal but for OTHER.
+    @Test func changesThatWait_areDatedOneAfterTheOther() {
+        let facts = SubscriptionFacts.make(period: "P1W") {
+            $0.items.append(.make("THIRD", price: 5000))
+        }
+        func change(_ id: String, _ sku: String, _ price: Int64) -> JudgeContext.OpenChange {
+            .init(
+                changeID: id, sku: sku, newPrice: price, dependentSKUs: [], state: .queued,
+                increasesAt: Self.first)
+        }
+        let context = JudgeContext(openChanges: [
+            change("c1", "THIRD", 5200), change("c2", "OTHER", 9990),
+        ])
+        let judge = Judge(
+            rules: RuleCourse(.shipped, from: at("2026-11-20T00:00:00Z")),
+            environment: .production, now: at("2026-12-24T00:00:00Z"),
+            waitingSince: at("2026-11-20T00:00:00Z"))
+        let group = RowGroup(judge, rows: [.make()], facts: facts, context: context)
+
+        var waiting = group.waitingIncreases
+        let history = group.called(of: &waiting, besides: IncreaseHistory())
+
+        #expect(waiting.isEmpty)
+        #expect(history.latest(before: .distantFuture)?.sku == "THIRD")
+        #expect(history.latest(before: .distantFuture)?.at == at("2026-12-08T00:00:00Z"))
     }
 
     @Test func siblings_inOtherPiecesOfTheFile_giveTheSamePlan() {
