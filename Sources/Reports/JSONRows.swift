@@ -37,7 +37,7 @@ struct JSONRows: Sendable {
         switch kind {
         case .integer, .boolean: json.finished(cell)
         case .instant where cell.hasSuffix("infinity"): json.finished("null")
-        case .text, .instant, .day: json.value(cell)
+        case .text, .id, .instant, .day: json.value(cell)
         case .list: json.list(listElements(cell)) { $1.value($0) }
         }
     }

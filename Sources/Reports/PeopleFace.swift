@@ -57,7 +57,7 @@ extension ReportTable {
         case .boolean: cell == "true" ? "yes" : "no"
         case .list: listElements(cell).joined(separator: ";")
         case .instant: shownInstant(cell)
-        case .text, .integer, .day: cell
+        case .text, .id, .integer, .day: cell
         }
     }
 }

@@ -56,6 +56,8 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
 package struct ReportColumn: Hashable, Sendable {
     package enum Kind: Hashable, Sendable {
         case text
+        /// `uuid`.
+        case id
         /// `bigint`: milliunits, basis points or a number of things, as the name says.
         case integer
         /// `true` or `false`.

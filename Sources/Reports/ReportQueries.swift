@@ -190,7 +190,7 @@ private let noBatch = "00000000-0000-0000-0000-000000000000"
 
 private func readSnapshot(
     _ query: ReportQuery, on connection: isolated PostgresConnection,
-    columns: ([ReportColumn]) throws -> Void, page: ([[String?]]) throws -> Void
+    columns: ([ReportColumn]) throws -> Void, page: @Sendable ([[String?]]) throws -> Void
 ) async throws {
     // All rows are read, so the plan must be best for all and not for the first row. No report runs long enough to
     // repay compiling its many expressions.
@@ -227,21 +227,30 @@ private func readSnapshot(
     try columns(known)
     _ = try connection.execute(declareCursor(query, columns: known))
     let instants = known.indices.filter { known[$0].kind == .instant }
-    while true {
-        let rows = try connection.query(
-            """
-            -- name: fetchReportRows
-            FETCH FORWARD \(unsafe: "\(ReportStore.pageRows)") FROM report_rows
-            """
-        )
-        guard !rows.isEmpty else { return }
-        try page(
-            rows.map { row in
-                var cells = row.textsOrNil()
-                for index in instants { cells[index] = cells[index].map(instantCell) }
-                return cells
-            })
+    let fetch: SQL = """
+        -- name: fetchReportRows
+        FETCH FORWARD \(unsafe: "\(ReportStore.pageRows)") FROM report_rows
+        """
+    var next = try connection.query(fetch)
+    while !next.isEmpty {
+        // One page is written while the server makes the next one.
+        let rows = next
+        async let written: Void = write(rows, instants: instants, to: page)
+        next = try connection.query(fetch)
+        try await written
     }
+}
+
+/// Hands one page over, away from the connection's thread.
+private func write(
+    _ rows: Rows, instants: [Int], to page: @Sendable ([[String?]]) throws -> Void
+) async throws {
+    try page(
+        rows.map { row in
+            var cells = row.textsOrNil()
+            for index in instants { cells[index] = cells[index].map(instantCell) }
+            return cells
+        })
 }
 
 /// `2026-12-01T00:00:00.500Z` of what PostgreSQL writes in UTC, with three digits of a second or six, as it needs them; the
@@ -297,6 +306,7 @@ private func columnKind(_ type: String) -> ReportColumn.Kind {
     case "timestamp with time zone": .instant
     case "date": .day
     case "text[]": .list
+    case "uuid": .id
     default: .text
     }
 }
@@ -307,17 +317,17 @@ private func declareCursor(_ query: ReportQuery, columns: [ReportColumn]) -> SQL
         let name = "\"\(column.name)\""
         return switch column.kind {
         case .day: "to_char(\(name), 'YYYY-MM-DD') AS \(name)"
-        case .boolean, .instant, .integer, .list, .text: "\(name)::text AS \(name)"
+        case .boolean: "\(name)::text AS \(name)"
+        case .id, .instant, .integer, .list, .text: name
         }
     }
-    let order = query.name.order.split(separator: ",").map { "v.\($0.drop { $0 == " " })" }
     let start: SQL = """
         -- name: declareReportRows
         DECLARE report_rows NO SCROLL CURSOR FOR
         SELECT \(unsafe: cells.joined(separator: ", "))
         """
     let end: SQL =
-        "ORDER BY \(unsafe: order.joined(separator: ", ")) LIMIT \(query.rowsMax)::bigint"
+        "ORDER BY \(unsafe: order(of: query.name, columns)) LIMIT \(query.rowsMax)::bigint"
     var conditions: [SQL] = []
     var source: SQL = "report.\(unsafe: query.name.rawValue) v"
     if let asOf = query.asOf {
@@ -338,6 +348,18 @@ private func declareCursor(_ query: ReportQuery, columns: [ReportColumn]) -> SQL
         "\(fragment: $0) AND \(fragment: $1)" as SQL
     }
     return "\(fragment: start) FROM \(fragment: source) \(fragment: chosen) \(fragment: end)"
+}
+
+/// Texts are compared byte by byte: so a report has the same order on every server, and is sorted in half the time.
+private func order(of name: ReportName, _ columns: [ReportColumn]) -> String {
+    let collated = columns.filter { $0.kind == .text || $0.kind == .list }.map(\.name)
+    let terms = name.order.split(separator: ",").map { term in
+        let words = term.split(separator: " ").map(String.init)
+        let isCollated = words.first.map { collated.contains($0) } ?? false
+        let collation = isCollated ? ["COLLATE \"C\""] : []
+        return "v." + (words.prefix(1) + collation + words.dropFirst()).joined(separator: " ")
+    }
+    return terms.joined(separator: ", ")
 }
 
 private func reportError(_ error: PostgresError, of name: ReportName) -> ReportError {

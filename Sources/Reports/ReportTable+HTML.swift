@@ -85,7 +85,7 @@ extension ReportTable {
             return HTML(Int64(value).map { counted($0) } ?? text)
         case .list:
             return "<span class=\"long\">\(listElements(value).joined(separator: "; "))</span>"
-        case .boolean: return HTML(text)
+        case .boolean, .id: return HTML(text)
         case .text: return HTML(ReportColumn.ofWords.contains(column.name) ? spaced(text) : text)
         }
     }

@@ -47,7 +47,7 @@ extension ReportDescription {
 extension ReportColumn.Kind {
     fileprivate var word: String {
         switch self {
-        case .text: "text"
+        case .text, .id: "text"
         case .integer: "number"
         case .boolean: "true or false"
         case .instant: "instant"
