@@ -1585,6 +1585,36 @@ WHERE c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent', 'accepted
 COMMENT ON VIEW report.upcoming_effective IS
     'Open changes of approved batches and the renewal they are due at.';
 
+-- It reads kept figures, and the dependents that fell. A page asks it each time that somebody opens it.
+CREATE VIEW repricer.batch_effects AS
+SELECT g.batch_id, g.currency, sum(g.changes) AS changes,
+    sum(round(g.uplift * repricer.twelfths(g.period) / 12)) AS uplift_milliunits,
+    sum(round(g.lost * repricer.twelfths(g.period) / 12)) AS lost_milliunits
+FROM (
+    -- As report.revenue_impact adds up and rounds it.
+    SELECT e.batch_id, e.currency, e.period, sum(e.changes) AS changes, sum(e.uplift) AS uplift, sum(e.lost) AS lost
+    FROM (
+        SELECT t.batch_id, t.currency, t.storefront, t.period, t.changes,
+            (t.new_per_period - t.old_per_period)::numeric AS uplift,
+            t.declined_lost::numeric + t.cancelled_lost + t.lapsed_lost + t.fell_lost + t.others_lost AS lost
+        FROM repricer.figure_tallies t WHERE NOT t.is_undo
+        UNION ALL
+        -- The tallies count what a further period brings; it is not known whether these have one.
+        SELECT k.batch_id, k.currency, k.storefront, k.period, 0,
+            (k.current_price_milliunits - k.new_price_milliunits)::numeric * k.seats, 0
+        FROM repricer.batches b JOIN repricer.change_figures k ON k.batch_id = b.batch_id
+        WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.renewals > 0
+            AND NOT k.is_leaving AND NOT k.is_undo
+        UNION ALL
+        SELECT d.batch_id, d.currency, d.storefront, d.period, 0, 0, d.price_milliunits
+        FROM repricer.lost_dependents d
+    ) e
+    GROUP BY e.batch_id, e.currency, e.storefront, e.period
+) g
+GROUP BY g.batch_id, g.currency HAVING bool_or(g.uplift <> 0 OR g.lost <> 0);
+COMMENT ON VIEW repricer.batch_effects IS
+    'What each batch brought and lost a month, by currency, of the changes that are summarised.';
+
 CREATE VIEW report.dependent_cancellation AS
 SELECT d.batch_id, b.name AS batch_name, d.original_transaction_id, d.change_id, d.parent_sku, d.dependent_sku,
     d.cause, d.state, d.currency, d.price_milliunits, d.requested_at, d.requested_by_evidence, d.settled_at,

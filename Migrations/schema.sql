@@ -10621,6 +10621,54 @@ ALTER TABLE repricer.audit_waiting ALTER COLUMN waiting_id ADD GENERATED ALWAYS 
     CACHE 1
 );
 
+CREATE VIEW repricer.batch_effects AS
+ SELECT g.batch_id,
+    g.currency,
+    sum(g.changes) AS changes,
+    sum(round(((g.uplift * (repricer.twelfths(g.period))::numeric) / (12)::numeric))) AS uplift_milliunits,
+    sum(round(((g.lost * (repricer.twelfths(g.period))::numeric) / (12)::numeric))) AS lost_milliunits
+   FROM ( SELECT e.batch_id,
+            e.currency,
+            e.period,
+            sum(e.changes) AS changes,
+            sum(e.uplift) AS uplift,
+            sum(e.lost) AS lost
+           FROM ( SELECT t.batch_id,
+                    t.currency,
+                    t.storefront,
+                    t.period,
+                    t.changes,
+                    (t.new_per_period - t.old_per_period) AS uplift,
+                    ((((t.declined_lost + t.cancelled_lost) + t.lapsed_lost) + t.fell_lost) + t.others_lost) AS lost
+                   FROM repricer.figure_tallies t
+                  WHERE (NOT t.is_undo)
+                UNION ALL
+                 SELECT k.batch_id,
+                    k.currency,
+                    k.storefront,
+                    k.period,
+                    0,
+                    (((k.current_price_milliunits - k.new_price_milliunits))::numeric * (k.seats)::numeric),
+                    0
+                   FROM (repricer.batches b
+                     JOIN repricer.change_figures k ON ((k.batch_id = b.batch_id)))
+                  WHERE ((k.word_due_at < ( SELECT d.until
+                           FROM repricer.heard_charges d)) AND (k.renewals > 0) AND (NOT k.is_leaving) AND (NOT k.is_undo))
+                UNION ALL
+                 SELECT d.batch_id,
+                    d.currency,
+                    d.storefront,
+                    d.period,
+                    0,
+                    0,
+                    d.price_milliunits
+                   FROM repricer.lost_dependents d) e
+          GROUP BY e.batch_id, e.currency, e.storefront, e.period) g
+  GROUP BY g.batch_id, g.currency
+ HAVING bool_or(((g.uplift <> (0)::numeric) OR (g.lost <> (0)::numeric)));
+
+COMMENT ON VIEW repricer.batch_effects IS 'What each batch brought and lost a month, by currency, of the changes that are summarised.';
+
 CREATE TABLE repricer.batch_rule_answers (
     batch_id uuid NOT NULL,
     answers_id uuid NOT NULL,
@@ -13478,6 +13526,8 @@ GRANT SELECT ON TABLE repricer.audit_trail TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.audit_waiting TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.audit_waiting TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.batch_effects TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.batch_rule_answers TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.batch_rule_answers TO repricer_service;

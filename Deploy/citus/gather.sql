@@ -183,6 +183,9 @@ BEGIN
         SELECT format('report.%I', c.relname), format('CREATE OR REPLACE VIEW report.%I AS %s', c.relname, pg_temp.moved(pg_get_viewdef(c.oid)))
         FROM pg_class c WHERE c.relkind = 'v' AND c.relnamespace = 'report'::regnamespace
         UNION ALL
+        SELECT 'repricer.batch_effects',
+            'CREATE OR REPLACE VIEW repricer.batch_effects AS ' || pg_temp.moved(pg_get_viewdef('repricer.batch_effects'::regclass))
+        UNION ALL
         SELECT p.oid::regprocedure::text, pg_temp.moved(pg_get_functiondef(p.oid))
         FROM pg_proc p
         WHERE p.prokind = 'f' AND (p.pronamespace = 'report'::regnamespace
@@ -259,7 +262,8 @@ DECLARE
                 WHERE s.original_transaction_id = n.place[1] AND s.bucket = bucket_of(n.place[1]))
         FROM price_changes c, unnest(c.dependent_skus) AS name,
             LATERAL (SELECT regexp_match(name, '^([0-9]+)/(.+)$') AS place) n
-        WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND n.place IS NOT NULL
+        WHERE c.batch_id = p_batch_id AND c.dependent_skus <> '{}' AND c.state = 'awaiting_approval'
+            AND n.place IS NOT NULL
         ON CONFLICT DO NOTHING;
 $old$;
     v_new CONSTANT text := $new$
@@ -272,7 +276,8 @@ $old$;
                 c.change_id
             FROM price_changes c, unnest(c.dependent_skus) AS name,
                 LATERAL (SELECT regexp_match(name, '^([0-9]+)/(.+)$') AS place) n
-            WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND n.place IS NOT NULL
+            WHERE c.batch_id = p_batch_id AND c.dependent_skus <> '{}' AND c.state = 'awaiting_approval'
+                AND n.place IS NOT NULL
         LOOP
             SELECT coalesce(s.renewal_period, s.period) INTO v_period FROM subscriptions s
                 WHERE s.original_transaction_id = v_claim.id AND s.bucket = v_claim.bucket;

@@ -14,11 +14,11 @@ enum HomeQueries {
         let rows = try connection.query(
             """
             -- name: homeOpenRows
-            SELECT b.batch_id, c.stage, c.rows FROM repricer.batches b
-            LEFT JOIN LATERAL (
-                SELECT c.stage, count(*) AS rows FROM repricer.price_changes c
-                WHERE c.batch_id = b.batch_id AND c.stage IN \(fragment: openStages)
-                GROUP BY c.stage OFFSET 0) c ON true
+            SELECT b.batch_id, NULL AS stage, 0::bigint AS rows FROM repricer.batches b
+            UNION ALL
+            SELECT c.batch_id, c.stage, count(*) FROM repricer.price_changes c
+            WHERE c.batch_id = ANY (ARRAY(SELECT b.batch_id FROM repricer.batches b)) AND c.stage IN \(fragment: openStages)
+            GROUP BY c.batch_id, c.stage
             """)
         var open: [String: [String: Int64]] = [:]
         for row in rows {
@@ -119,31 +119,8 @@ enum HomeQueries {
         let rows = try connection.query(
             """
             -- name: homeEffects
-            SELECT g.batch_id, g.currency, sum(round(g.uplift * repricer.twelfths(g.period) / 12))::text AS uplift,
-                sum(round(g.lost * repricer.twelfths(g.period) / 12))::text AS lost
-            FROM (
-                -- As report.revenue_impact adds up and rounds it.
-                SELECT e.batch_id, e.currency, e.period, sum(e.changes) AS changes, sum(e.uplift) AS uplift, sum(e.lost) AS lost
-                FROM (
-                    SELECT t.batch_id, t.currency, t.storefront, t.period, t.changes,
-                        (t.new_per_period - t.old_per_period)::numeric AS uplift,
-                        t.declined_lost::numeric + t.cancelled_lost + t.lapsed_lost + t.fell_lost + t.others_lost AS lost
-                    FROM repricer.figure_tallies t WHERE NOT t.is_undo
-                    UNION ALL
-                    -- The tallies count what a further period brings; it is not known whether these have one.
-                    SELECT k.batch_id, k.currency, k.storefront, k.period, 0,
-                        (k.current_price_milliunits - k.new_price_milliunits)::numeric * k.seats, 0
-                    FROM repricer.batches b JOIN repricer.change_figures k ON k.batch_id = b.batch_id
-                    WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.renewals > 0
-                        AND NOT k.is_leaving AND NOT k.is_undo
-                    UNION ALL
-                    SELECT d.batch_id, d.currency, d.storefront, d.period, 0, 0, d.price_milliunits
-                    FROM repricer.lost_dependents d
-                ) e
-                GROUP BY e.batch_id, e.currency, e.storefront, e.period
-            ) g
-            GROUP BY g.batch_id, g.currency HAVING bool_or(g.uplift <> 0 OR g.lost <> 0)
-            ORDER BY sum(g.changes) DESC, g.currency
+            SELECT e.batch_id, e.currency, e.uplift_milliunits::text AS uplift, e.lost_milliunits::text AS lost
+            FROM repricer.batch_effects e ORDER BY e.changes DESC, e.currency
             """)
         var effects: [String: [Effect]] = [:]
         for row in rows {
@@ -218,17 +195,15 @@ enum HomeQueries {
         try connection.query(
             """
             -- name: homeDeadlines
-            SELECT b.batch_id, 'call' AS kind, c.rows, c.first_at, c.overdue
-            FROM repricer.batches b
-            CROSS JOIN LATERAL (
-                SELECT count(*) FILTER (WHERE d.is_open) AS rows, min(c.send_by) FILTER (WHERE d.is_open) AS first_at,
-                    count(*) FILTER (WHERE NOT d.is_open) AS overdue
-                FROM repricer.price_changes c
-                CROSS JOIN LATERAL (SELECT c.send_by >= \(timestamp: now)::timestamptz AS is_open) d
-                WHERE c.batch_id = b.batch_id AND c.stage IN ('awaiting_approval', 'queued')
-                    AND c.send_by < \(timestamp: until)::timestamptz AND NOT c.is_held_out
-                OFFSET 0) c
-            WHERE b.state IN ('awaiting_approval', 'approved') AND c.rows + c.overdue > 0
+            SELECT batch_id, 'call' AS kind, count(*) FILTER (WHERE send_by >= \(timestamp: now)::timestamptz) AS rows,
+                min(send_by) FILTER (WHERE send_by >= \(timestamp: now)::timestamptz) AS first_at,
+                count(*) FILTER (WHERE send_by < \(timestamp: now)::timestamptz) AS overdue
+            FROM repricer.price_changes
+            WHERE batch_id = ANY (ARRAY(
+                    SELECT b.batch_id FROM repricer.batches b WHERE b.state IN ('awaiting_approval', 'approved')))
+                AND stage IN ('awaiting_approval', 'queued')
+                AND send_by < \(timestamp: until)::timestamptz AND NOT is_held_out
+            GROUP BY batch_id
             UNION ALL
             SELECT batch_id, kind, count(*), min(due_effective_at), 0
             FROM repricer.price_changes, LATERAL (

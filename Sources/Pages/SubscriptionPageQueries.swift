@@ -239,9 +239,10 @@ enum SubscriptionPageQueries {
             SELECT d.* FROM repricer.dependent_cancellations d
             WHERE d.target_transaction_id = \(id) AND d.original_transaction_id <> \(id)
                 AND d.original_transaction_id = ANY (ARRAY(
-                    SELECT o.original_transaction_id FROM repricer.subscriptions s
-                    JOIN repricer.subscriptions o ON o.app_account_token = s.app_account_token
-                    WHERE s.original_transaction_id = \(id)))
+                    SELECT o.original_transaction_id FROM repricer.subscriptions o
+                    WHERE o.app_account_token = (
+                        SELECT s.app_account_token FROM repricer.subscriptions s
+                        WHERE s.original_transaction_id = \(id))))
             ORDER BY requested_at, dependent_sku
             """
         ).map { row in

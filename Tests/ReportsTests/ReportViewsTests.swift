@@ -55,6 +55,19 @@ import Testing
         #expect(rows.map { $0["rows_effective"] } == ["0"])
     }
 
+    /// The database of tests sorts texts as people do, and puts `alpha` first.
+    @Test func rows_areSortedByteByByte_howeverTheDatabaseSortsTexts() async throws {
+        let rows = try await Self.read(
+            .reconciliation, batch: nil,
+            sql: ReportFixture.batchSQL(ReportFixture.batch, name: "alpha", rows: 1)
+                + ReportFixture.batchSQL(ReportFixture.otherBatch, name: "Beta", rows: 1))
+
+        let names = rows.compactMap { $0["batch_name"] }.filter { $0 != "NULL" }
+        #expect(names.count > 2)
+        #expect(names == names.filter { $0 == "Beta" } + names.filter { $0 == "alpha" })
+        #expect(names.first == "Beta")
+    }
+
     @Test func priceChange_whenChargedAndRevoked_countsWhatWasKept() async throws {
         let rows = try await Self.read(.priceChange)
 

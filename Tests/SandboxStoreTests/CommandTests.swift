@@ -74,6 +74,9 @@ final class TemporaryFolder: Sendable {
 
     @Test func help_andVersion_goToOutput() async {
         let help = await run("help")
+        for word in ["serve", "seed", "act", "sample-batch"] {
+            #expect(await run(word, "--help").output == help.output)
+        }
         let version = await run("version")
 
         #expect(help.code == 0 && help.output.contains("appstore-sandbox serve"))

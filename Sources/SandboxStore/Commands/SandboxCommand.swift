@@ -85,6 +85,7 @@ package enum SandboxCommand {
     ) async throws {
         let rest = Array(arguments.dropFirst())
         switch arguments.first {
+        case let word? where commands.contains(word) && rest.contains("--help"): output(help)
         case "serve": try await serve(rest)
         case "seed": try seed(rest, output: output)
         case "act": try await act(rest, output: output)
@@ -97,6 +98,8 @@ package enum SandboxCommand {
         case .some(let word): throw SandboxError(.usage, "unknown command \"\(word)\"")
         }
     }
+
+    private static let commands: Set<String> = ["serve", "seed", "act", "sample-batch"]
 
     static let storeFlags: Set<String> = [
         "data", "clock", "month", "seed", "bundle-id", "app-apple-id", "repeats",
