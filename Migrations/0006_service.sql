@@ -459,6 +459,11 @@ BEGIN
                 'WITH moved AS (DELETE FROM %I WHERE %I >= $1 AND %I < $2 RETURNING *) '
                 'INSERT INTO %I SELECT * FROM moved', v_default, v_column, v_column, v_name) USING v_from, v_to;
         END IF;
+        IF v_has_rows AND p_table IN ('subscription_events', 'price_change_history') THEN
+            -- A reader whose snapshot is older finds them in neither partition. Figures that it keeps are kept once more.
+            EXECUTE format('INSERT INTO stale_figures (original_transaction_id, bucket) '
+                'SELECT DISTINCT m.original_transaction_id, m.bucket FROM %I m', v_name);
+        END IF;
         EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
             p_table, v_name, v_from, v_to);
         v_made := v_made + 1;

@@ -566,12 +566,18 @@ CROSS JOIN LATERAL (
                 AND q.signed_at > h.purchased_at - h.tolerance AND q.signed_at < h.purchased_at + h.half) AS had_failed) u
     CROSS JOIN LATERAL (
         -- A renewal though the subscription was told to have ended: after a time that nobody paid for, or at the end itself.
-        -- Who comes back buys it again.
+        -- Who comes back buys it again; where no statement told of that purchase, a later one tells when it began.
         SELECT t.is_in_effect AND NOT h.is_purchase AND CASE
             WHEN h.paid_before_until < h.purchased_at - interval '1 minute' THEN EXISTS (
                 SELECT FROM repricer.told_statements q
                 WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'EXPIRED'
                     AND q.signed_at > h.paid_before_until - interval '1 day' AND q.signed_at < h.purchased_at)
+                AND NOT EXISTS (
+                SELECT FROM repricer.told_statements q
+                WHERE q.original_transaction_id = c.original_transaction_id AND q.signed_at > h.purchased_at - interval '1 day'
+                    AND (q.statement #>> '{renewal,recentSubscriptionStartAt}')::numeric
+                        BETWEEN extract(epoch FROM h.paid_before_until + interval '1 minute') * 1000
+                            AND extract(epoch FROM h.purchased_at) * 1000)
             -- The end of its own period is told at expires_at.
             ELSE coalesce(h.revoked_at > h.purchased_at + h.half, true) AND EXISTS (
                 SELECT FROM repricer.told_statements q
@@ -769,7 +775,12 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
                     SELECT FROM repricer.told_statements b
                     WHERE b.original_transaction_id = h.original_transaction_id AND b.type = 'DID_CHANGE_RENEWAL_PREF'
                         AND coalesce(b.subtype, '') = ''
-                        AND b.signed_at > e.signed_at AND b.signed_at <= missed.at + interval '1 day')))
+                        AND b.signed_at > e.signed_at AND b.signed_at <= missed.at + interval '1 day'
+                        -- It may be about other items, while this one stays off the renewal.
+                        AND (b.statement #> '{renewal,items}' IS NULL
+                            OR b.statement #> '{renewal,items}' @> jsonb_build_array(jsonb_build_object('sku', h.sku))
+                            OR b.statement #> '{renewal,items}'
+                                @> jsonb_build_array(jsonb_build_object('sku', coalesce(c.current_sku, c.sku)))))))
     -- The item fell, by a later change of its own or as a dependent, and the subscription goes on without it.
     AND NOT EXISTS (
         SELECT FROM repricer.price_changes n
@@ -1749,7 +1760,7 @@ CREATE VIEW repricer.reconciliation_checks (check_name, is_per_batch, is_of_mone
         'charges whose transaction Apple has signed with another item in their place, at another price'),
     ('charges_wrong_currency', true, true,
         'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'),
-    ('charges_refunded', true, true, 'charges since a call that were refunded, in part or in full'),
+    ('charges_refunded', true, true, 'charges since a call that were refunded, in part or in full, and have no other name'),
     ('dependents_in_discrepancy', true, false, 'dependents whose cancellation could not be proved'),
     ('dependents_not_recorded', true, false, 'dependents of declined changes that nobody looks after'),
     ('notifications_not_understood', false, false, 'notifications stored but not understood'),

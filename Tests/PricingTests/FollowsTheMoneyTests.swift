@@ -36,6 +36,27 @@ private typealias Story = LifecycleStory
         31, "EXPIRED", "VOLUNTARY", status: 2, charged: [Story.charged()], renewing: [],
         autoRenew: 0, intent: 1)
 
+    /// The renewal of day 31 was lost; a refund that was declined tells of its charge, after the next renewal.
+    @Test func earlierCharge_thatIsToldLate_isWhenItTookEffect() {
+        func told(_ price: Int64, purchasedOn day: Int64) -> SubscriptionEvent {
+            Story.event(
+                70, "REFUND_DECLINED", purchasedOn: day, charged: [Story.charged(price: price)],
+                renewing: [Story.renewing(price: 15990)])
+        }
+        func effectiveAt(_ late: SubscriptionEvent) -> Instant? {
+            Story.fold(asked + [renewed(62, 15990), late, renewed(93, 15990)])
+                .state.changes[0].progress.effectiveAt
+        }
+        var offer = told(15990, purchasedOn: 31)
+        offer.transaction?.items = [StatementItem(sku: "A", price: 15990, offerPrice: 990)]
+
+        #expect(effectiveAt(told(15990, purchasedOn: 31)) == Story.at(31))
+        // Another price, a charge before the call, and that of an offer are no effect of it.
+        for other in [told(9990, purchasedOn: 31), told(15990, purchasedOn: 1), offer] {
+            #expect(effectiveAt(other) == Story.at(62))
+        }
+    }
+
     @Test func downgradeTakenBack_goesOn_andIsChargedInTheEnd() {
         let back = Story.event(
             12, "DID_CHANGE_RENEWAL_PREF", charged: [Story.charged()],

@@ -110,14 +110,46 @@ private typealias Story = LifecycleStory
         #expect(revoked("REFUND_PRORATED", [item]) == ["charge A 15990 -", "refund A -3998 -"])
         #expect(revoked("REFUND_FULL", [item]) == ["charge A 15990 -", "refund A -15990 -"])
         #expect(revoked(nil, [item]) == ["charge A 15990 -", "refund A -15990 -"])
-        #expect(
-            revoked("REFUND_PRORATED", [item, other]) == [
-                "charge A 15990 -", "refund A -3998 -", "charge B 15990 -", "refund B -3998 -",
-            ])
         // A quarter of the whole is half of the one item that is revoked.
+        for revokedAt in [nil, Story.at(5)] {
+            #expect(
+                revoked("REFUND_PRORATED", [item, other], at: revokedAt) == [
+                    "charge A 15990 -", "refund A -7995 -", "charge B 15990 -",
+                ])
+        }
+    }
+
+    /// A transaction is marked as revoked, too, where an item of it is: what its items tell of that is all of it.
+    @Test(arguments: ["refund", "revocation", "part"])
+    func revocationOfAnItem_givesBackNothingOfItsSiblings(told: String) {
+        var item = Story.charged("B", price: 2990)
+        if told != "revocation" {
+            item.refunds = [StatementRefund(amount: told == "part" ? 1000 : 2990, at: Story.at(5))]
+        }
+        if told != "part" { item.revokedAt = Story.at(5) }
+        let back = told == "part" ? 1000 : 2990
+        func revoked(_ percentage: Int64?, _ more: [StatementItem] = []) -> [String] {
+            lines([
+                event(5, "REFUND", charged: [item] + more + [Story.charged(price: 10_990)]) {
+                    $0.revokedAt = Story.at(5)
+                    $0.details[.revocationPercentage] = percentage.map { .number($0) }
+                    $0.details[.revocationType] = .text("REFUND_PRORATED")
+                }
+            ])
+        }
+
+        let expected = ["charge B 2990 -", "refund B -\(back) -", "charge A 10990 -"].sorted()
+        #expect(revoked(nil).sorted() == expected)
+        if told != "revocation" {
+            #expect(revoked(told == "part" ? 7153 : 21_388).sorted() == expected)
+        }
+        // What was given back of an item before is no word of this revocation.
+        var earlier = Story.charged("C", price: 4990)
+        earlier.refunds = [StatementRefund(amount: 90, at: Story.at(3))]
+        item = Story.charged("B", price: 2990)
         #expect(
-            revoked("REFUND_PRORATED", [item, other], at: nil) == [
-                "charge A 15990 -", "refund A -7995 -", "charge B 15990 -",
+            revoked(nil, [earlier]).filter { $0.hasPrefix("refund") }.sorted() == [
+                "refund A -10990 -", "refund B -2990 -", "refund C -90 -",
             ])
     }
 

@@ -416,6 +416,32 @@ import Testing
         #expect(named == [])
     }
 
+    /// The end was told, and the purchase that followed was lost; a later statement tells when the customer began anew.
+    @Test func aRenewalAfterAnEnd_whosePurchaseIsLost_isNamedUnlessItsStartIsTold() async throws {
+        func story(startedOn day: String?) -> String {
+            let started = day.map {
+                "jsonb_build_object('renewal', jsonb_build_object('recentSubscriptionStartAt', extract(epoch FROM '\($0)'::timestamptz) * 1000))"
+            }
+            return Self.change("effective") + Self.march
+                + """
+                INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
+                    statement)
+                VALUES ('1', repricer.bucket_of('1'), '2026-04-02Z', 'e', 'notification', 'EXPIRED', '{}'),
+                    ('1', repricer.bucket_of('1'), '2026-05-20Z', 'f', 'notification', 'DID_RENEW', \(started ?? "'{}'"));
+                """
+                + Self.charge("2026-05-20Z", 12990, until: "2026-06-20Z")
+        }
+
+        for day in [nil, "2026-01-15Z", "2026-04-01Z", "2026-05-20T00:00:01Z"] {
+            #expect(try await told(story(startedOn: day)).named == ["after_end 12990 12990"])
+        }
+        for day in ["2026-04-20Z", "2026-05-20Z"] {
+            let (explained, named) = try await told(story(startedOn: day))
+            #expect(named == [])
+            #expect(explained == ["new_price", "new_price"])
+        }
+    }
+
     /// Whoever left may buy again: that purchase and its renewals are theirs, at whatever price but the one they declined.
     @Test(arguments: ["declined", "cancelled", "lapsed"])
     func whoBuysAgainAfterTheEnd_isChargedAsTheyBought(state: String) async throws {

@@ -50,6 +50,53 @@ import Testing
         await owner.close()
     }
 
+    /// Figures are kept in one snapshot. Where a month gets its partition meanwhile, the statements of that month stand in none
+    /// that this snapshot sees. What was kept without them is kept once more.
+    @Test func statementsThatMoveToTheirMonth_whileFiguresAreKept_areCountedOnceMore() async throws
+    {
+        let owner = try await TestDatabase.connect()
+        let change = ReportFixture.Change(
+            subscription: "1", line: 2, old: 9990, new: 12990, consent: "required",
+            state: "effective", effective: "2031-03-01Z")
+        try await owner.script(
+            ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 1) + change.sql
+                + """
+                UPDATE repricer.price_changes SET sent_at = '2031-01-03Z', ended_at = '2031-03-01Z';
+                INSERT INTO repricer.subscriptions (original_transaction_id, bucket, status)
+                    VALUES ('1', repricer.bucket_of('1'), 2);
+                INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at,
+                    price_milliunits, currency, storefront)
+                VALUES ('1', repricer.bucket_of('1'), 't', 'PLAN', '2031-03-01Z', '2031-04-01Z', 12990, 'USD', 'USA');
+                INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
+                    subtype, statement)
+                VALUES ('1', repricer.bucket_of('1'), '2031-04-01Z', 'e', 'notification', 'EXPIRED', 'VOLUNTARY', '{}');
+                DELETE FROM repricer.stale_figures;
+                INSERT INTO repricer.stale_figures VALUES ('1', repricer.bucket_of('1'));
+                """)
+        let keeper = try await TestDatabase.connect()
+        // What the owner writes in tests is marked anyhow.
+        let service = try await PostgresConnection.connect(
+            try await TestDatabase.login("months", memberOf: ["repricer_service"]),
+            applicationName: "test")
+        try await keeper.script(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM repricer.batches")
+
+        try await service.script(
+            "SELECT repricer.prepare_months('subscription_events', '2031-03-01Z', 2)")
+        try await keeper.script("SELECT repricer.summarise_figures(100); COMMIT")
+        let causes: SQL = """
+            SELECT coalesce(string_agg(DISTINCT cause, ' '), '') AS causes FROM repricer.move_tallies WHERE closing < opening
+            """
+        let missed = try await keeper.query(causes).one().text("causes")
+        try await keeper.script(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT repricer.summarise_figures(100); COMMIT")
+
+        // What PostgreSQL does is shown, too: without the mark it would stay so.
+        #expect(missed == "other")
+        #expect(try await keeper.query(causes).one().text("causes") == "left")
+        for connection in [service, keeper, owner] { await connection.close() }
+    }
+
     /// A row that was followed before its approval is called by and by: it is counted from the facts.
     @Test func subscription_withARowThatMayHaveBeenCalled_isNotKept() async throws {
         let owner = try await TestDatabase.connect()

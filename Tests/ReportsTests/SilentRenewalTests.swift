@@ -222,6 +222,17 @@ import Testing
             preference("DOWNGRADE", "2026-04-10Z") + preference(nil, "2026-05-16Z"), ["06", "07"]
         ),
         (
+            "another item was added to the next renewal, and this one stays off it",
+            preference("DOWNGRADE", "2026-04-10Z")
+                + preference(nil, "2026-04-12Z", renewing: ["NEWS", "SPORT"]), []
+        ),
+        (
+            "the item is back in the next renewal",
+            preference("DOWNGRADE", "2026-04-10Z")
+                + preference(nil, "2026-04-12Z", renewing: ["NEWS", "PLAN"]),
+            ["05", "06", "07"]
+        ),
+        (
             "the period was bought by an upgrade",
             preference("UPGRADE", "2026-04-01Z") + update("2026-04-01Z", "is_purchase = true"),
             ["05", "06", "07"]
@@ -240,11 +251,18 @@ import Testing
                 == missing.map { "missing 2026-\($0)-01 0 12990" })
     }
 
-    private static func preference(_ subtype: String?, _ day: String) -> String {
-        told("DID_CHANGE_RENEWAL_PREF", day)
+    private static func preference(
+        _ subtype: String?, _ day: String, renewing: [String] = []
+    ) -> String {
+        let items = renewing.map { "{\"sku\": \"\($0)\", \"price\": 12990}" }
+        let statement = "{\"renewal\": {\"items\": [\(items.joined(separator: ", "))]}}"
+        return told("DID_CHANGE_RENEWAL_PREF", day)
             + (subtype.map {
                 "UPDATE repricer.subscription_events SET subtype = '\($0)' WHERE signed_at = '\(day)';"
             } ?? "")
+            + (renewing.isEmpty
+                ? ""
+                : "UPDATE repricer.subscription_events SET statement = '\(statement)' WHERE signed_at = '\(day)';")
     }
 
     private static func renewalPreference(_ subtype: String) -> String {

@@ -156,6 +156,13 @@ extension MoneyEntry.Terms {
 }
 
 extension StatementItem {
+    /// Whether it was revoked, or something was given back of it, within a minute of an instant.
+    fileprivate func tells(of revocation: Instant) -> Bool {
+        let minute: Int64 = 60_000
+        let around = revocation.advanced(by: -minute)...revocation.advanced(by: minute)
+        return (refunds.map(\.at) + [revokedAt].compactMap { $0 }).contains(where: around.contains)
+    }
+
     /// `refunds[]`, those of one instant counted from 0 on.
     fileprivate var listedRefunds: [(at: Instant, number: Int, amount: Int64)] {
         var counts: [Instant: Int] = [:]
@@ -186,8 +193,14 @@ extension TransactionStatement {
 
     /// When an item was revoked and paid for again, alone or with the whole transaction. Where `refunds[]` gives amounts,
     /// these count in its place.
+    ///
+    /// Where items tell of the transaction's revocation themselves, it is theirs alone (an inference).
     fileprivate func revocation(of item: StatementItem) -> Instant? {
-        isPaidBack ? item.revokedAt ?? revokedAt : nil
+        guard isPaidBack else { return nil }
+        if let own = item.revokedAt { return own }
+        guard let revokedAt else { return nil }
+        return item.tells(of: revokedAt) || !items.contains { $0.tells(of: revokedAt) }
+            ? revokedAt : nil
     }
 
     /// The same of the item alone, and not with the whole transaction.

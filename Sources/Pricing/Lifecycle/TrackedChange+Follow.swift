@@ -11,6 +11,7 @@ extension TrackedChange {
         takeNewNames(reading, &lines)
         reopenAfterRefund(reading, &lines)
         readReturn(reading, &lines)
+        readEarlierCharge(reading)
         confirmApplied(reading, &lines)
         readExtension(reading, &lines)
         readPostponement(reading, &lines)

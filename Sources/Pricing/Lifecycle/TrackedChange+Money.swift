@@ -30,6 +30,18 @@ extension TrackedChange {
         move(to: stateWithApple, reason: announcedAgain, reading, &lines)
     }
 
+    /// Reads a late word of an earlier charge at its price: it has been in effect since that one.
+    mutating func readEarlierCharge(_ reading: Reading) {
+        guard progress.state == .effective, let effectiveAt = progress.effectiveAt,
+            let transaction = reading.event.transaction, !transaction.addsSeats,
+            let at = transaction.purchasedAt, at < effectiveAt,
+            let firstSentAt, at > min(firstSentAt, progress.scheduledAt ?? firstSentAt),
+            let item = transaction.items.first(where: { $0.sku == sku }),
+            item.price == newPrice, !item.isInOffer, !isInAnotherCurrency(reading)
+        else { return }
+        progress.effectiveAt = at
+    }
+
     /// Its state with the App Store, by what it has been told so far.
     var stateWithApple: ChangeState {
         progress.acceptedAt != nil
