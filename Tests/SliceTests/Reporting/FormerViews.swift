@@ -309,6 +309,9 @@ enum FormerViews {
                                     SELECT max(b.signed_at) FROM repricer.subscription_events b
                                     WHERE b.original_transaction_id = e.original_transaction_id
                                         AND b.type = 'DID_CHANGE_RENEWAL_PREF' AND b.subtype IS NULL
+                                        AND (b.statement #> '{renewal,items}' IS NULL OR EXISTS (
+                                            SELECT FROM jsonb_array_elements(b.statement #> '{renewal,items}') i
+                                            WHERE i ->> 'sku' IN (h.sku, coalesce(c.current_sku, c.sku))))
                                         AND b.signed_at <= gap.at + interval '1 day'), '-infinity')
                             OR e.type = 'RENEWAL_EXTENDED' AND e.statement #>> '{transaction,expiresAt}' IS NULL
                             OR e.type = 'SUBSCRIBED' AND e.signed_at - span.began_at > h.expires_at - e.signed_at)
@@ -359,7 +362,7 @@ enum FormerViews {
                     'charges whose transaction Apple has signed with another item in their place, at another price'),
                 ('charges_wrong_currency', true,
                     'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'),
-                ('charges_refunded', true, 'charges since a call that were refunded, in part or in full'),
+                ('charges_refunded', true, 'charges since a call that were refunded, in part or in full, and have no other name'),
                 ('dependents_in_discrepancy', true, 'dependents whose cancellation could not be proved'),
                 ('dependents_not_recorded', true, 'dependents of declined changes that nobody looks after'),
                 ('notifications_not_understood', false, 'notifications stored but not understood'),
