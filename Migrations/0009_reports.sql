@@ -770,6 +770,11 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
             -- customer changed by buying this very period is this plan.
             AND (e.type <> 'DID_CHANGE_RENEWAL_PREF' OR e.subtype IN ('UPGRADE', 'DOWNGRADE')
                 AND e.signed_at <= missed.at + interval '1 day'
+                -- It is of another item where this one renews as it did.
+                AND NOT coalesce((e.statement #> '{renewal,items}' @> jsonb_build_array(jsonb_build_object('sku', h.sku))
+                        OR e.statement #> '{renewal,items}'
+                            @> jsonb_build_array(jsonb_build_object('sku', coalesce(c.current_sku, c.sku))))
+                    AND e.statement #>> '{renewal,period}' = coalesce(h.period, c.period), false)
                 AND NOT (h.is_purchase AND NOT h.is_added_seat AND e.signed_at <= h.purchased_at + t.tolerance)
                 AND NOT EXISTS (
                     SELECT FROM repricer.told_statements b
@@ -2238,7 +2243,8 @@ WITH subjects AS (
             WHEN r.offer_days >= 6 AND r.offer_days * w.twelfths <= 365.25 / 1.5
                 THEN r.milliunits * round(365.25 / (r.offer_days * w.twelfths))
             ELSE r.milliunits END AS milliunits,
-        r.begins AS run_begins, r.ends AS run_ends,
+        r.begins AS run_begins, r.ends AS run_ends, r.stands, r.is_added_seat,
+        NOT r.stands AND NOT r.is_added_seat AS is_spare,
         coalesce(r.given_back_at = r.ends, false) AS is_cut,
         -- A dependent may renew once more before its cancellation ends it.
         coalesce(r.begins > i.ended_at AT TIME ZONE 'UTC'
@@ -2246,8 +2252,8 @@ WITH subjects AS (
     FROM items i
     JOIN (
         -- Of an item, whatever it was called.
-        SELECT n.item, r.milliunits, r.offer_days, r.days, r.period, r.currency, r.begins, r.given_back_at,
-            least(r.ends, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
+        SELECT n.item, r.milliunits, r.offer_days, r.days, r.period, r.currency, r.begins, r.given_back_at, r.stands,
+            r.is_added_seat, least(r.ends, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
                 PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS ends
         FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r
@@ -2263,17 +2269,27 @@ WITH subjects AS (
     -- When a revocation ended what was paid for, and when the customer bought the item again after its change had ended.
     SELECT p.item, array_agg(p.run_ends) FILTER (WHERE p.is_cut) AS cut_at, min(p.run_begins) FILTER (WHERE p.is_return) AS back_at
     FROM paid p WHERE p.is_cut OR p.is_return GROUP BY p.item
+), kept AS MATERIALIZED (
+    -- What paid for an item of which something else was given back.
+    SELECT p.item, array_agg(p.run_begins) AS begins, array_agg(p.run_ends) AS ends
+    FROM paid p
+    WHERE p.stands AND NOT p.is_added_seat AND p.item IN (SELECT q.item FROM paid q WHERE q.is_spare)
+    GROUP BY p.item
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
     FROM (
-        SELECT item, begins AS at, begins, ends, milliunits FROM paid WHERE run_begins < begins
+        SELECT item, begins AS at, begins, ends, milliunits, is_spare FROM paid WHERE run_begins < begins
         UNION ALL
         SELECT item, generate_series(date_trunc('month', greatest(run_begins, begins)) + interval '1 month',
-            least(run_ends, ends), interval '1 month'), begins, ends, milliunits FROM paid
+            least(run_ends, ends), interval '1 month'), begins, ends, milliunits, is_spare FROM paid
         UNION ALL
-        SELECT item, ends, begins, ends, milliunits FROM paid
+        SELECT item, ends, begins, ends, milliunits, is_spare FROM paid
         WHERE ends <= run_ends AND ends <> date_trunc('month', ends) AND begins < ends) p
+    LEFT JOIN kept k ON k.item = p.item AND p.is_spare
+    -- Of two charges for one time, one of which was given back later, the other one counts.
+    WHERE k.item IS NULL OR NOT EXISTS (
+        SELECT FROM unnest(k.begins, k.ends) AS u (begins, ends) WHERE u.begins < p.at AND u.ends >= p.at)
     GROUP BY p.item, p.at, p.begins, p.ends
 ), unpaid AS MATERIALIZED (
     -- Before the first known charge, it is what the plan knew: the price of each seat.

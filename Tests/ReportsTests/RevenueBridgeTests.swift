@@ -331,6 +331,38 @@ import Testing
         #expect(instead.suffix(1) == ["04 12990 0 0 0 0 0 0 -12990 0"])
     }
 
+    /// Charged twice for April, and one of the two given back in May: one price was paid for at the end of April, as where both
+    /// were kept, or one was given back at once. What pays for a seat of its own counts beside it.
+    @Test(arguments: [
+        ("", 12990), ("2026-04-20Z", 12990), ("2026-05-02Z", 12990), ("2026-05-02Z seat", 25980),
+    ])
+    func oneOfTwoCharges_givenBackInALaterMonth_doublesNoMonth(refund: String, closing: Int)
+        async throws
+    {
+        var life = Life(subscription: "1", line: 2)
+        life.pays(9990, from: 1, to: 2)
+        life.pays(12990, from: 3, to: 5)
+        let refundedAt = refund.split(separator: " ").first.map(String.init)
+        let twice = """
+            INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at,
+                price_milliunits, currency, storefront, refunded_milliunits, is_purchase, is_added_seat)
+            VALUES ('1', repricer.bucket_of('1'), 'again', 'PLAN', '2026-04-03Z', '2026-05-03Z', 12990, 'USD', 'USA',
+                \(refundedAt == nil ? 0 : 12990), \(refund.hasSuffix("seat")), \(refund.hasSuffix("seat")));
+            """
+        let given = refundedAt.map {
+            """
+            INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at,
+                number, correction, amount_milliunits, currency, storefront, evidence_id)
+            VALUES ('1', repricer.bucket_of('1'), 'again', 'PLAN', 'refund', '\($0)', 0, 0, -12990, 'USD', 'USA', 'e');
+            """
+        }
+
+        let months = try await bridge([life], until: "2026-05-20Z", more: twice + (given ?? ""))
+
+        let april = try #require(months.first { $0.hasPrefix("04 ") })
+        #expect(april.hasSuffix(" \(closing)"), "\(months)")
+    }
+
     /// What was kept and taken out again leaves zeros, and no row: which there are must not depend on the order.
     @Test func aRowWithoutMoney_isNone() async throws {
         var life = Life(subscription: "1", line: 2)

@@ -233,6 +233,14 @@ import Testing
             ["05", "06", "07"]
         ),
         (
+            "another item leaves the next renewal",
+            preference("DOWNGRADE", "2026-04-10Z", renewing: ["PLAN"]), ["05", "06", "07"]
+        ),
+        (
+            "the item renews for another time",
+            preference("DOWNGRADE", "2026-04-10Z", renewing: ["PLAN"], period: "P1Y"), []
+        ),
+        (
             "the period was bought by an upgrade",
             preference("UPGRADE", "2026-04-01Z") + update("2026-04-01Z", "is_purchase = true"),
             ["05", "06", "07"]
@@ -252,10 +260,11 @@ import Testing
     }
 
     private static func preference(
-        _ subtype: String?, _ day: String, renewing: [String] = []
+        _ subtype: String?, _ day: String, renewing: [String] = [], period: String = "P1M"
     ) -> String {
         let items = renewing.map { "{\"sku\": \"\($0)\", \"price\": 12990}" }
-        let statement = "{\"renewal\": {\"items\": [\(items.joined(separator: ", "))]}}"
+        let statement =
+            "{\"renewal\": {\"period\": \"\(period)\", \"items\": [\(items.joined(separator: ", "))]}}"
         return told("DID_CHANGE_RENEWAL_PREF", day)
             + (subtype.map {
                 "UPDATE repricer.subscription_events SET subtype = '\($0)' WHERE signed_at = '\(day)';"

@@ -302,6 +302,10 @@ enum FormerViews {
                             OR e.type = 'GRACE_PERIOD_EXPIRED'
                                 AND e.signed_at - gap.at BETWEEN interval '-61 days' AND interval '61 days'
                             OR e.subtype IN ('UPGRADE', 'DOWNGRADE') AND e.type = 'DID_CHANGE_RENEWAL_PREF'
+                                AND (e.statement #>> '{renewal,period}' IS DISTINCT FROM coalesce(h.period, c.period)
+                                    OR e.statement #> '{renewal,items}' IS NULL OR NOT EXISTS (
+                                        SELECT FROM jsonb_array_elements(e.statement #> '{renewal,items}') i
+                                        WHERE i ->> 'sku' IN (h.sku, coalesce(c.current_sku, c.sku))))
                                 AND e.signed_at <= gap.at + interval '1 day'
                                 AND NOT (h.is_purchase AND e.signed_at - h.purchased_at
                                     <= least(interval '1 day', (h.expires_at - span.began_at) / 10))
