@@ -566,7 +566,8 @@ CROSS JOIN LATERAL (
                 AND q.signed_at > h.purchased_at - h.tolerance AND q.signed_at < h.purchased_at + h.half) AS had_failed) u
     CROSS JOIN LATERAL (
         -- A renewal though the subscription was told to have ended: after a time that nobody paid for, or at the end itself.
-        -- Who comes back buys it again; where no statement told of that purchase, a later one tells when it began.
+        -- Who comes back buys it again. Where no statement told of that purchase, a later one may tell when it began: Apple's
+        -- recentSubscriptionStartDate leaves out lapses of 60 days or fewer.
         SELECT t.is_in_effect AND NOT h.is_purchase AND CASE
             WHEN h.paid_before_until < h.purchased_at - interval '1 minute' THEN EXISTS (
                 SELECT FROM repricer.told_statements q

@@ -350,7 +350,8 @@ private func declareCursor(_ query: ReportQuery, columns: [ReportColumn]) -> SQL
     return "\(fragment: start) FROM \(fragment: source) \(fragment: chosen) \(fragment: end)"
 }
 
-/// Texts are compared byte by byte: so a report has the same order on every server, and is sorted in half the time.
+/// Texts are compared byte by byte: so a report has the same order on every server, and is sorted in less time than by the
+/// rules of a language.
 private func order(of name: ReportName, _ columns: [ReportColumn]) -> String {
     let collated = columns.filter { $0.kind == .text || $0.kind == .list }.map(\.name)
     let terms = name.order.split(separator: ",").map { term in
