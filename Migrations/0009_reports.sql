@@ -723,11 +723,15 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) next
 CROSS JOIN LATERAL (
-    -- Months are added in UTC, whatever the session's zone, and to the first of these renewals, whose day they keep.
+    -- Months are added in UTC, whatever the session's zone, and to the first of these renewals, whose day they keep. Where a
+    -- month is too short for that day, it is the day on which the paid period began.
     SELECT d.at
     FROM generate_series(0, least(400, greatest(0, extract(epoch FROM next.at - t.ends_at)
         / greatest(1, extract(epoch FROM t.step))))::integer) AS n (n)
-    CROSS JOIN LATERAL (SELECT (t.ends_at AT TIME ZONE 'UTC' + n.n * t.step) AT TIME ZONE 'UTC' AS at) d
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN h.began_at AT TIME ZONE 'UTC' + t.step = t.ends_at AT TIME ZONE 'UTC'
+            THEN h.began_at AT TIME ZONE 'UTC' + (n.n + 1) * t.step
+            ELSE t.ends_at AT TIME ZONE 'UTC' + n.n * t.step END AT TIME ZONE 'UTC' AS at) d
     WHERE n.n = 0 OR extract(epoch FROM next.at - d.at) > extract(epoch FROM t.step) / 2
 ) missed
 WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
@@ -2272,10 +2276,9 @@ WITH subjects AS (
     FROM paid p WHERE p.is_cut OR p.is_return GROUP BY p.item
 ), kept AS MATERIALIZED (
     -- What paid for an item of which something else was given back.
-    SELECT p.item, array_agg(p.run_begins) AS begins, array_agg(p.run_ends) AS ends
-    FROM paid p
-    WHERE p.stands AND NOT p.is_added_seat AND p.item IN (SELECT q.item FROM paid q WHERE q.is_spare)
-    GROUP BY p.item
+    SELECT p.item, array_agg(p.run_begins) FILTER (WHERE p.stands AND NOT p.is_added_seat) AS begins,
+        array_agg(p.run_ends) FILTER (WHERE p.stands AND NOT p.is_added_seat) AS ends
+    FROM paid p GROUP BY p.item HAVING bool_or(p.is_spare)
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits

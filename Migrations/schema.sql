@@ -1224,7 +1224,11 @@ CREATE VIEW repricer.missing_renewals AS
          OFFSET 0) next)
      CROSS JOIN LATERAL ( SELECT d.at
            FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - t.ends_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM t.step))))))::integer) n(n)
-             CROSS JOIN LATERAL ( SELECT (((t.ends_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision * t.step)) AT TIME ZONE 'UTC'::text) AS at) d)
+             CROSS JOIN LATERAL ( SELECT (
+                        CASE
+                            WHEN (((h.began_at AT TIME ZONE 'UTC'::text) + t.step) = (t.ends_at AT TIME ZONE 'UTC'::text)) THEN ((h.began_at AT TIME ZONE 'UTC'::text) + (((n.n + 1))::double precision * t.step))
+                            ELSE ((t.ends_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision * t.step))
+                        END AT TIME ZONE 'UTC'::text) AS at) d)
           WHERE ((n.n = 0) OR (EXTRACT(epoch FROM (next.at - d.at)) > (EXTRACT(epoch FROM t.step) / (2)::numeric)))) missed)
   WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + '1 day'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes o
@@ -7125,7 +7129,11 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
          OFFSET 0) next)
      CROSS JOIN LATERAL ( SELECT d.at
            FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - t.ends_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM t.step))))))::integer) n(n)
-             CROSS JOIN LATERAL ( SELECT (((t.ends_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision * t.step)) AT TIME ZONE 'UTC'::text) AS at) d)
+             CROSS JOIN LATERAL ( SELECT (
+                        CASE
+                            WHEN (((h.began_at AT TIME ZONE 'UTC'::text) + t.step) = (t.ends_at AT TIME ZONE 'UTC'::text)) THEN ((h.began_at AT TIME ZONE 'UTC'::text) + (((n.n + 1))::double precision * t.step))
+                            ELSE ((t.ends_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision * t.step))
+                        END AT TIME ZONE 'UTC'::text) AS at) d)
           WHERE ((n.n = 0) OR (EXTRACT(epoch FROM (next.at - d.at)) > (EXTRACT(epoch FROM t.step) / (2)::numeric)))) missed)
   WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + 'P1D'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) o
@@ -7309,10 +7317,9 @@ WITH subjects AS (
     FROM paid p WHERE p.is_cut OR p.is_return GROUP BY p.item
 ), kept AS MATERIALIZED (
     -- What paid for an item of which something else was given back.
-    SELECT p.item, array_agg(p.run_begins) AS begins, array_agg(p.run_ends) AS ends
-    FROM paid p
-    WHERE p.stands AND NOT p.is_added_seat AND p.item IN (SELECT q.item FROM paid q WHERE q.is_spare)
-    GROUP BY p.item
+    SELECT p.item, array_agg(p.run_begins) FILTER (WHERE p.stands AND NOT p.is_added_seat) AS begins,
+        array_agg(p.run_ends) FILTER (WHERE p.stands AND NOT p.is_added_seat) AS ends
+    FROM paid p GROUP BY p.item HAVING bool_or(p.is_spare)
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits
@@ -7575,10 +7582,9 @@ WITH subjects AS (
     FROM paid p WHERE p.is_cut OR p.is_return GROUP BY p.item
 ), kept AS MATERIALIZED (
     -- What paid for an item of which something else was given back.
-    SELECT p.item, array_agg(p.run_begins) AS begins, array_agg(p.run_ends) AS ends
-    FROM paid p
-    WHERE p.stands AND NOT p.is_added_seat AND p.item IN (SELECT q.item FROM paid q WHERE q.is_spare)
-    GROUP BY p.item
+    SELECT p.item, array_agg(p.run_begins) FILTER (WHERE p.stands AND NOT p.is_added_seat) AS begins,
+        array_agg(p.run_ends) FILTER (WHERE p.stands AND NOT p.is_added_seat) AS ends
+    FROM paid p GROUP BY p.item HAVING bool_or(p.is_spare)
 ), points AS MATERIALIZED (
     -- What was paid for at the call, at the start of each month since, and at the end.
     SELECT p.item, p.at, p.begins, p.ends, sum(p.milliunits) AS milliunits

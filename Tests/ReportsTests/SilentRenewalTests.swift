@@ -402,6 +402,20 @@ import Testing
             "\(what)")
     }
 
+    /// Apple keeps the day of the purchase, and goes back to it after a month that is too short for it.
+    @Test func renewalsAfterAShortMonth_areDueOnTheDayOfThePurchase() async throws {
+        let sql =
+            Self.update("2026-04-01Z", "purchased_at = '2026-03-31Z', expires_at = '2026-04-30Z'")
+            + Self.charge("1", "2026-07-31Z", 12990, until: "2026-08-31Z")
+            + "UPDATE repricer.subscriptions SET purchased_at = '2026-07-31Z';"
+
+        let lines = try await read(Self.story(heard: "2026-07-31Z", sql))
+
+        #expect(
+            lines.filter { $0.hasPrefix("missing") }
+                == ["2026-04-30", "2026-05-31", "2026-06-30"].map { "missing \($0) 0 12990" })
+    }
+
     @Test func theFirstChargeAtTheNewPrice_whenItIsMissing_wasToBringTheNewPrice() async throws {
         let more =
             "UPDATE repricer.price_changes SET effective_at = '2026-04-01Z';"

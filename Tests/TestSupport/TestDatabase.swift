@@ -93,6 +93,18 @@ package struct TestDatabase: Sendable {
         return template.name
     }
 
+    /// Makes a template of what `fill` writes into a fresh database; it is gone with the cluster.
+    package static func makeTemplate(
+        _ fill: @Sendable (PostgresConnection) async throws -> Void
+    ) async throws -> String {
+        let template = try await TestCluster.shared.clone()
+        let connection = try await PostgresConnection.connect(
+            template.url, applicationName: "test")
+        try await fill(connection)
+        await connection.close()
+        return template.name
+    }
+
     /// Makes a rehearsal's schema by a folder of migrations: tests decide at instants of their own, and alone.
     static func migrate(_ connection: PostgresConnection, by folder: String) async throws {
         try await Migrator(directory: folder).migrate(connection, at: 1_767_571_200_000)
@@ -101,10 +113,11 @@ package struct TestDatabase: Sendable {
             """
             UPDATE repricer.service_controls SET is_rehearsal = true;
             DROP SCHEMA IF EXISTS test_support CASCADE;
+            DROP SCHEMA IF EXISTS former CASCADE;
             CREATE SCHEMA test_support;
             CREATE TABLE test_support.shipped_limits AS SELECT * FROM repricer.default_limits;
             UPDATE repricer.default_limits SET max_rise_basis_points = NULL, max_fall_basis_points = NULL;
-            """ + Keeping.byHand)
+            """ + Keeping.byHand + FormerViews.all)
     }
 
     /// Runs `body` with another fresh database, which everything here then means: for what is to be tried anew.

@@ -104,7 +104,9 @@ struct MissingOracle {
             let hasEnded = ["declined", "cancelled", "lapsed", "invalidated"].contains(end.state)
             let seats = Self.seats(until: charge.until, among: charges)
             // Each life renews monthly, however long its last period was.
-            return renewals(from: until, before: next - 15 * MoneyLife.day).filter { at in
+            let began = charges.filter { $0.until == until }.map(\.from).min() ?? until
+            let due = renewals(from: until, began: began, before: next - 15 * MoneyLife.day)
+            return due.filter { at in
                 !isExplained(at, charge, next, life)
                     && (isInEffect || at >= life.calledAt && (!hasEnded || next < end.endedAt ?? 0))
             }.map { at in
@@ -135,15 +137,20 @@ struct MissingOracle {
         }
     }
 
-    /// Each month from the first on, which is always one.
-    private static func renewals(from first: Int64, before end: Int64) -> [Int64] {
+    /// Each month from the first on, which is always one. They keep the day of the paid period's beginning, which a short
+    /// month alone may lack.
+    private static func renewals(from first: Int64, began: Int64, before end: Int64) -> [Int64] {
         var calendar = Calendar(identifier: .gregorian)
         calendar.timeZone = TimeZone(secondsFromGMT: 0) ?? .gmt
-        let start = Date(timeIntervalSince1970: Double(first) / 1000)
-        let later = (1...400).lazy.compactMap { month in
-            calendar.date(byAdding: .month, value: month, to: start).map {
+        func month(_ number: Int, after instant: Int64) -> Int64? {
+            let start = Date(timeIntervalSince1970: Double(instant) / 1000)
+            return calendar.date(byAdding: .month, value: number, to: start).map {
                 Int64(($0.timeIntervalSince1970 * 1000).rounded())
             }
+        }
+        let keepsDay = month(1, after: began) == first
+        let later = (1...400).lazy.compactMap {
+            keepsDay ? month($0 + 1, after: began) : month($0, after: first)
         }
         return [first] + later.prefix { $0 < end }
     }

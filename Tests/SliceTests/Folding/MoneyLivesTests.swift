@@ -86,16 +86,21 @@ import Testing
         """
     /// With no explanation and no name, or with both, or named twice.
     private static let bare: SQL = """
+        WITH m AS MATERIALIZED (
+            SELECT transaction_id, sku, max(explained_as) AS explained_as FROM report.money
+            WHERE kind = 'charge' GROUP BY transaction_id, sku
+        ), x AS MATERIALIZED (
+            SELECT transaction_id, count(*) AS count, string_agg(exception, '+') AS names FROM report.charge_exception
+            GROUP BY transaction_id
+        )
         SELECT concat_ws(' ', h.transaction_id, h.price_milliunits, h.currency, h.storefront, h.purchased_at, c.state, c.reason,
             m.explained_as, x.names) AS line
         FROM repricer.charges h
         JOIN repricer.price_changes c ON c.original_transaction_id = h.original_transaction_id AND h.sku LIKE 'A%'
             AND h.purchased_at >= c.sent_at AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
-        LEFT JOIN LATERAL (SELECT max(e.explained_as) AS explained_as FROM report.money e
-            WHERE e.transaction_id = h.transaction_id AND e.sku = h.sku AND e.kind = 'charge') m ON true
-        LEFT JOIN LATERAL (SELECT count(*) AS count, string_agg(e.exception, '+') AS names FROM report.charge_exception e
-            WHERE e.transaction_id = h.transaction_id) x ON true
-        WHERE (m.explained_as IS NOT NULL)::integer + x.count <> 1
+        LEFT JOIN m ON m.transaction_id = h.transaction_id AND m.sku = h.sku
+        LEFT JOIN x ON x.transaction_id = h.transaction_id
+        WHERE (m.explained_as IS NOT NULL)::integer + coalesce(x.count, 0) <> 1
         """
     /// A month's closing is the next one's opening, and closing less opening what lies between.
     private static let bridge: SQL = """

@@ -1,8 +1,9 @@
-import Postgres
+package import Postgres
 
 /// The reports as they were before any figure was kept: each counts all facts anew. What is kept is compared with them.
-enum FormerViews {
-    static let names = [
+/// Every test database has them.
+package enum FormerViews {
+    private static let names = [
         "price_change", "consent_funnel", "revenue_impact", "charge_exception", "reconciliation",
         "forecast_accuracy",
     ]
@@ -552,7 +553,7 @@ enum FormerViews {
 
     /// Statistics of large tables alone, without which a view of thousands of rows is read row by row. Those of the small
     /// ones and of the catalogue take longer than many a test.
-    static let statistics = """
+    package static let statistics = """
         DO $$
         DECLARE v_large regclass;
         BEGIN
@@ -564,8 +565,10 @@ enum FormerViews {
         END $$;
         """
 
-    /// Rows that only one of a report and its former view has.
-    static func differences(on owner: PostgresConnection) async throws -> [String] {
+    /// Rows that only one of a report and its former view has, and moves of so many instants.
+    package static func differences(
+        on owner: PostgresConnection, instants: Int = 20
+    ) async throws -> [String] {
         var found: [String] = []
         for name in names {
             found += try await owner.query(
@@ -577,12 +580,14 @@ enum FormerViews {
                 """
             ).map { "\(name): \(try $0.text("row"))" }
         }
-        return found + (try await moveDifferences(on: owner))
+        return found + (try await moveDifferences(on: owner, instants: instants))
     }
 
     /// What the revenue bridge counts otherwise from kept moves than from the facts: as of instants at which something that
     /// was paid for ends, and others, before and after what is known.
-    static func moveDifferences(on owner: PostgresConnection) async throws -> [String] {
+    package static func moveDifferences(
+        on owner: PostgresConnection, instants: Int = 20
+    ) async throws -> [String] {
         try await owner.query(
             """
             WITH instants AS MATERIALIZED (
@@ -600,6 +605,7 @@ enum FormerViews {
                             ORDER BY md5(r.original_transaction_id || r.until_at) LIMIT 2) r,
                         LATERAL (VALUES (r.from_at), (r.until_at)) e (at), generate_series(0, 1) AS n
                     UNION SELECT now() UNION SELECT timestamptz '2100-01-01 12:00Z') t
+                ORDER BY md5(at::text) LIMIT \(instants)
             ), kept AS (
                 SELECT i.at, m.batch_id, m.month, m.currency, m.storefront, m.cause, sum(m.opening) AS opening,
                     sum(m.closing) AS closing, sum(m.price_effect) AS effect
@@ -620,7 +626,7 @@ enum FormerViews {
         ).map { "moves: \(try $0.text("row"))" }
     }
 
-    private static let past = [
+    package static let past = [
         "batch_summary", "price_change", "consent_funnel", "revenue_impact", "charge_exception",
         "money", "reconciliation",
         "revenue_bridge", "forecast_accuracy",
@@ -628,8 +634,8 @@ enum FormerViews {
 
     /// What reports of the past say otherwise from kept figures, where nothing was recorded since, than from the facts:
     /// before the later half of the charges was recorded, and now.
-    static func pastDifferences(
-        after plant: SQL? = nil, on owner: PostgresConnection
+    package static func pastDifferences(
+        after plant: SQL? = nil, in names: [String] = past, on owner: PostgresConnection
     ) async throws -> [String] {
         let instants = try await owner.query(
             """
@@ -643,7 +649,7 @@ enum FormerViews {
         var kept: Set<String> = []
         var plain: Set<String> = []
         for isKept in [true, false] {
-            for name in past {
+            for name in names {
                 for at in instants {
                     let rows = try await owner.query(
                         "SELECT v::text AS row FROM report.\(unsafe: name)_as_of('\(unsafe: at)') v"
