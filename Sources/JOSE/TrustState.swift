@@ -16,8 +16,21 @@ final class TrustState: Sendable {
     /// SHA-256 of DER.
     typealias Fingerprint = [UInt8]
 
+    /// The text of a header, which is hashed as one piece: an array of its own is hashed byte by byte.
+    private struct HeaderText: Hashable, Sendable {
+        let bytes: [UInt8]
+
+        init(_ text: UnsafeBufferPointer<UInt8>) {
+            bytes = Array(text)
+        }
+
+        func hash(into hasher: inout Hasher) {
+            bytes.withUnsafeBytes { hasher.combine(bytes: $0) }
+        }
+    }
+
     private struct State {
-        var headers: BoundedCache<[UInt8], VerifiedChain>
+        var headers: BoundedCache<HeaderText, VerifiedChain>
         var chains = BoundedCache<Fingerprint, VerifiedChain>(limit: chainsMax)
         var intermediates = BoundedCache<Fingerprint, VerifiedIntermediate>(
             limit: intermediatesMax)
@@ -47,11 +60,12 @@ final class TrustState: Sendable {
 
     /// The chain of a header whose text (base64url, undecoded) carried a good signature before.
     func chain(forHeader text: UnsafeBufferPointer<UInt8>) -> VerifiedChain? {
-        state.withLock { $0.headers.value(for: Array(text)) }
+        let text = HeaderText(text)
+        return state.withLock { $0.headers.value(for: text) }
     }
 
     func insert(_ chain: VerifiedChain, forHeader text: UnsafeBufferPointer<UInt8>) {
-        let text = Array(text)
+        let text = HeaderText(text)
         state.withLock { state in
             guard !Self.isRevoked(chain, state.revoked) else { return }
             state.headers.insert(chain, for: text)
