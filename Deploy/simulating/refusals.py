@@ -104,9 +104,14 @@ def has_unknown_dependent(past, database, row, deed):
         id, _, sku = name.rpartition("/")
         if id and past.lives[id]["customer"] != past.lives[row["id"]]["customer"]:
             return True
-        if past.lacked(id or row["id"], sku, deed["at"]):
+        if past.lacked(id or row["id"], sku, deed["at"]) or has_another_plan(past, id or row["id"], deed["at"]):
             return True
     return False
+
+
+def has_another_plan(past, id, at):
+    """Whether another item was chosen for one of them: which one renews in its place, no event of these tells."""
+    return any(event.get("subtype") in ("DOWNGRADE", "UPGRADE") for event in past.events[id] if event["at"] <= at)
 
 
 def is_not_active(past, database, row, deed):
@@ -123,13 +128,15 @@ def is_unpaid(past, database, row, deed):
 
 
 def is_unknown_item(past, database, row, deed):
-    return past.lacked(row["id"], row["sku"], deed["at"]) or any(
-        event.get("subtype") in ("DOWNGRADE", "UPGRADE") for event in past.events[row["id"]] if event["at"] <= deed["at"])
+    return past.lacked(row["id"], row["sku"], deed["at"]) or has_another_plan(past, row["id"], deed["at"])
 
 
 def is_in_offer(past, database, row, deed):
-    """What is charged is not the item's price."""
+    """What is charged is not the item's price, or what is charged is another item, in whose place it is to renew."""
     life = past.lives[row["id"]]
+    if has_another_plan(past, row["id"], deed["at"]) and not any(
+            charge["sku"] == row["sku"] and charge["from"] <= deed["at"] for charge in life["charges"]):
+        return True
     charged = {charge["price"] for charge in life["charges"] if charge["sku"] == row["sku"]
                and charge["from"] <= deed["at"] and charge["until"] > deed["at"] - POST}
     told = {item["price"] for event in past.events[row["id"]] for item in event.get("items") or ()
@@ -137,7 +144,13 @@ def is_in_offer(past, database, row, deed):
     return bool(charged - told)
 
 
+def was_told_of(past, database, row, deed):
+    """The customer was asked, or informed, of an increase of the item."""
+    return any(item["sku"] == row["sku"] and item.get("increaseStatus") in ("PENDING", "ACCEPTED")
+               for event in past.events[row["id"]] if event["at"] <= deed["at"] for item in event.get("items") or ())
+
+
 CODES = {
     "no_change": is_no_change, "conflict_open_change": has_open_change, "dependent_unknown": has_unknown_dependent,
     "not_active": is_not_active, "auto_renew_off": is_not_renewing, "billing_retry": is_unpaid, "grace_period": is_unpaid,
-    "unknown_item": is_unknown_item, "item_in_offer": is_in_offer}
+    "unknown_item": is_unknown_item, "item_in_offer": is_in_offer, "already_communicated": was_told_of}
