@@ -132,7 +132,7 @@ def is_unknown_item(past, database, row, deed):
 
 
 def is_in_offer(past, database, row, deed):
-    """What is charged is not the item's price, or what is charged is another item, in whose place it is to renew."""
+    """What is charged is not the item's price, or it is to renew in another one's place: no event tells in which offer."""
     life = past.lives[row["id"]]
     if has_another_plan(past, row["id"], deed["at"]) and not any(
             charge["sku"] == row["sku"] and charge["from"] <= deed["at"] for charge in life["charges"]):
