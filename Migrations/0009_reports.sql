@@ -723,8 +723,9 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) next
 CROSS JOIN LATERAL (
-    -- Months are added in UTC, whatever the session's zone, and to the first of these renewals, whose day they keep. Where a
-    -- month is too short for that day, it is the day on which the paid period began.
+    -- Months are added in UTC, whatever the session's zone: to the start of the paid period where that is one step long, so
+    -- that a short month does not move what follows it, and else to its end. A charge that was recovered on one of the last
+    -- days of a month may so have its further dates up to three days too late.
     SELECT d.at
     FROM generate_series(0, least(400, greatest(0, extract(epoch FROM next.at - t.ends_at)
         / greatest(1, extract(epoch FROM t.step))))::integer) AS n (n)

@@ -5,6 +5,7 @@ database says at the end. It shares no code with the product: it reads JSON, and
     audit.py WORLD.json…       prints each fault, named; exits 1 where there is one. Of several worlds it also asks whether all
                                that the checks are about happened in one of them at least.
 """
+import calendar
 import collections
 import json
 import sys
@@ -306,15 +307,19 @@ class Auditor:
     # Whether the store asks is not what was forecast, and it has told nobody yet: until it does, nothing else shows the date.
     def is_to_be_told(self, change, item, consents):
         return change["state"] == "scheduled" and item.get("increaseStatus") == "SCHEDULED" \
-            and self.SAID.get(consents.get(change["change_id"], "none"), "not known") != item.get("needsConsent")
+            and change["change_id"] in consents and (change["due_at"] == change["planned_at"]
+                                                     or bool(self.lives[change["id"]]["extendedAt"])) \
+            and self.SAID.get(consents[change["change_id"]], "not known") != item.get("needsConsent")
 
-    # A month that was extended to its end may renew on a 30th from then on, or on a 31st: no statement tells which. So may
-    # one that began when a failed charge was recovered: the day of the subscription's start leads there no more.
+    # A month that was extended to its end may renew on a 30th from then on, or on a 31st: no statement tells which. And where
+    # a failed charge was recovered, the start of the subscription tells the day no more: ours is that of the next renewal then.
     def is_day_of_extended_month(self, change, ours, theirs):
         first, last = (time.gmtime(at / 1000) for at in (ours, theirs))
-        was_moved = bool(self.lives[change["id"]]["extendedAt"]) or any(
-            event.get("subscription") == change["id"] and event.get("subtype") == "BILLING_RECOVERY"
-            for event in self.store["events"])
+        recovered = {time.gmtime(event["purchasedAt"] / 1000).tm_mday for event in self.events[change["id"]]
+                     if event.get("subtype") == "BILLING_RECOVERY" and event["at"] <= ours}
+        length = calendar.monthrange(last.tm_year, last.tm_mon)[1]
+        was_moved = bool(self.lives[change["id"]]["extendedAt"]) \
+            or any(last.tm_mday == min(day, length) for day in recovered)
         return was_moved and first[:2] == last[:2] and 28 <= first.tm_mday < last.tm_mday
 
     def charges(self):
@@ -538,18 +543,24 @@ class Auditor:
             if entry["explained_as"] is not None and exceptions:
                 self.fault("charge-explained-twice", f"{entry['transaction']} {entry['sku']}: {exceptions}")
 
-    # Since when each batch shares an item with a later call of another: that goes on in the other one's bridge.
+    # Since when each batch shares an item, be it a dependent of its own, with a later call of another: that goes on in the
+    # other one's bridge.
     def shared_since(self):
-        by_item = collections.defaultdict(list)
+        by_item, all_items = collections.defaultdict(list), collections.defaultdict(list)
         for change in self.db["changes"]:
             at = change["sent_at"] or change["doubtful_since"]
-            if at is not None:
-                for sku in {change["sku"], change["current_sku"] or change["sku"]}:
-                    by_item[(change["id"], sku)].append((at, change["batch_id"]))
+            if at is None:
+                continue
+            for sku in {change["sku"], change["current_sku"] or change["sku"]}:
+                by_item[(change["id"], sku)].append((at, change["batch_id"]))
+                all_items[(change["id"], sku)].append((at, change["batch_id"]))
+            for name in change["dependent_skus"]:
+                id, _, sku = name.rpartition("/")
+                all_items[(id or change["id"], sku)].append((at, change["batch_id"]))
         since = {}
-        for calls in by_item.values():
+        for item, calls in all_items.items():
             for at, batch in calls:
-                for later, other in calls:
+                for later, other in by_item[item]:
                     if other != batch and later >= at:
                         since[batch] = min(later, since.get(batch, later))
         return since

@@ -110,8 +110,13 @@ def has_unknown_dependent(past, database, row, deed):
 
 
 def has_another_plan(past, id, at):
-    """Whether another item was chosen for one of them: which one renews in its place, no event of these tells."""
-    return any(event.get("subtype") in ("DOWNGRADE", "UPGRADE") for event in past.events[id] if event["at"] <= at)
+    """Whether another item was chosen for one of them, and neither taken back nor charged since: which one renews in its
+    place, no event of these tells."""
+    ends = [event["at"] for event in past.events[id]
+            if event["kind"] == "DID_CHANGE_RENEWAL_PREF" and not event.get("subtype")]
+    ends += [charge["from"] for charge in past.lives[id]["charges"]]
+    return any(event.get("subtype") in ("DOWNGRADE", "UPGRADE") and not any(event["at"] < end < at - POST for end in ends)
+               for event in past.events[id] if event["at"] <= at)
 
 
 def is_not_active(past, database, row, deed):
@@ -134,8 +139,8 @@ def is_unknown_item(past, database, row, deed):
 def is_in_offer(past, database, row, deed):
     """What is charged is not the item's price, or it is to renew in another one's place: no event tells in which offer."""
     life = past.lives[row["id"]]
-    if has_another_plan(past, row["id"], deed["at"]) and not any(
-            charge["sku"] == row["sku"] and charge["from"] <= deed["at"] for charge in life["charges"]):
+    if has_another_plan(past, row["id"], deed["at"]) and row["sku"].rpartition("_LITE")[0] in {
+            charge["sku"] for charge in life["charges"]}:
         return True
     charged = {charge["price"] for charge in life["charges"] if charge["sku"] == row["sku"]
                and charge["from"] <= deed["at"] and charge["until"] > deed["at"] - POST}
@@ -145,9 +150,9 @@ def is_in_offer(past, database, row, deed):
 
 
 def was_told_of(past, database, row, deed):
-    """The customer was asked, or informed, of an increase of the item."""
-    return any(item["sku"] == row["sku"] and item.get("increaseStatus") in ("PENDING", "ACCEPTED")
-               for event in past.events[row["id"]] if event["at"] <= deed["at"] for item in event.get("items") or ())
+    """The customer was asked, or informed, of an increase of the item that is still to come."""
+    return any(item["sku"] == row["sku"] and item.get("newPrice") and item.get("increaseStatus") in ("PENDING", "ACCEPTED")
+               for view in past.views(row["id"], deed["at"]) for item in view["items"])
 
 
 CODES = {

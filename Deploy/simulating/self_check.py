@@ -222,6 +222,26 @@ def refused_row(world, **values):
     first(deed["rows"], refusedAs=lambda code: not code).update(**values)
 
 
+def refused_after_a_downgrade(world, code):
+    """Another plan was chosen once, and the renewal at which it began is long over."""
+    deed = first(world["world"]["deeds"], kind="batch", subject=bool)
+    row = first(deed["rows"], refusedAs=lambda code: not code)
+    row.update(refusedAs=code)
+    life = first(world["store"]["subscriptions"], id=row["id"])
+    life["charges"].append(dict(life["charges"][0], **{"from": deed["at"] - 20 * 86_400_000}))
+    world["store"]["events"].append({"subscription": row["id"], "at": deed["at"] - 40 * 86_400_000,
+                                     "kind": "DID_CHANGE_RENEWAL_PREF", "subtype": "DOWNGRADE", "uuid": "past"})
+
+
+def due_at_neither(world):
+    """Nobody was told yet, and nobody could know the store's date; but ours is not the one that was planned."""
+    row, item = coming(world)
+    asked = first(world["database"]["forecasts"], change_id=row["change_id"])["consent"]
+    row.update(state="scheduled", due_at=row["planned_at"] + 7 * 86_400_000)
+    item.update(increaseStatus="SCHEDULED", needsConsent=not Auditor.SAID.get(asked, False), effectiveAt=row["planned_at"])
+    first(world["store"]["subscriptions"], id=row["id"])["extendedAt"] = []
+
+
 def rows_with_dependents_refused(world):
     """The planner refuses all of a customer's own dependents, which renew."""
     deed = first(world["world"]["deeds"], kind="batch", subject=bool)
@@ -402,6 +422,7 @@ def invented(world):
 LIES = [
     ("planned-for-another-date", misplanned),
     ("due-at-another-date", lambda world: coming(world)[0].update(due_at=1)),
+    ("due-at-another-date", due_at_neither),
     ("open-at-another-price", lambda world: coming(world)[1].update(newPrice=1)),
     ("state-wrong", came_state),
     ("price-nobody-ordered", nobody_ordered),
@@ -451,6 +472,9 @@ LIES = [
     ("deed-refused", lambda world: first(world["world"]["deeds"], kind="approve").update(refusal="planted")),
     ("row-refused", lambda world: refused_row(world, refusedAs="drifted")),
     ("row-refused", rows_with_dependents_refused),
+    ("row-refused", lambda world: refused_row(world, refusedAs="already_communicated")),
+    ("row-refused", lambda world: refused_after_a_downgrade(world, "unknown_item")),
+    ("row-refused", lambda world: refused_after_a_downgrade(world, "item_in_offer")),
     ("row-refused", lambda world: refused_row(world, refusedAs="no_change", price=1)),
     ("ended-without-cause", lambda world: ended(world, "rejected", reason="INVALID_SKU")),
     ("ended-without-cause", lambda world: ended(world, "aborted")),

@@ -35,7 +35,7 @@ package struct SigningHeader: Hashable, Sendable {
         self.text = text
     }
 
-    /// By the digest alone: thousands of texts a second are told apart, and an array is hashed byte by byte.
+    /// Hashes the digest alone, in one piece. Equal headers have equal digests, and Swift would hash both arrays byte by byte.
     package func hash(into hasher: inout Hasher) {
         digest.withUnsafeBytes { hasher.combine(bytes: $0) }
     }

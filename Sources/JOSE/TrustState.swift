@@ -16,7 +16,7 @@ final class TrustState: Sendable {
     /// SHA-256 of DER.
     typealias Fingerprint = [UInt8]
 
-    /// The text of a header, which is hashed as one piece: an array of its own is hashed byte by byte.
+    /// The text of a header. It is hashed in one piece, where Swift hashes an array byte by byte.
     private struct HeaderText: Hashable, Sendable {
         let bytes: [UInt8]
 

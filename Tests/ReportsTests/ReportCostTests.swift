@@ -2,8 +2,8 @@ import Postgres
 import TestSupport
 import Testing
 
-/// What ended costs a report next to nothing: it comes from what is kept beside the facts. Counted in pages that the server
-/// reads, which no other load on the machine alters.
+/// What ended costs a report next to nothing: it comes from what is kept beside the facts. Most costs are counted in pages that
+/// the server reads, which no other load on the machine alters; two are compared in milliseconds.
 @Suite(.database) struct ReportCostTests {
     private static let changes = 4000
     /// So many at a time, as the service does.
@@ -83,7 +83,6 @@ import Testing
 
     @Test func report_ofABatchThatEnded_readsNoFactsOfIt() async throws {
         try await Self.withFilled { owner in
-
             for name in Self.sums {
                 let batch = "WHERE batch_id = '\(ReportFixture.batch)'"
                 let read = try await Self.pages("report.\(name) \(batch)", on: owner)
@@ -120,30 +119,33 @@ import Testing
         await owner.close()
     }
 
-    /// The milliseconds in which the moves of so many subscriptions are counted from the facts.
+    /// The milliseconds in which the moves of so many subscriptions are counted from the facts: of the fastest of three runs
+    /// after a first one, which reads and compiles what the others have at hand.
     private static func time(
         _ count: Int, _ batch: String = "NULL", on owner: PostgresConnection
     ) async throws -> Double {
-        let rows = try await owner.query(
-            """
-            EXPLAIN (ANALYZE, TIMING OFF) SELECT * FROM repricer.moves_of(
-                ARRAY(SELECT original_transaction_id FROM repricer.price_changes LIMIT \(count)),
-                array_fill('2026-04-20Z'::timestamptz, ARRAY[\(count)::integer]), \(unsafe: batch))
-            """
-        ).map { try $0.text("QUERY PLAN") }
-        let line = try #require(rows.first { $0.hasPrefix("Execution Time: ") })
-        return try #require(Double(line.dropFirst(16).dropLast(3)))
+        var fastest = Double.infinity
+        for run in 0..<4 {
+            let rows = try await owner.query(
+                """
+                EXPLAIN (ANALYZE, TIMING OFF) SELECT * FROM repricer.moves_of(
+                    ARRAY(SELECT original_transaction_id FROM repricer.price_changes LIMIT \(count)),
+                    array_fill('2026-04-20Z'::timestamptz, ARRAY[\(count)::integer]), \(unsafe: batch))
+                """
+            ).map { try $0.text("QUERY PLAN") }
+            let line = try #require(rows.first { $0.hasPrefix("Execution Time: ") })
+            let time = try #require(Double(line.dropFirst(16).dropLast(3)))
+            if run > 0 { fastest = min(fastest, time) }
+        }
+        return fastest
     }
 
     /// What is counted from the facts costs each subscription the same, however many there are: of a batch, too.
     @Test func revenueBridge_ofFacts_isCountedOnceForEachSubscription() async throws {
         try await Self.withFilled { owner in
             let all = try await Self.time(Self.changes, on: owner)
-            var batch = Double.infinity
-            for _ in 0..<3 where batch >= all * 5 {
-                batch = min(
-                    batch, try await Self.time(Self.changes, "'\(ReportFixture.batch)'", on: owner))
-            }
+            let batch = try await Self.time(
+                Self.changes, "'\(ReportFixture.batch)'", on: owner)
 
             #expect(
                 batch < all * 5, "\(batch) ms of a batch, \(all) ms of the same without its name")
@@ -153,13 +155,19 @@ import Testing
     /// Ten times as many subscriptions take some ten times as long, and not a hundred times.
     @Test func figures_ofManySubscriptions_areCountedOneByOne() async throws {
         try await Self.withFilled { owner in
+            // Some were charged twice for one period, and given one of the two back.
+            try await owner.script(
+                """
+                INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at,
+                    price_milliunits, currency, storefront, refunded_milliunits)
+                SELECT original_transaction_id, bucket, 'second-' || transaction_id, sku, purchased_at, expires_at,
+                    price_milliunits, currency, storefront, price_milliunits
+                FROM repricer.charges WHERE transaction_id LIKE '%0-3'
+                """)
             let few = try await Self.time(Self.changes / 10, on: owner)
-            var many = Double.infinity
-            for _ in 0..<3 where many >= few * 30 {
-                many = min(many, try await Self.time(Self.changes, on: owner))
-            }
+            let many = try await Self.time(Self.changes, on: owner)
 
-            #expect(many < few * 30, "\(many) ms of all, \(few) ms of a tenth")
+            #expect(many < few * 20, "\(many) ms of all, \(few) ms of a tenth")
         }
     }
 
@@ -167,7 +175,6 @@ import Testing
     @Test(arguments: ["forecast_accuracy", "holdout"])
     func report_ofABatchThatEnded_readsNoChange(name: String) async throws {
         try await Self.withFilled { owner in
-
             let read = try await Self.pages(
                 "report.\(name) WHERE batch_id = '\(ReportFixture.batch)'", on: owner)
 

@@ -100,7 +100,12 @@ package struct TestDatabase: Sendable {
         let template = try await TestCluster.shared.clone()
         let connection = try await PostgresConnection.connect(
             template.url, applicationName: "test")
-        try await fill(connection)
+        do {
+            try await fill(connection)
+        } catch {
+            await connection.close()
+            throw error
+        }
         await connection.close()
         return template.name
     }
