@@ -1,4 +1,5 @@
 import Postgres
+import Reports
 import TestSupport
 import Testing
 
@@ -6,8 +7,6 @@ import Testing
 /// the server reads, which no other load on the machine alters; two are compared in milliseconds.
 @Suite(.database) struct ReportCostTests {
     private static let changes = 4000
-    /// So many at a time, as the service does.
-    private static let piece = 500
     private static let past = [
         "batch_summary", "revenue_impact", "charge_exception", "reconciliation", "revenue_bridge",
     ]
@@ -49,10 +48,10 @@ import Testing
                 SET repricer.as_of = '2026-04-20Z';
                 """ + more)
         try await owner.script("VACUUM ANALYZE")
-        for _ in 0..<(changes / piece) {
+        for _ in 0..<(changes / FigureKeeper.marks) {
             try await owner.script(
                 """
-                BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT repricer.summarise_figures(\(piece)); COMMIT
+                BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT repricer.summarise_figures(\(FigureKeeper.marks)); COMMIT
                 """)
         }
         try await owner.script("VACUUM ANALYZE")
