@@ -57,6 +57,8 @@ import Testing
         harness.store.setAnswers(
             odd, .refused(code == 4_000_205 ? .checkStatus : .reject, code: code))
         let scheduler = harness.scheduler()
+        // What is refused right after a halt has ended is refused later than that.
+        harness.clock.tick()
 
         for _ in 0..<20 { try await Self.pass(harness, scheduler, leading: 2...25) }
 
