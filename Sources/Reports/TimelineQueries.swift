@@ -20,6 +20,8 @@ package enum TimelineQueries {
         package private(set) var reads = 1
         package private(set) var until: Int64?
 
+        fileprivate var mayBeIdle: Bool { kind == "status" && what == "answer" && detail == nil }
+
         /// The line of several reads.
         fileprivate func folded(with others: ArraySlice<Line>) -> Line {
             var line = self
@@ -59,12 +61,13 @@ package enum TimelineQueries {
     ) throws -> [Line] {
         // Each part names the bucket, so that one partition, or one node, answers the whole.
         let bucket: SQL = "\(Bucket.of(id))::smallint"
+        let lines = try stored(of: id, bucket, on: connection)
+        // Planning the question takes longer than answering it.
+        guard lines.contains(where: \.mayBeIdle) else { return lines }
         let idle = try idleReads(of: id, bucket, on: connection)
-        return try stored(of: id, bucket, on: connection).map { line in
+        return lines.map { line in
             var line = line
-            line.isIdle =
-                line.kind == "status" && line.what == "answer" && line.detail == nil
-                && idle.contains(line.evidenceID)
+            line.isIdle = line.mayBeIdle && idle.contains(line.evidenceID)
             return line
         }
     }

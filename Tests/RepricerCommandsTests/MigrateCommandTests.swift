@@ -213,10 +213,9 @@ import Testing
     }
 
     @Test func migrate_ofAnEmptyFolder_fails() async throws {
-        let folder = NSTemporaryDirectory() + UUID().uuidString
-        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        let folder = try ScratchFolder()
 
-        let outcome = await run("migrate", "--migrations", folder)
+        let outcome = await run("migrate", "--migrations", folder.path)
 
         #expect(outcome.code == .failed)
         #expect(outcome.messages.contains("migrations.none"))

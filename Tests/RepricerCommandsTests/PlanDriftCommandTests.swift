@@ -9,7 +9,8 @@ import Testing
 @Suite(.database) struct PlanDriftCommandTests {
     private struct Desk {
         let environment: [String: String]
-        let folder: String
+        private let scratch: ScratchFolder
+        var folder: String { scratch.path }
 
         init(subscriptions: Int = 3) async throws {
             let connection = try await TestDatabase.connect()
@@ -29,9 +30,7 @@ import Testing
             await connection.close()
             let url = try await TestDatabase.login("ana", memberOf: ["repricer_pricing"])
             environment = ["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"]
-            folder = NSTemporaryDirectory() + "repricer-" + UUID().uuidString
-            try FileManager.default.createDirectory(
-                atPath: folder, withIntermediateDirectories: true)
+            scratch = try ScratchFolder()
         }
 
         func file(_ rows: [String]) throws -> String {

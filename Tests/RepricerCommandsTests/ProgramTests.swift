@@ -31,9 +31,9 @@ import Testing
     }
 
     @Test func program_readsTheEnvironmentOverTheFile() async throws {
-        let path = NSTemporaryDirectory() + UUID().uuidString + ".env"
-        try "REPRICER_KEY_ID=fromfile\nREPRICER_LISTEN=0.0.0.0:1\n".write(
-            toFile: path, atomically: true, encoding: .utf8)
+        let scratch = try ScratchFolder()
+        let path = try scratch.file(
+            "service.env", "REPRICER_KEY_ID=fromfile\nREPRICER_LISTEN=0.0.0.0:1\n")
 
         let ended = try await program(
             ["config", "print", "--env-file", path], environment: ["REPRICER_KEY_ID": "fromenv"])

@@ -167,8 +167,8 @@ import Testing
     }
 
     @Test func plan_ofAFileWithEveryCode_namesLineCodeAndRemedyInTheOrderOfTheFile() async throws {
-        let (environment, folder) = try await office()
-        let file = "\(folder)/batch.csv"
+        let (environment, scratch) = try await office()
+        let file = "\(scratch.path)/batch.csv"
         try (Self.header + Self.rows.joined(separator: "\n") + "\n")
             .write(toFile: file, atomically: true, encoding: .utf8)
 
@@ -191,9 +191,9 @@ import Testing
     }
 
     @Test func rejects_whenImportedAgain_areTheSameRowsAndWhenMendedGo() async throws {
-        let (environment, folder) = try await office()
-        let file = "\(folder)/batch.csv"
-        let (rejects, again) = ("\(folder)/rejects.csv", "\(folder)/again.csv")
+        let (environment, scratch) = try await office()
+        let file = "\(scratch.path)/batch.csv"
+        let (rejects, again) = ("\(scratch.path)/rejects.csv", "\(scratch.path)/again.csv")
         try (Self.header + Self.rows.joined(separator: "\n") + "\n")
             .write(toFile: file, atomically: true, encoding: .utf8)
 
@@ -218,8 +218,8 @@ import Testing
     }
 
     @Test func plan_whenADependentsSubscriptionEndedOrIsOff_isDependentUnknown() async throws {
-        let (environment, folder) = try await office()
-        let file = "\(folder)/batch.csv"
+        let (environment, scratch) = try await office()
+        let file = "\(scratch.path)/batch.csv"
         let connection = try await TestDatabase.connect()
         // 12 has expired, 13 has its renewal off, 15 is in its grace period.
         try await connection.script(
@@ -245,8 +245,8 @@ import Testing
     }
 
     @Test func plan_ofDependentsThatOtherSubscriptionsName_namesEachLineAndWhatToDo() async throws {
-        let (environment, folder) = try await office()
-        let file = "\(folder)/batch.csv"
+        let (environment, scratch) = try await office()
+        let file = "\(scratch.path)/batch.csv"
         let connection = try await TestDatabase.connect()
         try await connection.script(
             """
@@ -284,8 +284,8 @@ import Testing
 
     /// What the file shows by itself comes before what is known of a subscription, which is nothing here.
     @Test func plan_ofDependentsOfUnknownSubscriptions_saysFirstWhatTheFileShows() async throws {
-        let (environment, folder) = try await office()
-        let file = "\(folder)/batch.csv"
+        let (environment, scratch) = try await office()
+        let file = "\(scratch.path)/batch.csv"
         let rows = [
             "901,A,12.99,USD,,902/B,", "902,B,12.99,USD,,C,", "903,A,12.99,USD,,1/D,",
             "904,A,12.99,USD,,1/D,", "905,A,12.99,USD,,1/A,", "1,A,12.99,USD,,B,",
@@ -316,8 +316,8 @@ import Testing
     @Test func plan_ofAChainOverSubscriptionsNamedBySKUAlone_refusesItInABatchAndOverOpenChanges()
         async throws
     {
-        let (environment, folder) = try await office()
-        let file = "\(folder)/batch.csv"
+        let (environment, scratch) = try await office()
+        let file = "\(scratch.path)/batch.csv"
         let connection = try await TestDatabase.connect()
         try await connection.script(
             """
@@ -364,14 +364,14 @@ import Testing
             .map { $0.split(separator: ",", omittingEmptySubsequences: false).map(String.init) }
     }
 
-    private func office() async throws -> (environment: [String: String], folder: String) {
+    private func office() async throws -> (environment: [String: String], scratch: ScratchFolder) {
         let connection = try await TestDatabase.connect()
         try await connection.script(Self.subscriptions)
         await connection.close()
         let url = try await TestDatabase.login("ana", memberOf: ["repricer_pricing"])
-        let folder = NSTemporaryDirectory() + "repricer-" + UUID().uuidString
-        try FileManager.default.createDirectory(
-            atPath: folder, withIntermediateDirectories: true)
-        return (["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"], folder)
+        return (
+            ["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"],
+            try ScratchFolder()
+        )
     }
 }

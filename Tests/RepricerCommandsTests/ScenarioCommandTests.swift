@@ -9,7 +9,8 @@ import Testing
 @Suite(.database) struct ScenarioCommandTests {
     private struct Desk {
         let environment: [String: String]
-        let folder: String
+        private let scratch: ScratchFolder
+        var folder: String { scratch.path }
 
         /// `A` at 9.99 for USD, 9.99 for EUR, and 1,000 for JPY, by the remainder of the id.
         init(subscriptions: Int = 12) async throws {
@@ -35,9 +36,7 @@ import Testing
             await connection.close()
             let url = try await TestDatabase.login("ana", memberOf: ["repricer_pricing"])
             environment = ["REPRICER_DATABASE_URL": url, "REPRICER_ENVIRONMENT": "Production"]
-            folder = NSTemporaryDirectory() + "repricer-" + UUID().uuidString
-            try FileManager.default.createDirectory(
-                atPath: folder, withIntermediateDirectories: true)
+            scratch = try ScratchFolder()
         }
 
         func scenario(_ arguments: String...) async -> Outcome {

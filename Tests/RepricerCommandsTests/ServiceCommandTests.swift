@@ -11,12 +11,15 @@ import Testing
 @testable import RepricerCommands
 
 @Suite(.database) struct ServiceCommandTests {
+    private let scratch: ScratchFolder
+
+    init() throws { scratch = try ScratchFolder() }
+
     /// A receiver's settings, with a root certificate of its own.
     private func environment(database: String) throws -> [String: String] {
-        let roots = NSTemporaryDirectory() + UUID().uuidString + ".pem"
         let authority = try CertificateAuthority(
             validFrom: 1_577_836_800_000, validUntil: 2_208_988_800_000)
-        try authority.rootPEM().write(toFile: roots, atomically: true, encoding: .utf8)
+        let roots = try scratch.file("roots.pem", authority.rootPEM())
         return [
             "REPRICER_DATABASE_URL": database, "REPRICER_BUNDLE_ID": "com.example.app",
             "REPRICER_ENVIRONMENT": "Sandbox", "REPRICER_API_BASE_URL": "http://127.0.0.1:9",
@@ -75,9 +78,8 @@ import Testing
     }
 
     @Test func ingest_ofGarbage_namesEachLineAndExits3() async throws {
-        let path = NSTemporaryDirectory() + UUID().uuidString + ".ndjson"
-        try "garbage\n\n{\"signedPayload\":\"a.b.c\"}\n".write(
-            toFile: path, atomically: true, encoding: .utf8)
+        let path = try scratch.file(
+            "notifications.ndjson", "garbage\n\n{\"signedPayload\":\"a.b.c\"}\n")
 
         let outcome = await run(
             "ingest", path, "--json", environment: try environment(database: TestDatabase.url))
@@ -94,7 +96,7 @@ import Testing
     }
 
     @Test func ingest_ofACompressedFile_saysWhatToDoAndExits3() async throws {
-        let path = NSTemporaryDirectory() + UUID().uuidString + ".gz"
+        let path = scratch.path + "/notifications.gz"
         try Data([0x1F, 0x8B, 8, 0, 0, 0, 0, 0]).write(to: URL(fileURLWithPath: path))
         let why = "compressed_file: it is compressed by gzip; run zcat"
         let environment = try environment(database: TestDatabase.url)

@@ -2,29 +2,10 @@ import Foundation
 import JOSE
 import ServiceKit
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import SandboxStore
-
-/// A folder that goes away with the test.
-final class TemporaryFolder: Sendable {
-    let path: String
-
-    init() throws {
-        path = NSTemporaryDirectory() + "sandbox-tests-\(UUID().uuidString)"
-        try FileManager.default.createDirectory(
-            atPath: path, withIntermediateDirectories: true)
-    }
-
-    deinit {
-        // A folder that stays behind harms no other test.
-        try? FileManager.default.removeItem(atPath: path)
-    }
-
-    func text(_ name: String) throws -> String {
-        try String(contentsOfFile: "\(path)/\(name)", encoding: .utf8)
-    }
-}
 
 @Suite struct CommandTests {
     private func run(_ words: String...) async -> (code: Int32, output: String, errors: String) {
@@ -59,7 +40,7 @@ final class TemporaryFolder: Sendable {
     }
 
     @Test func seed_withWrongStoreFlags_isAUsageError() async throws {
-        let folder = try TemporaryFolder()
+        let folder = try ScratchFolder()
         for words in [
             ["--clock", "now"], ["--clock", "1999-01-01T00:00:00Z@10"], ["--month", "0"],
             ["--lives", "odd", "--subscriptions", "1"],
@@ -85,7 +66,7 @@ final class TemporaryFolder: Sendable {
     }
 
     @Test func seed_intoAFolder_writesEverythingOnce() async throws {
-        let folder = try TemporaryFolder()
+        let folder = try ScratchFolder()
         let made = await run(
             "seed", "--data", folder.path, "--subscriptions", "110", "--seed", "3", "--clock",
             "2026-01-05T00:00:00Z@86400", "--batch", "\(folder.path)/copy.csv")
@@ -107,7 +88,7 @@ final class TemporaryFolder: Sendable {
 
     /// Whoever opens the store need not say again what it runs on; it begins to run then.
     @Test func serve_ofASeededStore_runsOnTheClockThatSeedWasGiven() async throws {
-        let folder = try TemporaryFolder()
+        let folder = try ScratchFolder()
         _ = await run(
             "seed", "--data", folder.path, "--subscriptions", "1", "--clock",
             "2026-01-05T00:00:00Z@86400")
@@ -131,7 +112,7 @@ final class TemporaryFolder: Sendable {
     }
 
     /// A line's signature and nested statements stand against the root that was written.
-    private func verify(_ line: String, _ folder: TemporaryFolder) throws {
+    private func verify(_ line: String, _ folder: ScratchFolder) throws {
         let roots = try TrustedRoots(certificatesIn: "\(folder.path)/root.pem")
         let verifier = try JWSVerifier(roots: roots)
         let outer = try #require(
@@ -153,7 +134,7 @@ final class TemporaryFolder: Sendable {
     }
 
     @Test func journal_withATornLine_losesThatLineAlone() throws {
-        let folder = try TemporaryFolder()
+        let folder = try ScratchFolder()
         let path = "\(folder.path)/d.ndjson"
         let record = DeliveryRecord(uuid: "u", at: 1, result: .success)
         try JournalFile(path: path).append(record)
@@ -166,7 +147,7 @@ final class TemporaryFolder: Sendable {
     }
 
     @Test func sampleBatch_withoutASeed_isRejectedInput() async throws {
-        let folder = try TemporaryFolder()
+        let folder = try ScratchFolder()
 
         let result = await run("sample-batch", "--data", folder.path, "--out", "-")
 

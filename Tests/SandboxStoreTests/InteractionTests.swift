@@ -279,7 +279,7 @@ import Testing
     }
 
     @Test func restart_afterAnAction_isTheSameStore() async throws {
-        let folder = try TemporaryFolder()
+        let folder = try ScratchFolder()
         let store = StoreFile(
             identity: .init(
                 bundleID: "com.example.stream", appAppleID: 7, environment: "Production"),

@@ -24,7 +24,7 @@ import Testing
     }
 
     private struct Harness {
-        var folder: TemporaryFolder
+        var folder: ScratchFolder
         var store: StoreFile
         var keys: StoreKeys
         var clock: ManualClock
@@ -58,10 +58,10 @@ import Testing
 
     /// Runs `body` beside a server, its receiver and its courier, and stops them afterwards.
     private func withHarness(
-        in folder: TemporaryFolder? = nil, at now: Int64 = start,
+        in folder: ScratchFolder? = nil, at now: Int64 = start,
         _ body: (Harness) async throws -> Void
     ) async throws {
-        let folder = try folder ?? TemporaryFolder()
+        let folder = try folder ?? ScratchFolder()
         let receiver = Receiver()
         let inbox = try HTTPServer(
             host: "127.0.0.1", port: 0, log: .silent, handler: { receiver.handle($0) })
@@ -273,7 +273,7 @@ import Testing
     }
 
     @Test func store_afterARestart_goesOnWhereItWas() async throws {
-        let folder = try TemporaryFolder()
+        let folder = try ScratchFolder()
         let before = Mutex("")
         try await withHarness(in: folder) { harness in
             _ = try await harness.change(15_990)

@@ -18,4 +18,9 @@ package final class ScratchFolder: Sendable {
         try text.write(toFile: "\(path)/\(name)", atomically: true, encoding: .utf8)
         return "\(path)/\(name)"
     }
+
+    /// What a file of the folder holds.
+    package func text(_ name: String) throws -> String {
+        try String(contentsOfFile: "\(path)/\(name)", encoding: .utf8)
+    }
 }
