@@ -32,7 +32,7 @@ CREATE TABLE repricer.batches (
     -- What stops it without a person.
     guards jsonb NOT NULL DEFAULT '[]',
     guards_count_from timestamptz,
-    -- Until then its claims are counted, so that what all meet is known before many meet it.
+    -- Until then its claims are limited, so that a fault that all rows share shows after a few calls.
     is_sampled boolean NOT NULL DEFAULT false,
     -- These figures are kept, so that a status need not count a million rows again.
     guard_reading jsonb,
@@ -62,7 +62,7 @@ CREATE TABLE repricer.batches (
         CHECK (state NOT IN ('approved', 'rejected')
             OR (decided_by IS NOT NULL AND decided_at IS NOT NULL)),
     CONSTRAINT batches_grouping CHECK (grouping IN ('announced', 'item', 'subscription')),
-    -- Of a form that programs read: one batch that they can't read would stop what they do for all others.
+    -- Programs must be able to read it: one malformed value would stop the work on every batch.
     CONSTRAINT batches_waves CHECK (jsonb_typeof(waves) = 'array' AND jsonb_array_length(waves) <= 100
         AND NOT waves @? 'strict $[*] ? (@.type() != "object")'
         AND NOT waves @? '$[*] ? (!(@.type() == "object" && @.label.type() == "string" && (
@@ -152,7 +152,7 @@ CREATE TABLE repricer.batch_versions (
 COMMENT ON TABLE repricer.batch_versions IS
     'Append-only. What a batch was until the instant of recording at which a decision or a halt replaced it.';
 
--- What every function does before it decides on a batch, pauses or resumes it: keeps what it is. The caller holds its row.
+-- Stores what the batch is before a function changes it. The caller holds the row's lock.
 CREATE FUNCTION repricer.keep_batch(p_batch_id uuid) RETURNS void
     LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
 BEGIN

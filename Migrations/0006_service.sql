@@ -376,13 +376,13 @@ CREATE TABLE repricer.retention_floors (
 );
 COMMENT ON TABLE repricer.retention_floors IS 'Until when what a rule of retention names has been dropped.';
 
--- How far the making of checkpoints has come. A run that was stopped goes on behind the subscription where it ended.
+-- How far the making of checkpoints has come. A run for the same instant goes on behind the subscription where the one
+-- before it ended.
 CREATE TABLE repricer.retention_progress (
     one_row boolean NOT NULL DEFAULT true,
     covers_before timestamptz NOT NULL,
     began_at timestamptz NOT NULL,
     done_through text NOT NULL DEFAULT '',
-    is_complete boolean NOT NULL DEFAULT false,
     CONSTRAINT retention_progress_pkey PRIMARY KEY (one_row),
     CONSTRAINT retention_progress_one_row CHECK (one_row)
 );

@@ -296,8 +296,8 @@ CREATE FUNCTION repricer.store_changes(
     p_seats bigint[] DEFAULT NULL)
     RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp
-    -- The planner takes arrays for short and would compare each row with each kind. What it must do so nevertheless
-    -- looks so dear to it then that it would compile it.
+    -- The planner underestimates these arrays and would choose nested loops. Where they are forbidden, it takes what is
+    -- left for expensive and would compile it (JIT). Both are off.
     SET enable_nestloop = off SET jit = off AS $$
 DECLARE
     -- Citus asks each node for session_user, where another user works for the one who decides.
@@ -1470,7 +1470,7 @@ BEGIN
         v_recorded_at := keep_changes(v_ids, v_changes);
         WITH moved AS (
             UPDATE price_changes c SET state = 'queued', ended_at = NULL, sent_at = NULL, state_since = p_at,
-                -- One after another, so that others succeed between them: many that are refused rightly are no streak.
+                -- They are spread over time, so that others succeed between them and those that are refused rightly form no streak.
                 next_attempt_at = CASE WHEN v_soon > p_now AND c.send_by > p_at + interval '10 minutes' + (v_rows + met.place) * interval '1 second'
                     THEN v_soon + (v_rows + met.place) * p_wait / 120 ELSE p_now END,
                 recorded_at = v_recorded_at

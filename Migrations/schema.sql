@@ -7195,10 +7195,10 @@ WITH subjects AS (
         OFFSET 0) c
     WHERE c.called_at <= s.at
 ), dependents AS (
-    SELECT c.*, w.id, w.name, w.is_elsewhere,
+    SELECT c.*, w.id, w.name, w.is_cross_subscription,
         -- Its charges bear the name of then: at the submission, or now.
         ARRAY[w.name, u.former] AS item_names,
-        CASE WHEN w.is_elsewhere THEN twelfths(coalesce(d.period, t.period)) ELSE c.twelfths END AS item_twelfths,
+        CASE WHEN w.is_cross_subscription THEN twelfths(coalesce(d.period, t.period)) ELSE c.twelfths END AS item_twelfths,
         -- A later change of the same parent may not name it: then it goes on to count with this one.
         lead(c.called_at) OVER (PARTITION BY c.subject, c.at, w.id, w.name ORDER BY c.called_at, c.change_id) AS named_next_at
     FROM called c
@@ -7208,18 +7208,18 @@ WITH subjects AS (
         AND d.sku = coalesce(n.place[2], u.name)
     CROSS JOIN LATERAL (
         SELECT coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id) AS id,
-            coalesce(n.place[2], u.name) AS name, coalesce(d.original_transaction_id, n.place[1]) IS NOT NULL AS is_elsewhere) w
-    LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = w.id AND w.is_elsewhere
+            coalesce(n.place[2], u.name) AS name, coalesce(d.original_transaction_id, n.place[1]) IS NOT NULL AS is_cross_subscription) w
+    LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = w.id AND w.is_cross_subscription
     WHERE c.dependents <> '{}'
 ), named AS (
     SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
-        c.storefront, c.twelfths, false AS is_elsewhere, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
+        c.storefront, c.twelfths, false AS is_cross_subscription, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c
     -- Written as an equation, PostgreSQL takes it for one row of 200, and searches what follows row by row.
     WHERE p_batch IS NULL OR nullif(c.batch_id = p_batch, false) IS NOT NULL
     UNION ALL
-    SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, true, d.currency, d.storefront, d.item_twelfths, d.is_elsewhere, d.called_at,
+    SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, true, d.currency, d.storefront, d.item_twelfths, d.is_cross_subscription, d.called_at,
         least(d.named_next_at, o.later_at), d.state, d.reason, d.ended_at, NULL, NULL, NULL, NULL, NULL
     FROM dependents d
     -- From the call of a change of its own on, an item counts with that change.
@@ -7307,7 +7307,7 @@ WITH subjects AS (
     -- The customer may have changed the length of the period since the call: each charge is by that which was signed with it.
     -- Where none was, a dependent elsewhere is by its days. What has been put off has none of these lengths, and is by that
     -- of the call.
-    CROSS JOIN LATERAL (SELECT CASE WHEN r.period IS NOT NULL THEN twelfths(r.period) WHEN NOT i.is_elsewhere THEN i.twelfths
+    CROSS JOIN LATERAL (SELECT CASE WHEN r.period IS NOT NULL THEN twelfths(r.period) WHEN NOT i.is_cross_subscription THEN i.twelfths
         WHEN r.days BETWEEN 6.9 AND 7.1 THEN 52 WHEN r.days BETWEEN 27.9 AND 31.1 THEN 12 WHEN r.days BETWEEN 58.9 AND 62.1 THEN 6
         WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
@@ -7332,7 +7332,7 @@ WITH subjects AS (
         SELECT item, ends, begins, ends, milliunits, is_spare FROM paid
         WHERE ends <= run_ends AND ends <> date_trunc('month', ends) AND begins < ends) p
     LEFT JOIN kept k ON k.item = p.item AND p.is_spare
-    -- Of two charges for one time, one of which was given back later, the other one counts.
+    -- Where two charges cover the same time and one was given back later, only the other one counts.
     WHERE k.item IS NULL OR NOT EXISTS (
         SELECT FROM unnest(k.begins, k.ends) AS u (begins, ends) WHERE u.begins < p.at AND u.ends >= p.at)
     GROUP BY p.item, p.at, p.begins, p.ends
@@ -7460,10 +7460,10 @@ WITH subjects AS (
         OFFSET 0) c
     WHERE c.called_at <= s.at
 ), dependents AS (
-    SELECT c.*, w.id, w.name, w.is_elsewhere,
+    SELECT c.*, w.id, w.name, w.is_cross_subscription,
         -- Its charges bear the name of then: at the submission, or now.
         ARRAY[w.name, u.former] AS item_names,
-        CASE WHEN w.is_elsewhere THEN twelfths(coalesce(d.period, t.period)) ELSE c.twelfths END AS item_twelfths,
+        CASE WHEN w.is_cross_subscription THEN twelfths(coalesce(d.period, t.period)) ELSE c.twelfths END AS item_twelfths,
         -- A later change of the same parent may not name it: then it goes on to count with this one.
         lead(c.called_at) OVER (PARTITION BY c.subject, c.at, w.id, w.name ORDER BY c.called_at, c.change_id) AS named_next_at
     FROM called c
@@ -7473,18 +7473,18 @@ WITH subjects AS (
         AND d.sku = coalesce(n.place[2], u.name)
     CROSS JOIN LATERAL (
         SELECT coalesce(d.original_transaction_id, n.place[1], c.original_transaction_id) AS id,
-            coalesce(n.place[2], u.name) AS name, coalesce(d.original_transaction_id, n.place[1]) IS NOT NULL AS is_elsewhere) w
-    LEFT JOIN repricer.subscriptions_at(p_at) t ON t.original_transaction_id = w.id AND w.is_elsewhere
+            coalesce(n.place[2], u.name) AS name, coalesce(d.original_transaction_id, n.place[1]) IS NOT NULL AS is_cross_subscription) w
+    LEFT JOIN repricer.subscriptions_at(p_at) t ON t.original_transaction_id = w.id AND w.is_cross_subscription
     WHERE c.dependents <> '{}'
 ), named AS (
     SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, false AS is_dependent, c.currency,
-        c.storefront, c.twelfths, false AS is_elsewhere, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
+        c.storefront, c.twelfths, false AS is_cross_subscription, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c
     -- Written as an equation, PostgreSQL takes it for one row of 200, and searches what follows row by row.
     WHERE p_batch IS NULL OR nullif(c.batch_id = p_batch, false) IS NOT NULL
     UNION ALL
-    SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, true, d.currency, d.storefront, d.item_twelfths, d.is_elsewhere, d.called_at,
+    SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, true, d.currency, d.storefront, d.item_twelfths, d.is_cross_subscription, d.called_at,
         least(d.named_next_at, o.later_at), d.state, d.reason, d.ended_at, NULL, NULL, NULL, NULL, NULL
     FROM dependents d
     -- From the call of a change of its own on, an item counts with that change.
@@ -7572,7 +7572,7 @@ WITH subjects AS (
     -- The customer may have changed the length of the period since the call: each charge is by that which was signed with it.
     -- Where none was, a dependent elsewhere is by its days. What has been put off has none of these lengths, and is by that
     -- of the call.
-    CROSS JOIN LATERAL (SELECT CASE WHEN r.period IS NOT NULL THEN twelfths(r.period) WHEN NOT i.is_elsewhere THEN i.twelfths
+    CROSS JOIN LATERAL (SELECT CASE WHEN r.period IS NOT NULL THEN twelfths(r.period) WHEN NOT i.is_cross_subscription THEN i.twelfths
         WHEN r.days BETWEEN 6.9 AND 7.1 THEN 52 WHEN r.days BETWEEN 27.9 AND 31.1 THEN 12 WHEN r.days BETWEEN 58.9 AND 62.1 THEN 6
         WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
@@ -7597,7 +7597,7 @@ WITH subjects AS (
         SELECT item, ends, begins, ends, milliunits, is_spare FROM paid
         WHERE ends <= run_ends AND ends <> date_trunc('month', ends) AND begins < ends) p
     LEFT JOIN kept k ON k.item = p.item AND p.is_spare
-    -- Of two charges for one time, one of which was given back later, the other one counts.
+    -- Where two charges cover the same time and one was given back later, only the other one counts.
     WHERE k.item IS NULL OR NOT EXISTS (
         SELECT FROM unnest(k.begins, k.ends) AS u (begins, ends) WHERE u.begins < p.at AND u.ends >= p.at)
     GROUP BY p.item, p.at, p.begins, p.ends
@@ -8464,7 +8464,7 @@ BEGIN
         v_recorded_at := keep_changes(v_ids, v_changes);
         WITH moved AS (
             UPDATE price_changes c SET state = 'queued', ended_at = NULL, sent_at = NULL, state_since = p_at,
-                -- One after another, so that others succeed between them: many that are refused rightly are no streak.
+                -- They are spread over time, so that others succeed between them and those that are refused rightly form no streak.
                 next_attempt_at = CASE WHEN v_soon > p_now AND c.send_by > p_at + interval '10 minutes' + (v_rows + met.place) * interval '1 second'
                     THEN v_soon + (v_rows + met.place) * p_wait / 120 ELSE p_now END,
                 recorded_at = v_recorded_at
@@ -11628,7 +11628,6 @@ CREATE TABLE repricer.retention_progress (
     covers_before timestamp with time zone NOT NULL,
     began_at timestamp with time zone NOT NULL,
     done_through text DEFAULT ''::text NOT NULL,
-    is_complete boolean DEFAULT false NOT NULL,
     CONSTRAINT retention_progress_one_row CHECK (one_row)
 );
 

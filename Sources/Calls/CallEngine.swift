@@ -117,7 +117,7 @@ package struct CallEngine: Sendable {
         _ kind: StoreCall.Kind, _ controls: ServiceControlQueries.Everything
     ) -> Bool {
         recent.note(controls)
-        return controls.isHalted(kind) || recent.isFew(kind)
+        return controls.isHalted(kind) || recent.isThrottled(kind)
     }
 
     /// Tells how many batches have work that is due.
@@ -315,7 +315,7 @@ package struct CallEngine: Sendable {
             labels: ["kind": kinds, "result": results])
         metrics.declareCounter(
             "repricer_breaker_opened_total",
-            "Times that calls became few, since the App Store gave no answers.",
+            "Times that calls were throttled, since the App Store gave no answers.",
             labels: ["kind": kinds])
         metrics.declareCounter(
             "repricer_service_halts_total",

@@ -87,7 +87,7 @@ extension CallKind {
     }
 }
 
-/// One attempt of a call, with its end. It is large and handed on often, so it is shared and not copied.
+/// One attempt of a call and its answer. It is large and handed on often, so it is shared and not copied.
 package final class Attempt<Kind: CallKind>: Sendable {
     package let call: StoreCall
     package let answer: StoreAnswer

@@ -21,7 +21,7 @@ package struct CallPermitSource: Sendable {
     private static let ahead: Duration = .milliseconds(250)
 
     /// How soon a silence that another process met holds here.
-    private static let heedsWithin: Duration = .milliseconds(50)
+    private static let silenceWatchEvery: Duration = .milliseconds(50)
 
     /// In microseconds. Permits that lie closer together than a process can keep are never missed. Apple has no rate
     /// beyond ten thousand a second, so such a rate is as good as no limit.
@@ -206,19 +206,21 @@ package struct CallPermitSource: Sendable {
     }
 
     /// Silences this process at once, before the others are told.
-    func hush(until: Instant, for reason: SilenceReason) { silence.note(until: until, for: reason) }
+    func silenceHere(until: Instant, for reason: SilenceReason) {
+        silence.note(until: until, for: reason)
+    }
 
     /// Asks again and again, until the last of these permits has come, whether another process was asked for silence. Its
     /// calls stay then, as ours do, though they hold permits from before.
-    package func heedOthers(while permits: CallPermits) async {
+    package func watchSilences(while permits: CallPermits) async {
         guard isReal, perSecond != nil, permits.granted > 0 else { return }
         while ContinuousClock.now < permits.end {
             do {
-                try await Alarm.shared.wait(for: Self.heedsWithin)
+                try await Alarm.shared.wait(for: Self.silenceWatchEvery)
                 let left = try await pool.read { try RateQueries.silence(of: endpoint, on: $0) }
                 // Permits go by the database's clock, so the silence does.
                 guard let left else { continue }
-                hush(
+                silenceHere(
                     until: Instant(milliseconds: clock.nowMilliseconds() &+ left), for: .silenced)
             } catch {
                 // Without a database no lease follows, and these permits come within half a second.
@@ -247,7 +249,7 @@ package struct CallPermitSource: Sendable {
 
     /// Silences every replica after a 429, where the App Store asks for it, or for a halt.
     package func block(until: Instant, for reason: SilenceReason = .rateLimited) async throws {
-        hush(until: until, for: reason)
+        silenceHere(until: until, for: reason)
         let now = clock.nowMilliseconds()
         _ = try await pool.withConnection { connection in
             try await connection.pipeline([

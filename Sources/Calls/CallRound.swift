@@ -23,15 +23,15 @@ struct CallRound<Kind: CallKind>: Sendable {
     func launch(_ calls: [StoreCall]) {
         guard !calls.isEmpty else { return }
         out.launch(calls.count) {
-            let heart = Task(executorPreference: Alarm.shared) {
+            let leaseRenewal = Task(executorPreference: Alarm.shared) {
                 await keepLeases(of: calls)
             }
-            let ear = Task(executorPreference: Alarm.shared) {
-                await permitSource.heedOthers(while: permits)
+            let silenceWatch = Task(executorPreference: Alarm.shared) {
+                await permitSource.watchSilences(while: permits)
             }
             defer {
-                heart.cancel()
-                ear.cancel()
+                leaseRenewal.cancel()
+                silenceWatch.cancel()
             }
             if let failure = await callAll(calls) { throw failure }
         }
@@ -118,7 +118,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         let answer = await step(call, claimed)
         if let until = silence(after: answer, to: call) {
             permits.silence(for: .init(answer))
-            permitSource.hush(until: until, for: .init(answer))
+            permitSource.silenceHere(until: until, for: .init(answer))
         }
         guard kind.policy.readsStatusAfterStaleToken, call.step == .send,
             case .refused(let refusal, _) = answer, readsStatus(after: refusal, of: call)
@@ -180,9 +180,9 @@ struct CallRound<Kind: CallKind>: Sendable {
             if let (until, reason) = silences.max(by: { $0.0 < $1.0 }) {
                 try await permitSource.block(until: until, for: reason)
             }
-            try await thinOut(attempts)
+            try await throttle(after: attempts)
             try await spaceProbes(after: attempts)
-            return try await judged(attempts).map(leftAlone).map(throttledAgain)
+            return try await judged(attempts).map(parkedIfAlone).map(rateLimitedAgain)
         }
         attempts.forEach(tell)
         let settled = try await store(attempts)
@@ -198,7 +198,7 @@ struct CallRound<Kind: CallKind>: Sendable {
     }
 
     /// Throttles calls where the App Store gives no answers, whatever the subscription, until it answers.
-    private func thinOut(_ attempts: [Attempt<Kind>]) async throws {
+    private func throttle(after attempts: [Attempt<Kind>]) async throws {
         // A check asks another endpoint, so its answer says nothing of calls.
         let sent = attempts.filter { $0.call.step == .send }
         let silent = sent.filter(\.answer.isUnknown)
@@ -233,8 +233,9 @@ struct CallRound<Kind: CallKind>: Sendable {
         } else {
             engine.log.error(
                 asked > .zero
-                    ? "the App Store asks to wait; calls are few until it answers"
-                    : "the App Store gives no answers; calls are few until it does", fields)
+                    ? "the App Store asks to wait; calls are throttled until it answers"
+                    : "the App Store gives no answers; calls are throttled until it answers", fields
+            )
         }
         engine.metrics.increment(
             "repricer_breaker_opened_total", labels: ["kind": kind.kind.rawValue])
@@ -375,20 +376,20 @@ struct CallRound<Kind: CallKind>: Sendable {
 
     /// Lets one subscription's call that gets no answers, or whose status is refused, wait longer and longer. While no
     /// call gets any answer, that says nothing of the subscription.
-    private func leftAlone(_ attempt: Attempt<Kind>) -> Attempt<Kind> {
+    private func parkedIfAlone(_ attempt: Attempt<Kind>) -> Attempt<Kind> {
         let isRefused = kind.policy.parksRefusedChecks && attempt.answer.refusal != nil
         let isLast = attempt.call.step == .check && (attempt.answer.isAnswered || isRefused)
         guard attempt.answer.isUnknown || isLast, ResolutionTable.isVain(attempt.call),
-            !engine.recent.isFew(kind.kind)
+            !engine.recent.isThrottled(kind.kind)
         else { return attempt }
         return attempt.judged(.parked)
     }
 
     /// A subscription that met the 429 before this one as well waits by itself. It would be the first to go after each
     /// silence, and nobody would learn whether others are answered.
-    private func throttledAgain(_ attempt: Attempt<Kind>) -> Attempt<Kind> {
+    private func rateLimitedAgain(_ attempt: Attempt<Kind>) -> Attempt<Kind> {
         guard attempt.call.step == .send, case .throttled = attempt.answer,
-            engine.recent.isThrottledAgain(kind.kind, attempt.call.subject)
+            engine.recent.isRateLimitedAgain(kind.kind, attempt.call.subject)
         else { return attempt }
         return attempt.judged(.parked)
     }
@@ -562,7 +563,8 @@ struct CallRound<Kind: CallKind>: Sendable {
         let isOdd =
             switch call.step {
             case .check: answer.isUnknown && call.checks > 1
-            case .send: answer.isUnknown && call.attempts > 1 && !engine.recent.isFew(kind.kind)
+            case .send:
+                answer.isUnknown && call.attempts > 1 && !engine.recent.isThrottled(kind.kind)
             }
         return isOdd
             ? nil

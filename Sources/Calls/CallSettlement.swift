@@ -8,14 +8,14 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
     let pool: DatabasePool
     let kind: Kind
     let log: Log
-    /// The waits between steps, as a rule those of the kind's policy.
+    /// The waits between steps.
     let retry: Backoff
     /// The waits of a call that alone gets no answers.
     let unanswered: Backoff
     let packer: PayloadPacker
 
     package init(
-        pool: DatabasePool, kind: Kind, log: Log, retry: Backoff? = nil,
+        pool: DatabasePool, kind: Kind, log: Log,
         unanswered: Backoff = ResolutionTable.unansweredWait,
         packer: PayloadPacker = PayloadPacker()
     ) {
@@ -24,7 +24,7 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
         self.pool = pool
         self.kind = kind
         self.log = log
-        self.retry = retry ?? kind.policy.retry
+        retry = kind.policy.retry
     }
 
     package struct Settled: Sendable {

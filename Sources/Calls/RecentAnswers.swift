@@ -159,7 +159,7 @@ final class RecentAnswers: Sendable {
         /// The subscription that met the latest 429.
         var rateLimited: [StoreCall.Kind: String] = [:]
         /// While calls are throttled: how often in a row, and until when none leaves.
-        var few: [StoreCall.Kind: (openings: Int, until: Instant)] = [:]
+        var throttles: [StoreCall.Kind: (openings: Int, until: Instant)] = [:]
         /// What the database said last: the throttled kinds, and the halted kinds.
         var throttled: Set<String> = []
         var halted: Set<String> = []
@@ -177,7 +177,7 @@ final class RecentAnswers: Sendable {
             let throttled = Set(controls.throttledKinds.map(\.kind))
             for kind in StoreCall.Kind.allCases
             where state.throttled.contains(kind.rawValue) && !throttled.contains(kind.rawValue) {
-                state.few[kind] = nil
+                state.throttles[kind] = nil
             }
             state.throttled = throttled
             state.halted = Set(controls.haltedKinds.map(\.kind))
@@ -242,7 +242,7 @@ final class RecentAnswers: Sendable {
     }
 
     /// Notes a 429. Returns true where the one before it was of the same subscription.
-    func isThrottledAgain(_ kind: StoreCall.Kind, _ subject: String) -> Bool {
+    func isRateLimitedAgain(_ kind: StoreCall.Kind, _ subject: String) -> Bool {
         state.withLock { $0.rateLimited.updateValue(subject, forKey: kind) == subject }
     }
 
@@ -255,16 +255,17 @@ final class RecentAnswers: Sendable {
     ) -> Instant? {
         state.withLock { state in
             state.unanswered[kind, default: []].formUnion(subjects.prefix(Self.unansweredMax))
-            let known = state.few[kind]
+            let known = state.throttles[kind]
             // Where another process has found it so, our probe counts at once.
-            let isFew = known != nil || state.throttled.contains(kind.rawValue)
+            let isThrottled = known != nil || state.throttled.contains(kind.rawValue)
             guard
-                isFew || isAsked || state.unanswered[kind, default: []].count >= Self.unansweredMax,
+                isThrottled || isAsked
+                    || state.unanswered[kind, default: []].count >= Self.unansweredMax,
                 known.map({ $0.until <= now }) ?? true
             else { return nil }
             let openings = (known?.openings ?? 0) + 1
             let until = now.advanced(by: wait(openings).milliseconds)
-            state.few[kind] = (openings, until)
+            state.throttles[kind] = (openings, until)
             return until
         }
     }
@@ -274,14 +275,14 @@ final class RecentAnswers: Sendable {
         state.withLock { state in
             state.unanswered[kind] = nil
             state.asked[kind] = nil
-            let wasFew = state.few.removeValue(forKey: kind) != nil
-            return state.throttled.remove(kind.rawValue) != nil || wasFew
+            let wasThrottled = state.throttles.removeValue(forKey: kind) != nil
+            return state.throttled.remove(kind.rawValue) != nil || wasThrottled
         }
     }
 
     /// Whether one call probes for all whether the App Store answers again.
-    func isFew(_ kind: StoreCall.Kind) -> Bool {
-        state.withLock { $0.few[kind] != nil || $0.throttled.contains(kind.rawValue) }
+    func isThrottled(_ kind: StoreCall.Kind) -> Bool {
+        state.withLock { $0.throttles[kind] != nil || $0.throttled.contains(kind.rawValue) }
     }
 }
 
@@ -345,7 +346,7 @@ extension RecentAnswers.State {
         }
         // Old tokens may be refused for many subscriptions at once. The next call of each has a new one.
         guard !isMerelyOld(refusal, kind, scopes) else { return .believed }
-        // Each is read before it is believed.
+        // The subscription's status is read before such a refusal is believed.
         guard !isBelievedDone(refusal, subject, kind, realNow: realNow) else { return .believed }
         guard !isSecondChance(refusal, subject, kind, scopes, now) else { return .believed }
         let places =

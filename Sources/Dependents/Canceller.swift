@@ -119,10 +119,10 @@ package struct Canceller: Service {
                 failure = failure ?? error
             }
         }
-        let ear = Task(executorPreference: Alarm.shared) {
-            await statuses.heedOthers(while: permits)
+        let silenceWatch = Task(executorPreference: Alarm.shared) {
+            await statuses.watchSilences(while: permits)
         }
-        defer { ear.cancel() }
+        defer { silenceWatch.cancel() }
         for open in due {
             try Task.checkCancellation()
             // Each dependent is taken already, so one that fails must not cost the others their check.

@@ -468,7 +468,7 @@ extension FoldWrites {
             INSERT INTO repricer.dependency_roles (original_transaction_id, bucket, sku, role, change_id)
             SELECT \(id)::text, bucket, \(to)::text, role, change_id FROM former ON CONFLICT DO NOTHING
             """,
-            // Changes of other subscriptions go on naming it as they did, so both names belong to them.
+            // Changes of other subscriptions still use the old name, so both names are kept.
             """
             -- name: renameClaims
             INSERT INTO repricer.dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id, period)

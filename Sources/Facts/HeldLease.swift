@@ -34,8 +34,8 @@ package struct HeldLease: Sendable {
         log: Log, nextRunAt: @escaping @Sendable () -> Int64?, now: @escaping @Sendable () -> Int64,
         _ body: @Sendable () async throws -> Value
     ) async throws -> Value {
-        let heart = Task { await keep(log) }
-        defer { heart.cancel() }
+        let renewal = Task { await keep(log) }
+        defer { renewal.cancel() }
         let result: Result<Value, any Error>
         do { result = .success(try await body()) } catch { result = .failure(error) }
         do {

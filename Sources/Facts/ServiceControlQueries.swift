@@ -16,7 +16,7 @@ package enum ServiceControlQueries {
         package var haltedAnswer: String?
         /// The kinds of call that are halted, because they are refused alike, in the order of their names.
         package var haltedKinds: [KindHalt] = []
-        /// The kinds with few calls, because the App Store gives no answers, in the order of their names.
+        /// The kinds of call that are throttled, because the App Store gives no answers, in the order of their names.
         package var throttledKinds: [KindThrottle] = []
         /// The kinds of which some call was refused since the last one that succeeded.
         package var refusedKinds: [String] = []

@@ -149,9 +149,10 @@ package enum StoreCallQueries {
         """
     }
 
-    /// What a step of a call hangs on that its bucket does not know. A statement that locks rows of one bucket cannot ask
-    /// for it, so it is asked before.
-    package struct Elsewhere: Sendable, Equatable {
+    /// What a step of a call depends on that stands in other buckets. A statement that locks rows of one bucket reads no
+    /// other, so this is read before it: whether a dependent of a change in bucket 7 may be cancelled by a call in bucket
+    /// 12 depends on the batch of that change.
+    package struct OtherBuckets: Sendable, Equatable {
         package var isSilent = false
         /// Subjects of the bucket for whose call dependents on other subscriptions wait.
         package var awaited: [String] = []
@@ -178,34 +179,34 @@ package enum StoreCallQueries {
         }
     }
 
-    package static func elsewhere(
+    package static func otherBuckets(
         _ gate: CallGate, bucket: Int, on connection: isolated PostgresConnection
-    ) throws -> Elsewhere {
+    ) throws -> OtherBuckets {
         let rows = try connection.query(
             """
-            -- name: awaitedElsewhere
+            -- name: awaitedOfOtherBuckets
             WITH \(fragment: SubjectWork.awaited), \(fragment: silence(gate))
             SELECT s.is_silent, a.subject FROM silence s
             LEFT JOIN awaited a ON repricer.bucket_of(a.subject) = \(bucket)::smallint
             """)
-        var elsewhere = Elsewhere()
+        var others = OtherBuckets()
         for row in rows {
-            elsewhere.isSilent = try row.bool("is_silent")
-            if let subject = try row.textOrNil("subject") { elsewhere.awaited.append(subject) }
+            others.isSilent = try row.bool("is_silent")
+            if let subject = try row.textOrNil("subject") { others.awaited.append(subject) }
         }
-        guard gate.cancels else { return elsewhere }
-        elsewhere.cancelled = try connection.query(
+        guard gate.cancels else { return others }
+        others.cancelled = try connection.query(
             """
-            -- name: cancelledElsewhere
+            -- name: cancelledOfOtherBuckets
             WITH \(fragment: SubjectWork.cancelled)
             SELECT c.call_id, c.is_paused FROM cancelled c
             WHERE repricer.bucket_of(c.subject) = \(bucket)::smallint
             """
         ).map { row in
-            Elsewhere.Cancelled(
+            OtherBuckets.Cancelled(
                 callID: try row.text("call_id"), isPaused: try row.bool("is_paused"))
         }
-        return elsewhere
+        return others
     }
 
     /// Takes over due calls of one bucket: to check their subjects, or to send them once more.
@@ -214,7 +215,7 @@ package enum StoreCallQueries {
         flightTime: Int64, realNow: Int64, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [StoreCall] {
         let isCheck = step == .check
-        let elsewhere = try elsewhere(gate, bucket: bucket, on: connection)
+        let others = try otherBuckets(gate, bucket: bucket, on: connection)
         let due = due(
             gate, bucket: "\(bucket)::smallint", realNow: realNow,
             among: "r.bucket = \(bucket)::smallint")
@@ -222,7 +223,7 @@ package enum StoreCallQueries {
         return try connection.query(
             """
             -- name: takeOverCalls
-            WITH \(fragment: elsewhere.given), due AS MATERIALIZED (
+            WITH \(fragment: others.given), due AS MATERIALIZED (
                 \(fragment: due)
             ), taken AS MATERIALIZED (
                 SELECT d.subject, d.call_id, d.is_check, d.is_over
@@ -268,11 +269,11 @@ package enum StoreCallQueries {
         _ gate: CallGate, bucket: Int, owner: String, leaseUntil: Int64, realNow: Int64, limit: Int,
         besides seen: [String], on connection: isolated PostgresConnection
     ) throws -> [StoreCall] {
-        let elsewhere = try elsewhere(gate, bucket: bucket, on: connection)
+        let others = try otherBuckets(gate, bucket: bucket, on: connection)
         return try connection.query(
             """
             -- name: takeOverUnknownCalls
-            WITH \(fragment: elsewhere.given), known AS MATERIALIZED (
+            WITH \(fragment: others.given), known AS MATERIALIZED (
                 SELECT r.subject, r.call_id, coalesce(k.is_over, false) OR r.is_reopened AS is_over
                 FROM repricer.store_calls r
                 CROSS JOIN LATERAL (\(fragment: gate.state("\(bucket)::smallint"))) k

@@ -57,8 +57,8 @@ package final class JWSVerifier: Sendable {
     /// How many headers with their chains are known.
     package var cachedChains: Int { current.headerCount }
 
-    /// When certificates end, UNIX seconds, by their place in a chain: of the roots the first one; of intermediates and
-    /// leaves that signed something lately the last one, which came to replace the others.
+    /// When certificates end, in UNIX seconds, by their place in a chain: the earliest end among roots, and the latest
+    /// among the intermediates and leaves that signed something lately, since new ones replace the others.
     package var expiries: [String: Int64] {
         let trust = current
         func last(_ certificates: [Certificate]) -> Int64? {

@@ -31,7 +31,7 @@ struct Claimer: Sendable {
         fileprivate var again: [(id: String, changeID: String)] = []
         /// Subscriptions of these calls that were called before.
         fileprivate var called: [String] = []
-        /// What the history says beside the calls of some changes.
+        /// Remarks for the history lines of some changes.
         fileprivate var remarks: [(changeID: String, text: String)] = []
 
         fileprivate mutating func note(

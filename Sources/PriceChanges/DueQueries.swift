@@ -246,9 +246,8 @@ package enum DueQueries {
             """, read)
     }
 
-    /// With `isProbing` one call probes for all; in a halted batch one always does. As long as there is a
-    /// subscription that did not probe yet, the probe is of such a one. Subscriptions that were refused are few, so
-    /// passing over them costs little.
+    /// With `isProbing` one call probes for all; in a halted batch one always does. The probe uses a subscription that has
+    /// not probed yet, while there is one. Few were refused before, so passing over them costs little.
     ///
     /// Changes whose deadline has passed come after all others: their next one is a renewal later. A queue with both
     /// kinds is found twice.

@@ -75,7 +75,7 @@ struct IncreaseHistory: Hashable, Sendable {
     /// The instants at which the increases stop counting.
     var ends: [Instant] { increases.map(\.countsUntil) }
 
-    /// Of two that tell the same, the one that nobody had to import is the later, and so the one that is named.
+    /// Of two equal increases the signed one sorts last, so it is the one that is named.
     private static func isEarlier(_ left: EarlierIncrease, _ right: EarlierIncrease) -> Bool {
         (left.at, left.sku, left.isSigned ? 1 : 0) < (right.at, right.sku, right.isSigned ? 1 : 0)
     }

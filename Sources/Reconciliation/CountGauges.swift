@@ -52,14 +52,14 @@ package final class CountGauges: Service {
             failure: "counts of the database are not read; trying again", failureWait: .zero,
             count: { [metrics] in metrics.increment("repricer_figures_failures_total") }
         ).run {
-            // It waits before a round and not after it, because after one that failed it waits as long.
+            // It waits before each round, so that it also waits after one that failed.
             try await Task.sleep(for: pause.withLock { $0 })
             try await refresh()
             return .zero
         }
     }
 
-    /// Does one count of each. One that fails holds up none of the others.
+    /// Counts each group. Where one count fails, the others are still made.
     package func refresh() async throws {
         let started = ContinuousClock.now
         defer {

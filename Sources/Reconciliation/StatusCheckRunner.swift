@@ -84,7 +84,7 @@ package struct StatusCheckRunner: Sendable {
                 }
                 let claim = try await claim(list, limits.inFlightMax - inFlight, &run)
                 if let permits = claim.permits, !claim.checks.isEmpty {
-                    group.addTask { await permitSource.heedOthers(while: permits) }
+                    group.addTask { await permitSource.watchSilences(while: permits) }
                 }
                 for check in claim.checks {
                     inFlight += 1
@@ -102,7 +102,7 @@ package struct StatusCheckRunner: Sendable {
                 if inFlight > 0 {
                     try await permitSource.wait(limits.pace)
                 } else if !claim.hasDue, run.refused.count > 0 {
-                    // Nobody else is asked now, and so few say nothing of all.
+                    // Nothing else is due, and so few refusals prove nothing about all: they end as refused.
                     try await write([], run.refused.takeAll().map(\.settled), [], &run)
                 } else if try await !waitForNext(list, claim) {
                     return
@@ -233,8 +233,8 @@ package struct StatusCheckRunner: Sendable {
         try await write(statuses, ended, back, &run)
     }
 
-    /// Decides what several answers without a status mean, once nothing is on its way. Odd ones may be all that is left
-    /// of a list of which others were read. They would stop each run, so they end.
+    /// Decides what several answers without a status mean, once nothing is on its way. If only these refused checks are
+    /// left and others were read, they end; otherwise they would stop every run.
     private func judgeRefused(_ run: inout Run) async throws {
         let list = run.settlement.list
         let counts = try await pool.withConnection { connection in

@@ -67,11 +67,6 @@ package func reasonWords(_ reason: String) -> String {
     RowCode(rawValue: reason)?.words ?? spaced(reason)
 }
 
-/// Why a change ended, as people read it: after the code what it means, where it is one of a row.
-package func codeAndWords(_ code: String) -> String {
-    RowCode(rawValue: code).map { "\(code): \($0.words)" } ?? code
-}
-
 extension PriceMove {
     /// `+25.00 %`, `-99.85 %`, `from 0`; no percentage where none says anything.
     package var words: String {

@@ -116,7 +116,7 @@ struct BatchRowBuilder {
 
     /// Returns the text where it can be an original transaction id.
     static func checkedTransactionID(_ text: String) throws(RowFault) -> String {
-        if isFew(text, 0x30...0x39, transactionIDDigitsMax) { return text }
+        if consists(text, of: 0x30...0x39, max: transactionIDDigitsMax) { return text }
         if text.isEmpty {
             throw RowFault(
                 .badTransactionID, "original_transaction_id is empty",
@@ -134,14 +134,14 @@ struct BatchRowBuilder {
             remedy: "use the subscription's original transaction id")
     }
 
-    /// Whether the text consists of bytes in this range, at least one and at most `most`.
-    private static func isFew(_ text: String, _ range: ClosedRange<UInt8>, _ most: Int) -> Bool {
+    /// Whether the text consists of bytes in this range, at least one and at most `max`.
+    private static func consists(_ text: String, of range: ClosedRange<UInt8>, max: Int) -> Bool {
         var count = 0
         for byte in text.utf8 {
             guard range.contains(byte) else { return false }
             count += 1
         }
-        return (1...most).contains(count)
+        return (1...max).contains(count)
     }
 
     /// Whether the text is a number in scientific notation, as spreadsheets write long ids.
@@ -165,7 +165,7 @@ struct BatchRowBuilder {
     /// Returns the text where it can be an item's SKU.
     static func checkedSKU(_ text: String, _ name: String) throws(RowFault) -> String {
         // Printable ASCII without blanks needs none of Unicode's tables.
-        if Self.isFew(text, 0x21...0x7E, Self.skuScalarsMax) { return text }
+        if Self.consists(text, of: 0x21...0x7E, max: Self.skuScalarsMax) { return text }
         let scalars = text.unicodeScalars
         guard let first = scalars.first, let last = scalars.last else {
             throw RowFault(.badSKU, "\(name) is empty", remedy: "name the item")

@@ -50,7 +50,7 @@ struct PieceJudge: Sendable {
         let groups = mentions.chunked(by: \.id)
         let ids = groups.compactMap { $0.first?.id }
         let siblings = ids.map(siblings)
-        // Rows of other pieces are among them, because what becomes of those counts for rows of this piece.
+        // Rows of other pieces are among them, because their verdicts affect rows of this piece.
         let parents = siblings.joined().filter { !$0.dependentSKUs.isEmpty }
         let known = try await facts(of: ids, parents)
         let lastLine = rows.last?.line ?? 0

@@ -2,7 +2,8 @@ import Postgres
 
 /// How far retention of statements has come, and whose statements are left.
 enum StatementRetentionQueries {
-    /// Begins a pass, or goes on with the one that was stopped. Returns the last id that is done.
+    /// Begins a pass, or goes on behind the last subscription of the one with the same instant, whether that was stopped or
+    /// has ended: what came since of others is covered by itself (`uncovered`). Returns the last id that is done.
     static func begin(
         before: Int64, on connection: isolated PostgresConnection
     ) throws -> String {
@@ -12,11 +13,8 @@ enum StatementRetentionQueries {
             INSERT INTO repricer.retention_progress AS p (covers_before, began_at)
             VALUES (\(timestamp: before), repricer.recording_instant())
             ON CONFLICT (one_row) DO UPDATE SET covers_before = excluded.covers_before,
-                began_at = CASE WHEN p.covers_before = excluded.covers_before AND NOT p.is_complete
-                    THEN p.began_at ELSE excluded.began_at END,
-                done_through = CASE WHEN p.covers_before = excluded.covers_before AND NOT p.is_complete
-                    THEN p.done_through ELSE '' END,
-                is_complete = false
+                began_at = CASE WHEN p.covers_before = excluded.covers_before THEN p.began_at ELSE excluded.began_at END,
+                done_through = CASE WHEN p.covers_before = excluded.covers_before THEN p.done_through ELSE '' END
             RETURNING done_through
             """
         ).one().text("done_through")
@@ -27,14 +25,6 @@ enum StatementRetentionQueries {
             """
             -- name: noteStatementRetention
             UPDATE repricer.retention_progress SET done_through = \(id)
-            """)
-    }
-
-    static func complete(on connection: isolated PostgresConnection) throws {
-        _ = try connection.execute(
-            """
-            -- name: completeStatementRetention
-            UPDATE repricer.retention_progress SET is_complete = true
             """)
     }
 

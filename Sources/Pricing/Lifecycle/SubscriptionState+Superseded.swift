@@ -11,7 +11,8 @@ extension SubscriptionState {
                 other.takesOver(from: changes[index]).map { (change: other, at: $0) }
             }.min { $0.at < $1.at }
             guard let later, at.map({ $0 >= later.at }) ?? true else { continue }
-            // A change that a reversed refund opened again ends after that, so that its history ends in its state.
+            // If a reversed refund reopened the change, it ends a millisecond after that, so that the last line of its
+            // history shows its state.
             let end = max(later.at, changes[index].progress.since.advanced(by: 1))
             changes[index].supersede(
                 at: end,

@@ -68,7 +68,7 @@ enum BatchFinder {
         }
     }
 
-    /// Whether it is an id, or so much of one that nobody would call a batch so.
+    /// Whether the text is an id, or looks too much like part of one to be a batch's name.
     private static func mayBeID(_ text: String) -> Bool {
         text.isUUID
             || text.count >= 8 && text.allSatisfy { $0.isASCII && ($0.isHexDigit || $0 == "-") }

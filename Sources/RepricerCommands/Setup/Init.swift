@@ -36,7 +36,7 @@ extension Commands {
     private static let database = Wish(
         "database", "URI", "the database, as libpq writes it, without a user",
         or: "postgresql://localhost/repricer")
-    /// Those that nobody is asked for first, so that an answer is held against them.
+    /// The first two are not asked for. They stand first, so that later answers are compared with them.
     private static let users = [
         Wish("service", "USER", "database user of the service", or: "repricerd", isQuiet: true),
         Wish("owner", "USER", "owner of the database", or: "repricer_owner", isQuiet: true),

@@ -14,7 +14,7 @@ import Testing
         // The next permit is fifty seconds away: so long the process listens.
         let permits = try await ours.lease(1)
         #expect(permits.granted == 1)
-        let ear = Task { await ours.heedOthers(while: permits) }
+        let watch = Task { await ours.watchSilences(while: permits) }
         #expect(ours.silenced == nil)
 
         let until = Instant(milliseconds: SystemClock().nowMilliseconds() + 600_000)
@@ -25,8 +25,8 @@ import Testing
         }
         let mayLeave = try await ours.take(from: permits, before: .now + .seconds(60))
         #expect(!mayLeave)
-        ear.cancel()
-        await ear.value
+        watch.cancel()
+        await watch.value
         await harness.close()
     }
 
