@@ -47,6 +47,20 @@ package protocol CallKind: Sendable {
         _ endings: [ResolvedCall], in scene: Scene?, at now: Instant
     ) throws -> [DatabaseStatement]
 
+    /// What halts its calls where they fare alike; nil where nothing less than the kind halts.
+    var halts: (any ScopeHalts)? { get }
+}
+
+extension CallKind {
+    package var halts: (any ScopeHalts)? { nil }
+
+    package func subscriptions(of call: StoreCall) -> [String] {
+        Set(call.parents + [call.subject]).sorted()
+    }
+}
+
+/// Whose calls fare alike, and how these are halted.
+package protocol ScopeHalts: Sendable {
     /// The scopes of calls that fare alike, by call id. It is asked only after refusals.
     func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]]
     /// Halts what `scope` names, and commits before the answers are stored, because what they put back must find it
@@ -64,27 +78,6 @@ package protocol CallKind: Sendable {
     func recover(_ batchID: String) async throws
     /// Calls were refused, and what came of it is stored: guards that count refusals are judged at once.
     func judgeGuards(of refused: [StoreCall]) async throws
-}
-
-extension CallKind {
-    package func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]] { [:] }
-
-    package func halt(
-        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall,
-        _ streak: RefusalStreak?
-    ) async throws {}
-
-    package func note(
-        _ refusal: StoreRefusal, _ call: StoreCall, ofProbe batchID: String
-    ) async throws {}
-
-    package func recover(_ batchID: String) async throws {}
-
-    package func judgeGuards(of refused: [StoreCall]) async throws {}
-
-    package func subscriptions(of call: StoreCall) -> [String] {
-        Set(call.parents + [call.subject]).sorted()
-    }
 }
 
 /// One attempt of a call and its answer. It is large and handed on often, so it is shared and not copied.

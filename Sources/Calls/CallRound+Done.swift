@@ -11,7 +11,7 @@ extension CallRound {
         let (done, notDone) = (settled.done, settled.notDone)
         guard !done.isEmpty || !notDone.isEmpty else { return }
         let scopes = try await patiently(done + notDone) {
-            try await self.kind.scopes(of: done + notDone)
+            try await self.kind.halts?.scopes(of: done + notDone) ?? [:]
         }
         let (recent, kind) = (engine.recent, kind.kind)
         let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
@@ -63,7 +63,7 @@ extension CallRound {
     private func endHalts(of scopes: [CallScope]) async throws {
         let batches = scopes.filter { $0.haltedBy.map(Self.saysDone) ?? false }.compactMap(
             \.batchID)
-        for id in Set(batches).sorted() { try await kind.recover(id) }
+        for id in Set(batches).sorted() { try await kind.halts?.recover(id) }
         let controls = try await controls()
         let halted = controls.haltedKinds.first { $0.kind == kind.kind.rawValue }
         if let halted, ServiceHalt.code(halted.reason).map(Self.saysDone) ?? false {

@@ -187,7 +187,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         attempts.forEach(tell)
         let settled = try await store(attempts)
         let refused = attempts.filter(\.mayEndRefused).map(\.call)
-        if !refused.isEmpty { try await kind.judgeGuards(of: refused) }
+        if !refused.isEmpty { try await kind.halts?.judgeGuards(of: refused) }
         try await judgeDone(settled)
         guard
             let reason = attempts.filter({ !$0.wasHeldBack }).compactMap(\.answer.notSentReason)
@@ -261,7 +261,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             }
             return attempts
         }
-        let scopes = try await kind.scopes(of: sent.map(\.call))
+        let scopes = try await kind.halts?.scopes(of: sent.map(\.call)) ?? [:]
         let verdicts = try await judge(sent, scopes)
         var judged: [Attempt<Kind>] = []
         for attempt in attempts {
@@ -335,7 +335,9 @@ struct CallRound<Kind: CallKind>: Sendable {
                 "code": refusal.codeAndName,
             ])
         switch probe {
-        case .batch(let id): return try await kind.note(refusal, call, ofProbe: id)
+        case .batch(let id):
+            try await kind.halts?.note(refusal, call, ofProbe: id)
+            return
         case .service: try await engine.halt.note(refusal, of: call.subject, nil)
         case .kind: try await engine.halt.note(refusal, of: call.subject, kind.kind)
         }
@@ -357,7 +359,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             try await engine.haltKind(
                 kind.kind, because: refusal, call.subject, streak, permitSource)
         case .batch(let scope), .storefront(let scope):
-            try await kind.halt(scope, because: refusal, call, streak)
+            try await kind.halts?.halt(scope, because: refusal, call, streak)
         }
     }
 
@@ -370,7 +372,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             guard kind.kind == .priceChange || ServiceHalt.isAboutKey(reason) else { return }
             try await engine.halt.recover()
         case .kind: try await engine.halt.recover(kind.kind)
-        case .batch(let id): try await kind.recover(id)
+        case .batch(let id): try await kind.halts?.recover(id)
         }
     }
 

@@ -1,11 +1,11 @@
 import Batches
-import Calls
+package import Calls
 package import Facts
 package import ServiceKit
 
 /// Halts a batch, or a storefront of it, where its calls are refused alike. The halt is stored before anything else,
 /// and logged at error level.
-package struct BatchHalts: Sendable {
+package struct BatchHalts: ScopeHalts {
     let pool: DatabasePool
     let clock: any WallClock
     /// The clock that times probes.
@@ -34,7 +34,7 @@ package struct BatchHalts: Sendable {
     }
 
     /// The batches of the changes that calls carry, by call id.
-    func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]] {
+    package func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]] {
         let (found, secondChances, parked) = try await pool.withConnection { connection in
             try await connection.read {
                 let found = try GuardQueries.batches(of: calls, on: $0)
@@ -58,7 +58,7 @@ package struct BatchHalts: Sendable {
         return scopes
     }
 
-    func halt(
+    package func halt(
         _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall,
         _ streak: RefusalStreak?
     ) async throws {
@@ -90,7 +90,7 @@ package struct BatchHalts: Sendable {
     }
 
     /// Judges the guards of the batches whose calls were refused: at once, since calls go on meanwhile.
-    func judgeGuards(of refused: [StoreCall]) async throws {
+    package func judgeGuards(of refused: [StoreCall]) async throws {
         let ids = try await scopes(of: refused).values.flatMap(\.self).compactMap(\.batchID)
         let judge = GuardJudge(
             pool: pool, clock: clock, realClock: realClock, log: log, metrics: metrics)
@@ -98,14 +98,16 @@ package struct BatchHalts: Sendable {
     }
 
     /// Notes that a probe was refused, and with what. The batch stays halted.
-    func note(_ refusal: StoreRefusal, _ call: StoreCall, ofProbe batchID: String) async throws {
+    package func note(_ refusal: StoreRefusal, _ call: StoreCall, ofProbe batchID: String)
+        async throws
+    {
         let note = GuardQueries.noteProbeAnswer(
             batchID, "\(refusal.codeAndName) for \(call.subject)")
         _ = try await pool.withConnection { try await $0.pipeline([note]) }
     }
 
     /// Lets the batch go on, because a probe of it was answered.
-    func recover(_ batchID: String) async throws {
+    package func recover(_ batchID: String) async throws {
         let now = clock.nowMilliseconds()
         let isNew = try await pool.withTransaction {
             try GuardQueries.recover(batchID, at: now, on: $0)

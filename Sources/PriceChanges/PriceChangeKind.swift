@@ -12,7 +12,7 @@ package struct PriceChangeKind: CallKind {
     package let permitSource: CallPermitSource
     package let checkPermitSource: CallPermitSource
     package let policy: CallPolicy
-    let halts: BatchHalts
+    private let batchHalts: BatchHalts
 
     package init(
         store: any StoreCalls, permitSource: CallPermitSource, checkPermitSource: CallPermitSource,
@@ -23,8 +23,10 @@ package struct PriceChangeKind: CallKind {
         self.permitSource = permitSource
         self.checkPermitSource = checkPermitSource
         self.policy = policy
-        self.halts = halts
+        batchHalts = halts
     }
+
+    package var halts: (any ScopeHalts)? { batchHalts }
 
     package func gate(now: Int64) -> CallGate {
         PriceCallQueries.gate(endpoint: permitSource.endpoint, now: now)
@@ -42,29 +44,6 @@ package struct PriceChangeKind: CallKind {
 
     package func check(_ call: StoreCall) async -> StoreAnswer {
         await store.checkStatus(transactionID: call.subject)
-    }
-
-    package func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]] {
-        try await halts.scopes(of: calls)
-    }
-
-    package func halt(
-        _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall,
-        _ streak: RefusalStreak?
-    ) async throws {
-        try await halts.halt(scope, because: refusal, call, streak)
-    }
-
-    package func note(
-        _ refusal: StoreRefusal, _ call: StoreCall, ofProbe batchID: String
-    ) async throws {
-        try await halts.note(refusal, call, ofProbe: batchID)
-    }
-
-    package func recover(_ batchID: String) async throws { try await halts.recover(batchID) }
-
-    package func judgeGuards(of refused: [StoreCall]) async throws {
-        try await halts.judgeGuards(of: refused)
     }
 
     /// The locked subscriptions, and what a fold made of their changes.
@@ -198,7 +177,7 @@ package struct PriceChangeKind: CallKind {
         var statements = PriceCallQueries.settle(fates, at: now.milliseconds)
         let waiting = endings.filter(\.waitsLong).map(\.call)
         if !waiting.isEmpty {
-            statements.append(PriceCallQueries.endWaits(waiting, before: halts.clocks))
+            statements.append(PriceCallQueries.endWaits(waiting, before: batchHalts.clocks))
         }
         guard let scene else { return statements }
         // Another call of these subscriptions may have waited for the end of this one.
