@@ -367,6 +367,28 @@ BEGIN
 END
 $$;
 
+-- SHA-256 over what a batch asks for: its name, guards, groups and hold-out, and of each row what is never written again.
+-- The audit line of the submission keeps it, and `audit verify` computes it anew. Bucket by bucket, because a spread
+-- database sorts each where it is.
+CREATE FUNCTION repricer.batch_sha256(p_batch_id uuid) RETURNS text LANGUAGE plpgsql STABLE
+    SET search_path = repricer, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO' AS $$
+DECLARE
+    v_batch text;
+    v_rows text;
+BEGIN
+    SELECT json_build_array(b.name, b.content_sha256, b.grouping, b.guards, b.holdout_basis_points, b.undoes_batch_id)::text
+        INTO v_batch FROM batches b WHERE b.batch_id = p_batch_id;
+    SELECT string_agg(d.bucket || ':' || d.digest, ',' ORDER BY d.bucket) INTO v_rows FROM (
+        SELECT c.bucket, encode(sha256(convert_to(string_agg(json_build_array(c.original_transaction_id, c.change_id, c.line,
+                c.is_held_out, c.undoes_change_id, c.sku, c.dependent_skus, c.direction, c.currency, c.storefront, c.period,
+                c.current_price_milliunits, c.new_price_milliunits, c.expected_price_milliunits, c.effective_on_or_after,
+                c.forecast_consent, c.forecast_effective_at, c.forecast_seats)::text, E'\n'
+                ORDER BY c.original_transaction_id COLLATE "C", c.change_id), 'UTF8')), 'hex') AS digest
+        FROM price_changes c WHERE c.batch_id = p_batch_id GROUP BY c.bucket) d;
+    RETURN encode(sha256(convert_to(v_batch || E'\n' || coalesce(v_rows, ''), 'UTF8')), 'hex');
+END
+$$;
+
 -- Ends a submission: counts what is stored, and adds the audit line.
 CREATE FUNCTION repricer.finish_submission(
     p_batch_id uuid, p_plan_hash text, p_rows bigint, p_refused_rows bigint) RETURNS void
@@ -397,7 +419,7 @@ BEGIN
     PERFORM record_dependent_claims(p_batch_id);
     PERFORM append_audit(session_user::text, v_batch.submitted_at, 'submit', 'batch:' || p_batch_id,
         json_build_object('name', v_batch.name, 'rows', v_rows, 'refused_rows', v_refused, 'plan_hash', p_plan_hash,
-            'content_sha256', v_batch.content_sha256, 'undoes', v_batch.undoes_batch_id,
+            'content_sha256', v_batch.content_sha256, 'batch_sha256', batch_sha256(p_batch_id), 'undoes', v_batch.undoes_batch_id,
             'holdout_basis_points', nullif(v_batch.holdout_basis_points, 0)));
 END
 $$;

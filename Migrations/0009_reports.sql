@@ -545,9 +545,11 @@ CROSS JOIN LATERAL (
             WHEN c.state IN ('declined', 'cancelled', 'lapsed') AND (h.purchased_at > c.ended_at OR e.is_at_end) AND NOT e.is_back
                 THEN 'after_end'
             WHEN t.is_in_effect AND e.is_after_end THEN 'after_end'
-            -- Above the old price nothing is left to an explanation but ours and an offer's, wherever it was bought.
+            -- Above the old price nothing is left to an explanation but ours and an offer's, wherever it was bought, and a part
+            -- of our price for a seat that was added.
             WHEN NOT h.is_offer AND h.currency = c.currency AND h.price_milliunits > c.current_price_milliunits
-                AND NOT (t.is_in_effect AND (h.price_milliunits = c.new_price_milliunits OR u.is_undone)) THEN 'other_price'
+                AND NOT (t.is_in_effect AND (h.price_milliunits = c.new_price_milliunits OR u.is_undone
+                    OR h.is_added_seat AND h.price_milliunits < c.new_price_milliunits)) THEN 'other_price'
             WHEN h.is_offer OR NOT t.is_of_the_place OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)
                 THEN CASE WHEN h.refunded_milliunits > 0 THEN 'refunded' END
             WHEN h.price_milliunits <> CASE WHEN t.is_in_effect THEN c.new_price_milliunits
@@ -822,7 +824,7 @@ SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, c.currency,
             AND k.purchased_at >= c.effective_at AND k.expires_at = h.expires_at), 1) END AS quantity,
     h.expires_at AS paid_until, greatest(h.expires_at, e.until) AS word_due_at,
     -- What was given back says nothing of the price that goes on.
-    g.is_given_back OR h.is_offer OR h.currency = c.currency AND (h.price_milliunits = c.new_price_milliunits
+    g.is_given_back OR h.is_offer OR h.is_added_seat OR h.currency = c.currency AND (h.price_milliunits = c.new_price_milliunits
         OR coalesce(h.price_milliunits = ANY (n.prices), false)) AS is_at_price,
     n.prices IS NULL AS is_newest, g.is_given_back
 FROM repricer.price_changes c
@@ -834,8 +836,10 @@ CROSS JOIN LATERAL (
         AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
         AND k.purchased_at >= c.effective_at AND k.expires_at IS NOT NULL
     -- A seat that was added, or a second charge, may be given back while the period stays paid.
+    -- What a seat costs that was added may be a part of the price, and says nothing of the price that goes on.
     ORDER BY k.expires_at DESC, k.revoked_at IS NOT NULL,
-        k.refunded_milliunits > 0 AND k.refunded_milliunits >= k.price_milliunits * k.quantity, k.purchased_at DESC, k.transaction_id LIMIT 1) h
+        k.refunded_milliunits > 0 AND k.refunded_milliunits >= k.price_milliunits * k.quantity, k.is_added_seat,
+        k.purchased_at DESC, k.transaction_id LIMIT 1) h
 CROSS JOIN LATERAL (
     -- It falls silent like any other that is told no more, and then brings nothing in a further period. But no charge of it
     -- is missing: that none came may be what the refund was for.

@@ -81,7 +81,7 @@ GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.rate_clock(), repri
         boolean[], bigint[]),
     repricer.forecast_rules(repricer.price_changes),
     repricer.store_rejects(uuid, bigint[], text[], text[], text[], text[]),
-    repricer.finish_submission(uuid, text, bigint, bigint),
+    repricer.finish_submission(uuid, text, bigint, bigint), repricer.batch_sha256(uuid),
     repricer.import_rules(text, text, timestamptz, text[], text[], text[], text[], timestamptz[], bigint[], text[],
         boolean[], text[]),
     repricer.import_history(text, text, timestamptz, text[], text[], date[], bigint[], bigint[], text[]),

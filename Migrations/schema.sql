@@ -931,7 +931,7 @@ CREATE VIEW repricer.explained_charges AS
                     WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND ((h.purchased_at > c.ended_at) OR e.is_at_end) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
                     WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND ((h.purchased_at > c.ended_at) OR e.is_at_end) AND (NOT e.is_back)) THEN 'after_end'::text
                     WHEN (t.is_in_effect AND e.is_after_end) THEN 'after_end'::text
-                    WHEN ((NOT h.is_offer) AND (h.currency = c.currency) AND (h.price_milliunits > c.current_price_milliunits) AND (NOT (t.is_in_effect AND ((h.price_milliunits = c.new_price_milliunits) OR u.is_undone)))) THEN 'other_price'::text
+                    WHEN ((NOT h.is_offer) AND (h.currency = c.currency) AND (h.price_milliunits > c.current_price_milliunits) AND (NOT (t.is_in_effect AND ((h.price_milliunits = c.new_price_milliunits) OR u.is_undone OR (h.is_added_seat AND (h.price_milliunits < c.new_price_milliunits)))))) THEN 'other_price'::text
                     WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN
                     CASE
                         WHEN (h.refunded_milliunits > 0) THEN 'refunded'::text
@@ -1263,7 +1263,7 @@ CREATE VIEW repricer.paid_changes AS
         END AS quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
-    (g.is_given_back OR h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
+    (g.is_given_back OR h.is_offer OR h.is_added_seat OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
     (n.prices IS NULL) AS is_newest,
     g.is_given_back
    FROM ((((repricer.price_changes c
@@ -1288,7 +1288,7 @@ CREATE VIEW repricer.paid_changes AS
             count(*) OVER (PARTITION BY k.expires_at) AS paid_by
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
-          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.purchased_at DESC, k.transaction_id
+          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT ((h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AS is_given_back) g)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
@@ -5288,6 +5288,29 @@ FROM money m;
 END
 $_$;
 
+CREATE FUNCTION repricer.batch_sha256(p_batch_id uuid) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    SET "DateStyle" TO 'ISO'
+    AS $$
+DECLARE
+    v_batch text;
+    v_rows text;
+BEGIN
+    SELECT json_build_array(b.name, b.content_sha256, b.grouping, b.guards, b.holdout_basis_points, b.undoes_batch_id)::text
+        INTO v_batch FROM batches b WHERE b.batch_id = p_batch_id;
+    SELECT string_agg(d.bucket || ':' || d.digest, ',' ORDER BY d.bucket) INTO v_rows FROM (
+        SELECT c.bucket, encode(sha256(convert_to(string_agg(json_build_array(c.original_transaction_id, c.change_id, c.line,
+                c.is_held_out, c.undoes_change_id, c.sku, c.dependent_skus, c.direction, c.currency, c.storefront, c.period,
+                c.current_price_milliunits, c.new_price_milliunits, c.expected_price_milliunits, c.effective_on_or_after,
+                c.forecast_consent, c.forecast_effective_at, c.forecast_seats)::text, E'\n'
+                ORDER BY c.original_transaction_id COLLATE "C", c.change_id), 'UTF8')), 'hex') AS digest
+        FROM price_changes c WHERE c.batch_id = p_batch_id GROUP BY c.bucket) d;
+    RETURN encode(sha256(convert_to(v_batch || E'\n' || coalesce(v_rows, ''), 'UTF8')), 'hex');
+END
+$$;
+
 CREATE FUNCTION repricer.batches_at(p_at timestamp with time zone) RETURNS SETOF repricer.batches
     LANGUAGE sql STABLE
     AS $$
@@ -6005,7 +6028,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                     WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND ((h.purchased_at > c.ended_at) OR e.is_at_end) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
                     WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND ((h.purchased_at > c.ended_at) OR e.is_at_end) AND (NOT e.is_back)) THEN 'after_end'::text
                     WHEN (t.is_in_effect AND e.is_after_end) THEN 'after_end'::text
-                    WHEN ((NOT h.is_offer) AND (h.currency = c.currency) AND (h.price_milliunits > c.current_price_milliunits) AND (NOT (t.is_in_effect AND ((h.price_milliunits = c.new_price_milliunits) OR u.is_undone)))) THEN 'other_price'::text
+                    WHEN ((NOT h.is_offer) AND (h.currency = c.currency) AND (h.price_milliunits > c.current_price_milliunits) AND (NOT (t.is_in_effect AND ((h.price_milliunits = c.new_price_milliunits) OR u.is_undone OR (h.is_added_seat AND (h.price_milliunits < c.new_price_milliunits)))))) THEN 'other_price'::text
                     WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN
                     CASE
                         WHEN (h.refunded_milliunits > 0) THEN 'refunded'::text
@@ -6155,7 +6178,7 @@ BEGIN
     PERFORM record_dependent_claims(p_batch_id);
     PERFORM append_audit(session_user::text, v_batch.submitted_at, 'submit', 'batch:' || p_batch_id,
         json_build_object('name', v_batch.name, 'rows', v_rows, 'refused_rows', v_refused, 'plan_hash', p_plan_hash,
-            'content_sha256', v_batch.content_sha256, 'undoes', v_batch.undoes_batch_id,
+            'content_sha256', v_batch.content_sha256, 'batch_sha256', batch_sha256(p_batch_id), 'undoes', v_batch.undoes_batch_id,
             'holdout_basis_points', nullif(v_batch.holdout_basis_points, 0)));
 END
 $$;
@@ -7953,7 +7976,7 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
         END AS quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
-    (g.is_given_back OR h.is_offer OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
+    (g.is_given_back OR h.is_offer OR h.is_added_seat OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
     (n.prices IS NULL) AS is_newest,
     g.is_given_back
    FROM ((((repricer.unfrozen_changes_at(p_at) c
@@ -7978,7 +8001,7 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
             count(*) OVER (PARTITION BY k.expires_at) AS paid_by
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
-          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.purchased_at DESC, k.transaction_id
+          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT ((h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AS is_given_back) g)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
@@ -13155,6 +13178,9 @@ GRANT ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at times
 REVOKE ALL ON FUNCTION repricer.batch_in_submission(p_batch_id uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb, OUT rise_basis_points numeric, OUT fall_basis_points numeric) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.batch_sha256(p_batch_id uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.batch_sha256(p_batch_id uuid) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.batches_at(p_at timestamp with time zone) FROM PUBLIC;
 

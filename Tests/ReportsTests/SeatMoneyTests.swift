@@ -131,6 +131,33 @@ import Testing
         #expect(lines == ["69930 90930 39960 51960 12000 19980 10000 29980", "51960"])
     }
 
+    /// What an added seat costs may be a part of the price. It is no price of the item: the subscription goes on, and no charge
+    /// is odd, whether that part is below the old price or above it. Beyond the new price it is no part of it.
+    @Test(arguments: [(6000, ""), (11990, ""), (12990, ""), (13990, "other_price")])
+    func aPartOfThePriceForAnAddedSeat_isNoPriceOfTheItem(
+        price: Int, exception: String
+    ) async throws {
+        let life =
+            Self.change("1", line: 2, "effective")
+            + Self.charge("1", "2026-03-01Z", 12990, seats: 2, until: "2026-04-01Z")
+            + Self.charge("1", "2026-04-01Z", 12990, seats: 2, until: "2026-05-01Z")
+            + Self.charge(
+                "1", "2026-04-20Z", price, seats: 1, until: "2026-05-01Z", isAddedSeat: true)
+
+        let lines = try await read(
+            life + Self.heard("2026-04-20Z") + Self.marks, asOf: "2026-04-25Z"
+        ) { suffix in
+            """
+            SELECT concat_ws(' ', old_per_period_milliunits, new_per_period_milliunits) AS line
+            FROM report.revenue_impact\(suffix)
+            UNION ALL
+            SELECT coalesce((SELECT string_agg(exception, ' ') FROM report.charge_exception\(suffix)), '')
+            """
+        }
+
+        #expect(lines == ["29970 38970", exception])
+    }
+
     /// A seat that came four days before the end of the period, and then no charge for two months: two renewals are missing,
     /// and none where the customer had turned to another item before the seat came.
     @Test(arguments: [

@@ -75,6 +75,43 @@ package enum AuditQueries {
         ).map { try $0.text("message") }
     }
 
+    /// Batches that ask for something else than was submitted, as another price, item or guard, or other rows held out, and
+    /// those that others approved first.
+    private static func altered(on connection: isolated PostgresConnection) throws -> [String] {
+        // Two statements: a spread database computes a digest on its coordinator alone.
+        let submitted = try connection.query(
+            """
+            -- name: submittedDigests
+            SELECT b.batch_id, t.details ->> 'batch_sha256' AS digest FROM repricer.batches b
+            JOIN repricer.audit_trail t ON t.object = 'batch:' || b.batch_id AND t.action = 'submit'
+            WHERE b.state <> 'submitting' ORDER BY b.batch_id
+            """
+        ).map { (id: try $0.text("batch_id"), digest: try $0.textOrNil("digest")) }
+        let altered = try submitted.compactMap { id, digest -> String? in
+            let now = try connection.query(
+                """
+                -- name: batchDigest
+                SELECT repricer.batch_sha256(\(uuid: id)) AS digest
+                """
+            ).one().textOrNil("digest")
+            return now == digest ? nil : "batch:\(id): asks for something else than was submitted"
+        }
+        return try altered
+            + connection.query(
+                """
+                -- name: otherFirstApprovals
+                SELECT d.object || ': was approved first by others than its line says' AS message
+                FROM repricer.audit_trail d
+                WHERE d.action = 'approve' AND d.object LIKE 'batch:%'
+                    -- Null where nobody did: one person approved.
+                    AND d.details ->> 'first_approved_by' IS DISTINCT FROM (
+                        SELECT string_agg(f.approver, ', ' ORDER BY f.approver) FROM repricer.first_approvals f
+                        WHERE 'batch:' || f.batch_id = d.object)
+                ORDER BY d.sequence
+                """
+            ).map { try $0.text("message") }
+    }
+
     /// The same for imports of past increases.
     private static func untracedHistories(
         on connection: isolated PostgresConnection
@@ -173,8 +210,15 @@ package enum AuditQueries {
             last = newest.sequence
         }
         chain.finish(stored: end)
-        let untraced = try untraced(on: connection) + untracedHistories(on: connection)
-        for message in untraced { chain.noteUntraced(message) }
+        let untraced = try untraced(on: connection)
+        // What lacks a row is told by the number.
+        let objects = Set(untraced.map { $0.prefix { $0 != " " } })
+        let altered = try altered(on: connection).filter { line in
+            !objects.contains(line.prefix { $0 != " " })
+        }
+        for message in try untraced + altered + untracedHistories(on: connection) {
+            chain.noteUntraced(message)
+        }
         return chain
     }
 }

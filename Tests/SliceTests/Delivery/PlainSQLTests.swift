@@ -401,6 +401,48 @@ import Testing
             "is aborted, and no line says so of that person and instant"
         ),
         (
+            "UPDATE repricer.price_changes SET new_price_milliunits = new_price_milliunits + 700",
+            "asks for something else than was submitted"
+        ),
+        (
+            "UPDATE repricer.price_changes SET sku = 'B'",
+            "asks for something else than was submitted"
+        ),
+        (
+            "UPDATE repricer.price_changes SET currency = 'EUR'",
+            "asks for something else than was submitted"
+        ),
+        (
+            "UPDATE repricer.price_changes SET dependent_skus = '{C}'",
+            "asks for something else than was submitted"
+        ),
+        (
+            "UPDATE repricer.price_changes SET effective_on_or_after = '2027-01-01'",
+            "asks for something else than was submitted"
+        ),
+        (
+            "UPDATE repricer.price_changes SET is_held_out = true",
+            "asks for something else than was submitted"
+        ),
+        (
+            "UPDATE repricer.batches SET name = 'other'",
+            "asks for something else than was submitted"
+        ),
+        (
+            #"UPDATE repricer.batches SET guards = '[{"guard":"errors","over":5000,"least":50}]'"#,
+            "asks for something else than was submitted"
+        ),
+        (
+            "UPDATE repricer.batches SET holdout_basis_points = 9",
+            "asks for something else than was submitted"
+        ),
+        (
+            """
+            INSERT INTO repricer.first_approvals (batch_id, approver, approved_at, exceeded)
+            SELECT batch_id, 'eve', '2020-01-01Z', '{}' FROM repricer.batches
+            """, "was approved first by others than its line says"
+        ),
+        (
             "INSERT INTO repricer.rule_imports (revision, imported_at, file) VALUES (3, '2020-01-01Z', 'x')",
             "rules:3: no line says that they were imported"
         ),
