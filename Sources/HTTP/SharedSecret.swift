@@ -22,6 +22,8 @@ package final class SharedSecret: Sendable {
         }
     }
 
+    package var current: [UInt8] { bytes.withLock { $0 } }
+
     /// Whether an `Authorization` field carries it as bearer token.
     package func isBearer(in authorization: String?) -> Bool {
         guard let token = Self.credentials(of: "bearer ", in: authorization) else { return false }
@@ -40,7 +42,7 @@ package final class SharedSecret: Sendable {
 
     /// Compares the secret. The time that it takes does not tell how much of it is right.
     package func isEqual(to given: [UInt8]) -> Bool {
-        let bytes = bytes.withLock { $0 }
+        let bytes = current
         var difference: UInt8 = given.count == bytes.count ? 0 : 1
         for (index, byte) in bytes.enumerated() {
             difference |= byte ^ (index < given.count ? given[index] : 0)

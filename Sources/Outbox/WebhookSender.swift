@@ -41,9 +41,10 @@ package struct WebhookSender: Service {
 
     package struct Target: Sendable {
         package var posting: any WebhookPosting
-        package var secret: [UInt8]
+        /// Asked for each delivery, because the file of the secret may be replaced.
+        package var secret: @Sendable () -> [UInt8]
 
-        package init(posting: any WebhookPosting, secret: [UInt8]) {
+        package init(posting: any WebhookPosting, secret: @escaping @Sendable () -> [UInt8]) {
             self.posting = posting
             self.secret = secret
         }
@@ -156,7 +157,7 @@ package struct WebhookSender: Service {
                 WebhookMessage(
                     eventID: event.eventID, type: event.type, body: body,
                     signature: WebhookSignature.value(
-                        of: body, at: realClock.nowMilliseconds(), secret: target.secret)))
+                        of: body, at: realClock.nowMilliseconds(), secret: target.secret())))
             fate = self.fate(of: event, answer)
         } else {
             fate = .retried(at: realClock.nowMilliseconds(), error: Self.noTurn)

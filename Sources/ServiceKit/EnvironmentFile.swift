@@ -2,8 +2,9 @@ import Glibc
 
 /// The part of systemd's EnvironmentFile syntax that people use.
 ///
-/// `KEY=value` lines; lines that start with `#` or `;` are comments; single quotes keep everything,
-/// double quotes and bare text know the backslash, which also joins a line with the next.
+/// `KEY=value` lines; lines that start with `#` or `;` are comments. A value is bare text, in which a quote is a character
+/// like any other, or begins with quoted parts: single quotes keep everything. Double quotes and bare text know the
+/// backslash, which also joins a line with the next.
 enum EnvironmentFile {
     struct Assignment: Equatable {
         let key: String
@@ -135,19 +136,25 @@ private struct EnvironmentParser {
         var value = String.UnicodeScalarView()
         // Blanks after bare text are dropped, but quoted or escaped ones are kept.
         var kept = 0
+        // Within bare text a quote is a character like any other, and behind a quoted part blanks come before the next.
+        var isBare = false
         while let scalar = advance(), scalar != "\n" {
             switch scalar {
             case "\0": throw failure("\(key) holds a zero byte", line: start)
-            case "'", "\"":
+            case "'" where !isBare, "\"" where !isBare:
                 try quoted(by: scalar, into: &value, key: key, start: start)
                 kept = value.count
             case "\\":
+                isBare = true
                 guard let escaped = advance(), escaped != "\n" else { continue }
                 value.append(escaped)
                 kept = value.count
+            case " ", "\t":
+                if isBare { value.append(scalar) }
             default:
+                isBare = true
                 value.append(scalar)
-                if scalar != " " && scalar != "\t" { kept = value.count }
+                kept = value.count
             }
         }
         return String(String.UnicodeScalarView(value.prefix(kept)))

@@ -85,6 +85,36 @@ import Testing
             ])
     }
 
+    @Test func configCheck_ofWebhookFilesThatAreNotThere_namesBoth() async throws {
+        let harness = try await ProcessHarness.open()
+        defer { harness.close() }
+
+        let outcome = try await harness.command(
+            "config", "check", as: "repricerd", exits: .failed,
+            with: [
+                "REPRICER_WEBHOOK_URL": "http://127.0.0.1:1/hooks",
+                "REPRICER_WEBHOOK_SECRET_FILE": "/nonexistent/secret",
+                "REPRICER_WEBHOOK_CA_FILE": "/nonexistent/ca.pem",
+            ])
+
+        for variable in ["REPRICER_WEBHOOK_SECRET_FILE", "REPRICER_WEBHOOK_CA_FILE"] {
+            #expect(outcome.messages.contains(variable), "\(outcome.messages)")
+        }
+    }
+
+    /// `serve` follows the secret that it signs with.
+    @Test func serve_whenTheSecretOfWebhooksChanges_readsItAnew() async throws {
+        let harness = try await ProcessHarness.open()
+        defer { harness.close() }
+        try await harness.serve()
+        let service = try #require(harness.service)
+
+        _ = try harness.scratch.secret("secret", "another\n")
+        service.send(signal: SIGHUP)
+
+        try await service.said(until: "secret=REPRICER_WEBHOOK_SECRET_FILE")
+    }
+
     @Test func configCheck_ofAnAddressThatIsNotTheStores_saysSo() async throws {
         let harness = try await ProcessHarness.open()
         defer { harness.close() }

@@ -156,6 +156,23 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: path + ".part"))
     }
 
+    /// A file of no notifications would say that none came.
+    @Test func export_ofAMonthThatIsGone_isRefused() async throws {
+        let bench = try EvidenceCommandTests.Bench()
+        try await bench.store(try bench.notification())
+        let path = bench.folder.path + "/gone.ndjson"
+
+        let outcome = await bench.run(
+            "evidence", "export", "--month", "2020-01", path, at: Self.january.end)
+
+        #expect(outcome.code == .inputRejected)
+        #expect(
+            outcome.messages
+                == "repricer: nothing is stored of 2020-01: `retention` dropped it, or nothing was received yet\n"
+        )
+        #expect(!FileManager.default.fileExists(atPath: path))
+    }
+
     @Test(arguments: ["2026-13", "2026-1", "march", "2026-03-01", ""])
     func export_ofNoMonth_isUsage(_ month: String) async throws {
         let bench = try EvidenceCommandTests.Bench()

@@ -19,7 +19,7 @@ final class ProcessHarness {
     private let urls: [String: String]
     private var settings: [String: String] = [:]
     private var store: Program?
-    private var service: Program?
+    private(set) var service: Program?
     private let receiving: Task<Void, any Error>
     private let hookPort: Int
     private(set) var client: HTTPClient?

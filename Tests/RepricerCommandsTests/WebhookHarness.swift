@@ -127,6 +127,7 @@ struct WebhookHarness {
 
     func sender(
         url: String? = nil, deadline: Duration = .seconds(60), log: Log = .silent,
+        secret: SharedSecret? = nil,
         change: (inout WebhookSender.Limits) -> Void = { _ in }
     ) throws -> WebhookSender {
         let scheme = caFile == nil ? "http" : "https"
@@ -141,7 +142,7 @@ struct WebhookHarness {
             pool: pool,
             target: WebhookSender.Target(
                 posting: try LiveWebhook(url: parsed, caFile: caFile, deadline: deadline),
-                secret: Self.secret),
+                secret: { secret?.current ?? Self.secret }),
             realClock: clock, log: log, metrics: Metrics(), limits: limits)
     }
 

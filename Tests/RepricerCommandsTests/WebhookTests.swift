@@ -12,6 +12,28 @@ import Testing
 
 /// Events of the outbox, delivered to a real socket that misbehaves.
 @Suite(.database) struct WebhookTests {
+    /// The file of the secret is followed while the service runs.
+    @Test func webhook_afterItsSecretWasReplaced_isSignedWithTheNewOne() async throws {
+        let harness = try await WebhookHarness.make()
+        let secret = try #require(SharedSecret(fileContent: "one\n"))
+        let sender = try harness.sender(secret: secret)
+        for (word, id) in [("one", "1"), ("two", "2")] {
+            _ = secret.replace(fileContent: word + "\n")
+            try await harness.write([id])
+
+            #expect(try await sender.round() == 1)
+
+            let got = try #require(harness.receiver.seen.last)
+            let seconds = harness.clock.nowMilliseconds() / 1000
+            let hex = HMAC.sha256(
+                of: Array("\(seconds).".utf8) + got.body, secret: Array(word.utf8)
+            )
+            .map { String(format: "%02x", $0) }.joined()
+            #expect(got.signature == "t=\(seconds),v1=\(hex)")
+        }
+        await harness.close()
+    }
+
     @Test func webhook_overTLS_isSignedAndSaysAll() async throws {
         let harness = try await WebhookHarness.make(isTLS: true)
         try await harness.write(["1"])

@@ -11,8 +11,10 @@ import Testing
     static let lines: [(String, String)] = [
         ("A=b", "b"), ("  A = b  ", "b"), ("A=", ""), ("A=b c", "b c"), ("A='b \"c\\'", "b \"c\\"),
         ("A=\"b \\\"c\\\" \\n\"", "b \"c\" \\n"), ("A=b\\ ", "b "), ("A=b\\\nc", "bc"),
-        ("A=\"b\nc\"", "b\nc"), ("A='b'c\"d\"", "bcd"), ("A=b#c", "b#c"), ("A=\"b\"   ", "b"),
+        ("A=\"b\nc\"", "b\nc"), ("A='b'c\"d\"", "bc\"d\""), ("A=b#c", "b#c"), ("A=\"b\"   ", "b"),
         ("\u{FEFF}A=b\r\n", "b"), ("# c\n; d\n\nA=b", "b"), ("A=x\nA=b", "b"), ("A=b=c", "b=c"),
+        ("A=host=x name='on call' word='se cret'", "host=x name='on call' word='se cret'"),
+        ("A=\"b\" 'c'", "bc"), ("A=\"b\" c d", "bc d"), ("A=  b \"c\"  ", "b \"c\""),
         ("A=\"  \"", "  "), ("A=postgres://u:p@h/d?x=y", "postgres://u:p@h/d?x=y"),
     ]
 

@@ -35,10 +35,14 @@ struct ConfigurationCheck: Sendable {
     func run() async -> [Result] {
         guard user == .service else { return [settings()] + (await database()) }
         var results = [settings(), key(), roots()]
-        if configuration.apiCAFile != nil { results.append(extraCA()) }
+        results += [
+            extraCA("extra CA", .apiCAFile, configuration.apiCAFile),
+            extraCA("webhook CA", .webhookCAFile, configuration.webhookCAFile),
+        ].compactMap { $0 }
         results += [
             secret("forwarder token", .forwarderTokenFile, configuration.forwarderTokenFile),
             secret("v1 shared secret", .v1SharedSecretFile, configuration.v1SharedSecretFile),
+            secret("webhook secret", .webhookSecretFile, configuration.webhookSecretFile),
         ].compactMap { $0 }
         results.append(pages())
         results += await database()
@@ -70,9 +74,9 @@ struct ConfigurationCheck: Sendable {
         }
     }
 
-    private func extraCA() -> Result {
-        let path = configuration.apiCAFile ?? ""
-        return tried("extra CA", .apiCAFile) {
+    private func extraCA(_ name: String, _ variable: Variable, _ path: String?) -> Result? {
+        guard let path else { return nil }
+        return tried(name, variable) {
             _ = try TrustedRoots(certificatesIn: path)
             return path
         }

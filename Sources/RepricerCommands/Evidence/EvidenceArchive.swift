@@ -55,6 +55,7 @@ extension Commands {
         defer { bar.clear() }
         let (count, head) = try await invocation.withPool(configuration) { pool in
             try await checkThatItEnded(text, range.upperBound, by: clock, pool)
+            try await checkThatItStands(text, range, pool)
             // It is written under another name until it is whole.
             return try await export(range, writer, to: path + ".part", bar, dependencies, pool)
         }
@@ -87,6 +88,25 @@ extension Commands {
                 .inputRejected,
                 "\(month) has not ended, or notifications of it may still be on their way; export it from "
                     + "\(from.instantText) on")
+        }
+    }
+
+    /// Refuses a month that has no partition and no notification, whose file would say that none came.
+    private static func checkThatItStands(
+        _ month: String, _ range: Range<Int64>, _ pool: PostgresPool
+    ) async throws {
+        let isThere = try await pool.read { connection in
+            let months = try MonthPartitions.all(of: .notifications, on: connection)
+                .compactMap(\.months)
+            let page = try EvidenceExportQueries.page(
+                of: range, after: "", limit: 1, on: connection)
+            return !page.isEmpty || months.contains { $0.overlaps(range) }
+        }
+        guard isThere else {
+            throw CommandFailure(
+                .inputRejected,
+                "nothing is stored of \(month): `retention` dropped it, or nothing was received yet"
+            )
         }
     }
 

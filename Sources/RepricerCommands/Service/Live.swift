@@ -242,6 +242,7 @@ struct Live: Sendable {
         watching.every = idleWait
         // A rehearsal is over before five minutes.
         if !(clock is SystemClock) { watching.troublesEvery = .seconds(5) }
+        let webhook = try webhook()
         return [
             BatchWatch(
                 pool: pool, clock: clock, log: log.with(component: "batches"), metrics: metrics,
@@ -255,20 +256,28 @@ struct Live: Sendable {
             Canceller(
                 try engine(pool, "canceller"), store: store, cancels: store, limits: cancelling),
             WebhookSender(
-                pool: pool, target: try webhookTarget(), log: log.with(component: "webhooks"),
+                pool: pool, target: webhook?.target, log: log.with(component: "webhooks"),
                 metrics: metrics),
-        ]
+        ] + [webhook?.watch].compactMap { $0 }
     }
 
-    /// Where events are told; nil unless it is configured.
-    private func webhookTarget() throws -> WebhookSender.Target? {
+    /// Where events are told, and what follows the file of their secret; nil unless it is configured.
+    private func webhook() throws -> (target: WebhookSender.Target, watch: SecretWatch)? {
         guard let url = configuration.webhookURL.flatMap(WebhookURL.init) else { return nil }
         let path = try configuration.required(
             configuration.webhookSecretFile, .webhookSecretFile)
-        let secret = try SecretFile.readToken(path, of: .webhookSecretFile)
-        return WebhookSender.Target(
-            posting: try LiveWebhook(url: url, caFile: configuration.webhookCAFile),
-            secret: Array(secret.utf8))
+        guard let secret = try secret(.webhookSecretFile, path, "webhooks") else { return nil }
+        let posting: LiveWebhook
+        do throws(HTTPClientError) {
+            posting = try LiveWebhook(url: url, caFile: configuration.webhookCAFile)
+        } catch {
+            throw ConfigurationFault(problems: [
+                ConfigurationProblem(
+                    Variable.webhookCAFile.rawValue, error.reason,
+                    remedy: "name a PEM file of CA certificates")
+            ])
+        }
+        return (.init(posting: posting, secret: { secret.secret.current }), secret.watch)
     }
 }
 

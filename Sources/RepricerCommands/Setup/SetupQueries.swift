@@ -11,6 +11,8 @@ enum SetupQueries {
         \\set ON_ERROR_STOP on
         CREATE ROLE \(plan.owner) LOGIN CREATEROLE\(password(plan.owner, plan));
         CREATE DATABASE \(plan.database.name) OWNER \(plan.owner);
+        -- The owner sees what other sessions do, and may end one that holds up the service.
+        GRANT pg_read_all_stats, pg_signal_backend TO \(plan.owner);
 
         """
     }
