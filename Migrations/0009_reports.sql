@@ -255,7 +255,8 @@ CREATE TABLE repricer.kept_exceptions (
     exception text NOT NULL,
     occurred_at timestamptz NOT NULL,
     amount_milliunits bigint NOT NULL,
-    expected_milliunits bigint NOT NULL,
+    -- Null where another currency was charged: the number would stand beside that.
+    expected_milliunits bigint,
     refunded_milliunits bigint NOT NULL,
     currency text NOT NULL,
     storefront text,
@@ -485,7 +486,8 @@ COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.
 CREATE VIEW repricer.explained_charges AS
 SELECT c.original_transaction_id, c.bucket, h.transaction_id, h.sku, h.purchased_at, h.price_milliunits, h.quantity,
     h.currency, h.storefront, h.refunded_milliunits, c.batch_id, c.change_id,
-    CASE WHEN t.is_in_effect THEN c.new_price_milliunits ELSE c.current_price_milliunits END AS expected_milliunits,
+    CASE WHEN h.currency = c.currency THEN CASE WHEN t.is_in_effect THEN c.new_price_milliunits ELSE c.current_price_milliunits END
+    END AS expected_milliunits,
     CASE WHEN w.exception IS NULL THEN w.explained_as END AS explained_as, w.exception
 FROM repricer.price_changes c
 -- Most changes are the only one of their subscription, and need not be compared with others charge by charge.
@@ -3292,7 +3294,8 @@ BEGIN
             'Sum of the old prices of those of charged_changes whose items are set to renew and were last charged at them, '
             'but for silent: each change once, times the seats of its last paid period (an inference: as many renew).'),
         ('revenue_impact', 'new_per_period_milliunits',
-            'Sum of the new prices of those of charged_changes whose items are set to renew and were last charged at them, '
+            'Sum of the new prices of those of charged_changes whose items are set to renew and were last charged at them, or at the '
+            'price of a later change, which counts from here on, '
             'but for silent: each change once, times the seats of its last paid period (an inference: as many renew).'),
         ('revenue_impact', 'uplift_per_period_milliunits',
             'new_per_period less old_per_period: what every further period adds, tax included.'),
@@ -3400,14 +3403,15 @@ BEGIN
         ('charge_exception', 'occurred_at', 'When it was charged, or should have been.'),
         ('charge_exception', 'amount_milliunits', 'What was charged, refunds apart; 0: nothing.'),
         ('charge_exception', 'expected_milliunits',
-            'What the change would have had charged then: its new price once in effect (of a missing one: once due), else its old one.'),
+            'What the change would have had charged then: its new price once in effect (of a missing one: once due), else its old one; '
+            'null where another currency was charged.'),
         ('charge_exception', 'refunded_milliunits', 'What of it was refunded and not taken back again.'),
         ('revenue_bridge', 'month', 'The calendar month, UTC, by its first day; the running one ends now.'),
         ('revenue_bridge', 'currency', 'ISO 4217: the currency of all money in the row.'),
         ('revenue_bridge', 'opening_milliunits',
             'What the items brought a month at the start of the month; of those called within it, at their call.'),
         ('revenue_bridge', 'price_effect_milliunits',
-            'What new prices added that took effect, of each seat that was charged at them first.'),
+            'What new prices added that took effect, of each seat that was charged at them first and still pays at the end of the month.'),
         ('revenue_bridge', 'declined_milliunits', 'Items that ended because their increase was declined; losses are negative.'),
         ('revenue_bridge', 'left_milliunits', 'Items whose customer left.'),
         ('revenue_bridge', 'lapsed_milliunits', 'Items that ended for billing or product reasons.'),

@@ -852,8 +852,12 @@ CREATE VIEW repricer.explained_charges AS
     c.batch_id,
     c.change_id,
         CASE
-            WHEN t.is_in_effect THEN c.new_price_milliunits
-            ELSE c.current_price_milliunits
+            WHEN (h.currency = c.currency) THEN
+            CASE
+                WHEN t.is_in_effect THEN c.new_price_milliunits
+                ELSE c.current_price_milliunits
+            END
+            ELSE NULL::bigint
         END AS expected_milliunits,
         CASE
             WHEN (w.exception IS NULL) THEN w.explained_as
@@ -1041,7 +1045,7 @@ CREATE TABLE repricer.kept_exceptions (
     exception text NOT NULL,
     occurred_at timestamp with time zone NOT NULL,
     amount_milliunits bigint NOT NULL,
-    expected_milliunits bigint NOT NULL,
+    expected_milliunits bigint,
     refunded_milliunits bigint NOT NULL,
     currency text NOT NULL,
     storefront text,
@@ -1488,7 +1492,7 @@ COMMENT ON COLUMN report.charge_exception.occurred_at IS 'When it was charged, o
 
 COMMENT ON COLUMN report.charge_exception.amount_milliunits IS 'What was charged, refunds apart; 0: nothing.';
 
-COMMENT ON COLUMN report.charge_exception.expected_milliunits IS 'What the change would have had charged then: its new price once in effect (of a missing one: once due), else its old one.';
+COMMENT ON COLUMN report.charge_exception.expected_milliunits IS 'What the change would have had charged then: its new price once in effect (of a missing one: once due), else its old one; null where another currency was charged.';
 
 COMMENT ON COLUMN report.charge_exception.refunded_milliunits IS 'What of it was refunded and not taken back again.';
 
@@ -4088,7 +4092,7 @@ COMMENT ON COLUMN report.revenue_bridge.storefront IS 'ISO 3166-1 alpha-3.';
 
 COMMENT ON COLUMN report.revenue_bridge.opening_milliunits IS 'What the items brought a month at the start of the month; of those called within it, at their call.';
 
-COMMENT ON COLUMN report.revenue_bridge.price_effect_milliunits IS 'What new prices added that took effect, of each seat that was charged at them first.';
+COMMENT ON COLUMN report.revenue_bridge.price_effect_milliunits IS 'What new prices added that took effect, of each seat that was charged at them first and still pays at the end of the month.';
 
 COMMENT ON COLUMN report.revenue_bridge.declined_milliunits IS 'Items that ended because their increase was declined; losses are negative.';
 
@@ -4663,7 +4667,7 @@ COMMENT ON COLUMN report.revenue_impact.uplift_milliunits IS 'new_total less old
 
 COMMENT ON COLUMN report.revenue_impact.old_per_period_milliunits IS 'Sum of the old prices of those of charged_changes whose items are set to renew and were last charged at them, but for silent: each change once, times the seats of its last paid period (an inference: as many renew).';
 
-COMMENT ON COLUMN report.revenue_impact.new_per_period_milliunits IS 'Sum of the new prices of those of charged_changes whose items are set to renew and were last charged at them, but for silent: each change once, times the seats of its last paid period (an inference: as many renew).';
+COMMENT ON COLUMN report.revenue_impact.new_per_period_milliunits IS 'Sum of the new prices of those of charged_changes whose items are set to renew and were last charged at them, or at the price of a later change, which counts from here on, but for silent: each change once, times the seats of its last paid period (an inference: as many renew).';
 
 COMMENT ON COLUMN report.revenue_impact.uplift_per_period_milliunits IS 'new_per_period less old_per_period: what every further period adds, tax included.';
 
@@ -5949,8 +5953,12 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
     c.batch_id,
     c.change_id,
         CASE
-            WHEN t.is_in_effect THEN c.new_price_milliunits
-            ELSE c.current_price_milliunits
+            WHEN (h.currency = c.currency) THEN
+            CASE
+                WHEN t.is_in_effect THEN c.new_price_milliunits
+                ELSE c.current_price_milliunits
+            END
+            ELSE NULL::bigint
         END AS expected_milliunits,
         CASE
             WHEN (w.exception IS NULL) THEN w.explained_as

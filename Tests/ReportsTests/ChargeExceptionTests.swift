@@ -309,7 +309,7 @@ import Testing
             charge("2026-02-01Z", 7990, until: "2026-03-01Z")
         ),
         (
-            "wrong_currency 12990 12990", change("effective"),
+            "wrong_currency 12990", change("effective"),
             charge("2026-04-01Z", 12990, until: "2026-05-01Z", currency: "EUR")
         ),
         (
