@@ -8,6 +8,7 @@ package struct ReconcileService: Service {
     private let every: Duration
     /// The least real time between runs, and between checks of the schedule, however fast the clock runs.
     private let pauseMin: Duration
+    private let outage: Outage
     private static let pauseMax: Duration = .seconds(60)
     /// The real time after which a failed run is tried again.
     private static let failureWait: Duration = .seconds(30)
@@ -21,6 +22,9 @@ package struct ReconcileService: Service {
         self.reconciler = reconciler
         self.every = every
         self.pauseMin = pauseMin
+        outage = Outage(
+            log: reconciler.dependencies.log, level: .warning, failure: "reconciling stopped",
+            recovery: "reconciling goes through again")
     }
 
     package func run() async throws {
@@ -61,10 +65,11 @@ package struct ReconcileService: Service {
         dependencies.metrics.increment(
             "repricer_reconcile_runs_total", labels: ["result": failure == nil ? "done" : "failed"])
         if let failure {
-            dependencies.log.warning("reconciling stopped", ["why": "\(failure)"])
+            outage.note("\(failure)")
             try await dependencies.noteCatchUp("\(failure)")
             return .failed(summary)
         }
+        outage.end()
         if summary.history.new > 0 || summary.checks.drifted > 0 {
             dependencies.log.notice(
                 "gaps closed",

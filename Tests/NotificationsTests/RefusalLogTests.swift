@@ -1,6 +1,6 @@
 import HTTP
 import ServiceKit
-import Synchronization
+import TestSupport
 import Testing
 
 @testable import Notifications
@@ -9,8 +9,8 @@ import Testing
     private let refusal = NotificationRefusal(.forbidden, code: "jws_chain", message: "forged")
 
     @Test func note_whenFlooded_writesFewLinesAndCountsTheRest() {
-        let lines = Lines()
-        let refusals = RefusalLog(log: lines.log)
+        let lines = LogLines()
+        let refusals = RefusalLog(log: lines.log())
         let start = ContinuousClock.now
 
         for index in 0..<1000 { refusals.note(refusal, now: start + .milliseconds(index)) }
@@ -41,13 +41,5 @@ import Testing
 
         #expect(metrics.render().contains("outcome=\"bad_signature\"} 50"))
         #expect(store.state.withLock { $0.ids.isEmpty })
-    }
-}
-
-private final class Lines: Sendable {
-    private let lines = Mutex<[String]>([])
-    var all: [String] { lines.withLock { $0 } }
-    var log: Log {
-        Log(component: "test") { line in self.lines.withLock { $0.append(line) } }
     }
 }

@@ -1,6 +1,7 @@
 import HTTP
 import ServiceKit
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Notifications
@@ -32,7 +33,7 @@ import Testing
         #expect(watch.reload() == .unchanged)
         #expect(secret.isEqual(to: Array("second".utf8)))
         #expect(!secret.isEqual(to: Array("first".utf8)))
-        #expect(log.lines.withLock { $0 }.filter { $0.contains("second") } == [])
+        #expect(log.about("second") == [])
     }
 
     @Test func look_theFileIsUnusable_theSecretFromBeforeStaysAndOneLineSaysSo() throws {
@@ -55,23 +56,19 @@ import Testing
         #expect(empty == .unchanged)
         #expect(mended == .unchanged)
         #expect(secret.isEqual(to: Array("first".utf8)))
-        #expect(log.lines.withLock { $0 }.filter { $0.contains("unusable") }.count == 1)
+        #expect(log.about("unusable").count == 1)
         #expect(metrics.render().contains("repricer_secret_stale{secret=\"token\"} 0"))
-    }
-
-    private final class Lines: Sendable {
-        let lines = Mutex<[String]>([])
     }
 
     private static func make(
         _ metrics: Metrics = Metrics()
-    ) throws -> (File, SharedSecret, SecretWatch, Lines) {
+    ) throws -> (File, SharedSecret, SecretWatch, LogLines) {
         let file = File()
-        let lines = Lines()
+        let lines = LogLines()
         let secret = try #require(SharedSecret(fileContent: try file.read()))
         let watch = SecretWatch(
             label: "token", secret: secret, reloads: { AsyncStream { $0.finish() } },
-            log: Log(component: "test", sink: { line in lines.lines.withLock { $0.append(line) } }),
+            log: lines.log(),
             metrics: metrics, read: { try file.read() })
         return (file, secret, watch, lines)
     }

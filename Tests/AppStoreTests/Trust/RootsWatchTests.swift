@@ -3,7 +3,7 @@ import Foundation
 import JOSE
 import SandboxStore
 import ServiceKit
-import Synchronization
+import TestSupport
 import Testing
 
 @Suite struct RootsWatchTests {
@@ -33,7 +33,7 @@ import Testing
         let lines = LogLines()
         let watch = RootsWatch(
             path: folder, verifier: verifier, reloads: { AsyncStream { $0.finish() } },
-            log: Log(component: "test") { lines.add($0) }, metrics: metrics)
+            log: lines.log(), metrics: metrics)
         try body(watch, verifier, metrics, lines)
     }
 
@@ -110,10 +110,4 @@ import Testing
 
         #expect(isAccepted(foreign, verifier))
     }
-}
-
-private final class LogLines: Sendable {
-    private let lines = Mutex<[String]>([])
-    var all: [String] { lines.withLock { $0 } }
-    func add(_ line: String) { lines.withLock { $0.append(line) } }
 }

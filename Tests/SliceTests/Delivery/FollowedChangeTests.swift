@@ -2,7 +2,6 @@ import Batches
 import Facts
 import PriceChanges
 import ServiceKit
-import Synchronization
 import TestSupport
 import Testing
 
@@ -10,28 +9,14 @@ import Testing
 
 /// The log at `debug` leads from a batch to a change, its call and what came of it: "Follow one change" of the runbook.
 @Suite(.database) struct FollowedChangeTests {
-    private final class Lines: Sendable {
-        private let lines = Mutex<[String]>([])
-
-        var log: Log {
-            Log(component: "test", level: .debug) { line in
-                self.lines.withLock { $0.append(line) }
-            }
-        }
-
-        func about(_ text: String) -> [String] {
-            lines.withLock { $0 }.filter { $0.contains(text) }
-        }
-    }
-
     @Test func change_atDebug_isFollowedFromItsBatchToItsCallAndResult() async throws {
         let harness = try await DeliveryHarness.make()
         let batchID = try await harness.submitRows(1...1)
-        let lines = Lines()
+        let lines = LogLines()
         var limits = CallEngine.Limits()
         limits.leavesWithin = .seconds(60)
         let scheduler = Scheduler(
-            harness.engine(limits, log: lines.log), store: harness.store,
+            harness.engine(limits, log: lines.log(.debug)), store: harness.store,
             limits: Scheduler.Limits(), wait: { _ in })
 
         try await harness.deliver(scheduler)

@@ -2,7 +2,6 @@ import Facts
 import Postgres
 import PriceChanges
 import ServiceKit
-import Synchronization
 import TestSupport
 import Testing
 
@@ -12,12 +11,6 @@ import Testing
 /// again.
 @Suite(.database) struct HeldRowsTests {
     private typealias Harness = DeliveryHarness
-
-    private final class Lines: Sendable {
-        private let lines = Mutex<[String]>([])
-        var all: [String] { lines.withLock { $0 } }
-        func add(_ line: String) { lines.withLock { $0.append(line) } }
-    }
 
     /// What is held: the subscription, which its settlement writes, and the batch, which a halt writes.
     @Test(arguments: [
@@ -35,14 +28,14 @@ import Testing
             conninfo: try await TestDatabase.login("impatient", memberOf: ["repricer_service"]),
             applicationName: "impatient", size: 8,
             options: .init(lockTimeout: .milliseconds(100)))
-        let lines = Lines()
+        let lines = LogLines()
         var limits = CallEngine.Limits()
         limits.leavesWithin = .seconds(60)
         limits.settleEvery = .milliseconds(50)
         let store = SilentStore(to: Set(ids), others: harness.store)
         let scheduler = Scheduler(
             harness.engine(
-                limits, pool: impatient, log: Log(component: "test", sink: lines.add)),
+                limits, pool: impatient, log: lines.log()),
             store: store, wait: { _ in })
         let holder = try await TestDatabase.connect()
 

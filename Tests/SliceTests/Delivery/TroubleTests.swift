@@ -2,7 +2,6 @@ import Batches
 import Facts
 import Postgres
 import ServiceKit
-import Synchronization
 import TestSupport
 import Testing
 
@@ -12,26 +11,12 @@ import Testing
 @Suite(.database) struct TroubleTests {
     private typealias Harness = DeliveryHarness
 
-    private final class Lines: Sendable {
-        private let lines = Mutex<[String]>([])
-
-        func log() -> Log {
-            Log(component: "test", level: .warning) { line in
-                self.lines.withLock { $0.append(line) }
-            }
-        }
-
-        func about(_ text: String) -> [String] {
-            lines.withLock { $0 }.filter { $0.contains(text) }
-        }
-    }
-
     private static func watch(
-        _ harness: Harness, _ lines: Lines, _ metrics: Metrics = Metrics()
+        _ harness: Harness, _ lines: LogLines, _ metrics: Metrics = Metrics()
     ) -> BatchWatch {
         BatchWatch(
             pool: harness.service, clock: harness.clock, realClock: harness.realClock,
-            log: lines.log(), metrics: metrics)
+            log: lines.log(.warning), metrics: metrics)
     }
 
     private static func rows(_ harness: Harness, _ count: Int) async throws -> [BatchRow] {
@@ -47,7 +32,7 @@ import Testing
     @Test func renewals_thatWereMissed_areOneLineABatchAndAFigure() async throws {
         let harness = try await Harness.make()
         let batchID = try await harness.submitAndApprove(try await Self.rows(harness, 4))
-        let (lines, metrics) = (Lines(), Metrics())
+        let (lines, metrics) = (LogLines(), Metrics())
         let watch = Self.watch(harness, lines, metrics)
         try await watch.round()
         #expect(lines.about("rows need attention").isEmpty)
@@ -85,7 +70,7 @@ import Testing
                 planned_effective_at = CASE line WHEN 2 THEN due_effective_at END
             WHERE line BETWEEN 2 AND 5
             """)
-        let watch = Self.watch(harness, Lines())
+        let watch = Self.watch(harness, LogLines())
 
         try await watch.round()
 
@@ -100,7 +85,7 @@ import Testing
     @Test func roundThatFails_tellsAllTheSameWhatStandsStill() async throws {
         let harness = try await Harness.make()
         let metrics = Metrics()
-        let watch = Self.watch(harness, Lines(), metrics)
+        let watch = Self.watch(harness, LogLines(), metrics)
         let owner = try await TestDatabase.connect()
         try await owner.script(
             """
@@ -135,7 +120,7 @@ import Testing
     func controls_thatAreNotRead_growOld(_ table: String) async throws {
         let harness = try await Harness.make()
         let metrics = Metrics()
-        let watch = Self.watch(harness, Lines(), metrics)
+        let watch = Self.watch(harness, LogLines(), metrics)
         let start = Self.readAt(metrics)
         let owner = try await TestDatabase.connect()
         try await owner.script("ALTER TABLE repricer.\(table) RENAME TO elsewhere")
@@ -155,7 +140,7 @@ import Testing
     /// Rules were imported between submission and approval. All rows end at their first claim, before anybody looked.
     @Test func rowsThatEndUnsentAtOnce_areTold_thoughTheirBatchIsThrough() async throws {
         let harness = try await Harness.make()
-        let (lines, metrics) = (Lines(), Metrics())
+        let (lines, metrics) = (LogLines(), Metrics())
         let watch = Self.watch(harness, lines, metrics)
         try await watch.round()
         let batchID = try await harness.submitAndApprove(try await Self.rows(harness, 20))
@@ -182,7 +167,7 @@ import Testing
     @Test func rowsThatEndMissed_areTold_asTheyLeaveTheOverdue() async throws {
         let harness = try await Harness.make()
         let batchID = try await harness.submitAndApprove(try await Self.rows(harness, 12))
-        let (lines, metrics) = (Lines(), Metrics())
+        let (lines, metrics) = (LogLines(), Metrics())
         let watch = Self.watch(harness, lines, metrics)
         try await watch.round()
         try await harness.write(
@@ -209,7 +194,7 @@ import Testing
         try await harness.write("SELECT repricer.note_change_price_rate(1)")
         try await harness.write(
             "UPDATE repricer.price_changes SET send_by = '2026-03-01T00:20:00Z'")
-        let lines = Lines()
+        let lines = LogLines()
         let watch = Self.watch(harness, lines)
 
         try await watch.round()
@@ -257,7 +242,7 @@ import Testing
         try await harness.deliver(harness.scheduler())
         let waiting = try await harness.changes().count { $0.hasSuffix("queued") }
         #expect((1..<20).contains(waiting))
-        let (lines, metrics) = (Lines(), Metrics())
+        let (lines, metrics) = (LogLines(), Metrics())
         let watch = Self.watch(harness, lines, metrics)
         try await watch.round()
         #expect(lines.about("a wave waits").isEmpty)

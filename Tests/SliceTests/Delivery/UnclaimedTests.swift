@@ -14,12 +14,6 @@ import Testing
 @Suite(.database) struct UnclaimedTests {
     private typealias Harness = DeliveryHarness
 
-    private final class Lines: Sendable {
-        private let lines = Mutex<[String]>([])
-        var all: [String] { lines.withLock { $0 } }
-        func add(_ line: String) { lines.withLock { $0.append(line) } }
-    }
-
     private static let metric = "repricer_changes_due_unclaimed_seconds"
 
     @Test func dueChange_ofABucketThatIsHeld_isTold_untilItIsClaimed() async throws {
@@ -47,10 +41,10 @@ import Testing
     /// Whoever holds them is named, so that they can be asked, or ended.
     @Test func dueChange_heldByAPerson_namesTheSession() async throws {
         let harness = try await Harness.make()
-        let lines = Lines()
+        let lines = LogLines()
         let watch = UnclaimedWatch(
             pool: harness.service, realClock: harness.realClock,
-            log: Log(component: "test", sink: lines.add),
+            log: lines.log(),
             metrics: Metrics())
         let holder = try await TestDatabase.connect()
         try await holder.script("BEGIN; SELECT 1 FROM repricer.bucket_turns FOR UPDATE")
@@ -175,11 +169,11 @@ import Testing
         let harness = try await Harness.make()
         try await harness.subscribe("1")
         let batchID = try await harness.submitAndApprove([Harness.row("1")])
-        let lines = Lines()
+        let lines = LogLines()
         let metrics = Metrics()
         let watch = UnclaimedWatch(
             pool: harness.service, realClock: harness.realClock,
-            log: Log(component: "test", sink: lines.add), metrics: metrics)
+            log: lines.log(), metrics: metrics)
         let holder = try await PostgresConnection.connect(
             try await TestDatabase.login("holder", memberOf: ["repricer_pricing"]),
             applicationName: "psql")
@@ -227,10 +221,10 @@ import Testing
     /// A person who holds the row that tells of them is not waited for.
     @Test func session_thatHoldsTheSwitch_isNamedWithoutWaitingForIt() async throws {
         let harness = try await Harness.make()
-        let lines = Lines()
+        let lines = LogLines()
         let watch = UnclaimedWatch(
             pool: harness.service, realClock: harness.realClock,
-            log: Log(component: "test", sink: lines.add), metrics: Metrics())
+            log: lines.log(), metrics: Metrics())
         let holder = try await TestDatabase.connect()
         try await holder.script("BEGIN; SELECT repricer.set_pause(NULL, now(), true, NULL)")
 

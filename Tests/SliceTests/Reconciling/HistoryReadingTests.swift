@@ -272,6 +272,30 @@ import Testing
         await harness.close()
     }
 
+    /// One line when it begins to fail and one when it works again, however often it is tried in between.
+    @Test func runsThatFail_areToldOnce_andTheirEnd() async throws {
+        let harness = try await Harness.make()
+        let lines = LogLines()
+        let history = ScriptedHistory(faults: [
+            0: .refused(403), 1: .refused(403), 2: .refused(403),
+        ])
+        let service = ReconcileService(
+            harness.reconciler(
+                history, ScriptedDoor(), log: lines.log()),
+            every: .seconds(900))
+
+        for _ in 0..<5 {
+            _ = try await service.runIfDue()
+            harness.clock.advance(by: .seconds(900))
+        }
+
+        let told = lines.about("reconciling")
+        #expect(told.count == 2, "\(told)")
+        #expect(told.first?.contains("reconciling stopped") ?? false)
+        #expect(told.last?.contains("reconciling goes through again") ?? false)
+        await harness.close()
+    }
+
     @Test func schedule_overAllReplicas_runsOnceAnInterval() async throws {
         let harness = try await Harness.make()
         let history = ScriptedHistory()
