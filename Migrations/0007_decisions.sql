@@ -367,22 +367,26 @@ BEGIN
 END
 $$;
 
--- SHA-256 over what a batch asks for: its name, guards, groups and hold-out, and of each row what is never written again.
--- The audit line of the submission keeps it, and `audit verify` computes it anew. Bucket by bucket, because a spread
--- database sorts each where it is.
+-- SHA-256 over what a batch asks for: its name, guards, waves, grouping and hold-out, and of each row the item, prices, day,
+-- wave and forecast. Names and instants that follow the subscription (current_sku, send_by) are not in it. The audit line of
+-- the submission keeps it, and `audit verify` computes it anew. Bucket by bucket, because a spread database sorts each
+-- where it is; and without settings of its own, since its nodes know none.
 CREATE FUNCTION repricer.batch_sha256(p_batch_id uuid) RETURNS text LANGUAGE plpgsql STABLE
-    SET search_path = repricer, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO' AS $$
+    SET search_path = repricer, pg_temp AS $$
 DECLARE
     v_batch text;
     v_rows text;
 BEGIN
-    SELECT json_build_array(b.name, b.content_sha256, b.grouping, b.guards, b.holdout_basis_points, b.undoes_batch_id)::text
+    SELECT json_build_array(b.name, b.content_sha256, b.grouping, b.guards, (
+            SELECT jsonb_agg(w.wave - 'released_at' ORDER BY w.number)
+            FROM jsonb_array_elements(b.waves) WITH ORDINALITY AS w (wave, number)), b.holdout_basis_points, b.undoes_batch_id)::text
         INTO v_batch FROM batches b WHERE b.batch_id = p_batch_id;
     SELECT string_agg(d.bucket || ':' || d.digest, ',' ORDER BY d.bucket) INTO v_rows FROM (
         SELECT c.bucket, encode(sha256(convert_to(string_agg(json_build_array(c.original_transaction_id, c.change_id, c.line,
-                c.is_held_out, c.undoes_change_id, c.sku, c.dependent_skus, c.direction, c.currency, c.storefront, c.period,
+                c.wave, c.is_held_out, c.undoes_change_id, c.sku, c.dependent_skus, c.direction, c.currency, c.storefront, c.period,
                 c.current_price_milliunits, c.new_price_milliunits, c.expected_price_milliunits, c.effective_on_or_after,
-                c.forecast_consent, c.forecast_effective_at, c.forecast_seats)::text, E'\n'
+                c.forecast_consent, to_char(c.forecast_effective_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'),
+                c.forecast_seats)::text, E'\n'
                 ORDER BY c.original_transaction_id COLLATE "C", c.change_id), 'UTF8')), 'hex') AS digest
         FROM price_changes c WHERE c.batch_id = p_batch_id GROUP BY c.bucket) d;
     RETURN encode(sha256(convert_to(v_batch || E'\n' || coalesce(v_rows, ''), 'UTF8')), 'hex');

@@ -255,7 +255,7 @@ CREATE TABLE repricer.kept_exceptions (
     exception text NOT NULL,
     occurred_at timestamptz NOT NULL,
     amount_milliunits bigint NOT NULL,
-    -- Null where another currency was charged: the number would stand beside that.
+    -- Null where another currency was charged: it would be in that of the change, beside an amount in another.
     expected_milliunits bigint,
     refunded_milliunits bigint NOT NULL,
     currency text NOT NULL,
@@ -680,7 +680,8 @@ COMMENT ON VIEW repricer.explained_charges IS
 CREATE VIEW repricer.missing_renewals AS
 SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, missed.at AS occurred_at,
     -- The first charge at the new price may be the one that is missing.
-    repricer.fitting(CASE WHEN t.is_in_effect OR c.state = 'effective' AND missed.at >= c.due_effective_at THEN c.new_price_milliunits
+    repricer.fitting(CASE WHEN h.currency <> c.currency THEN NULL
+        WHEN t.is_in_effect OR c.state = 'effective' AND missed.at >= c.due_effective_at THEN c.new_price_milliunits
         ELSE c.current_price_milliunits END::numeric * CASE WHEN h.paid_by = 1 AND NOT h.is_added_seat THEN h.quantity ELSE coalesce((
             SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
             WHERE k.original_transaction_id = c.original_transaction_id
@@ -826,7 +827,7 @@ SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, c.currency,
             AND k.purchased_at >= c.effective_at AND k.expires_at = h.expires_at), 1) END AS quantity,
     h.expires_at AS paid_until, greatest(h.expires_at, e.until) AS word_due_at,
     -- What was given back says nothing of the price that goes on.
-    g.is_given_back OR h.is_offer OR h.is_added_seat OR h.currency = c.currency AND (h.price_milliunits = c.new_price_milliunits
+    g.is_given_back OR h.is_offer OR h.currency = c.currency AND (h.is_added_seat OR h.price_milliunits = c.new_price_milliunits
         OR coalesce(h.price_milliunits = ANY (n.prices), false)) AS is_at_price,
     n.prices IS NULL AS is_newest, g.is_given_back
 FROM repricer.price_changes c

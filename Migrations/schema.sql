@@ -1140,6 +1140,7 @@ CREATE VIEW repricer.missing_renewals AS
     missed.at AS occurred_at,
     repricer.fitting(((
         CASE
+            WHEN (h.currency <> c.currency) THEN NULL::bigint
             WHEN (t.is_in_effect OR ((c.state = 'effective'::text) AND (missed.at >= c.due_effective_at))) THEN c.new_price_milliunits
             ELSE c.current_price_milliunits
         END)::numeric * (
@@ -1267,7 +1268,7 @@ CREATE VIEW repricer.paid_changes AS
         END AS quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
-    (g.is_given_back OR h.is_offer OR h.is_added_seat OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
+    (g.is_given_back OR h.is_offer OR ((h.currency = c.currency) AND (h.is_added_seat OR (h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
     (n.prices IS NULL) AS is_newest,
     g.is_given_back
    FROM ((((repricer.price_changes c
@@ -5295,20 +5296,21 @@ $_$;
 CREATE FUNCTION repricer.batch_sha256(p_batch_id uuid) RETURNS text
     LANGUAGE plpgsql STABLE
     SET search_path TO 'repricer', 'pg_temp'
-    SET "TimeZone" TO 'UTC'
-    SET "DateStyle" TO 'ISO'
     AS $$
 DECLARE
     v_batch text;
     v_rows text;
 BEGIN
-    SELECT json_build_array(b.name, b.content_sha256, b.grouping, b.guards, b.holdout_basis_points, b.undoes_batch_id)::text
+    SELECT json_build_array(b.name, b.content_sha256, b.grouping, b.guards, (
+            SELECT jsonb_agg(w.wave - 'released_at' ORDER BY w.number)
+            FROM jsonb_array_elements(b.waves) WITH ORDINALITY AS w (wave, number)), b.holdout_basis_points, b.undoes_batch_id)::text
         INTO v_batch FROM batches b WHERE b.batch_id = p_batch_id;
     SELECT string_agg(d.bucket || ':' || d.digest, ',' ORDER BY d.bucket) INTO v_rows FROM (
         SELECT c.bucket, encode(sha256(convert_to(string_agg(json_build_array(c.original_transaction_id, c.change_id, c.line,
-                c.is_held_out, c.undoes_change_id, c.sku, c.dependent_skus, c.direction, c.currency, c.storefront, c.period,
+                c.wave, c.is_held_out, c.undoes_change_id, c.sku, c.dependent_skus, c.direction, c.currency, c.storefront, c.period,
                 c.current_price_milliunits, c.new_price_milliunits, c.expected_price_milliunits, c.effective_on_or_after,
-                c.forecast_consent, c.forecast_effective_at, c.forecast_seats)::text, E'\n'
+                c.forecast_consent, to_char(c.forecast_effective_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'),
+                c.forecast_seats)::text, E'\n'
                 ORDER BY c.original_transaction_id COLLATE "C", c.change_id), 'UTF8')), 'hex') AS digest
         FROM price_changes c WHERE c.batch_id = p_batch_id GROUP BY c.bucket) d;
     RETURN encode(sha256(convert_to(v_batch || E'\n' || coalesce(v_rows, ''), 'UTF8')), 'hex');
@@ -7072,6 +7074,7 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
     missed.at AS occurred_at,
     repricer.fitting(((
         CASE
+            WHEN (h.currency <> c.currency) THEN NULL::bigint
             WHEN (t.is_in_effect OR ((c.state = 'effective'::text) AND (missed.at >= c.due_effective_at))) THEN c.new_price_milliunits
             ELSE c.current_price_milliunits
         END)::numeric * (
@@ -7984,7 +7987,7 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
         END AS quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
-    (g.is_given_back OR h.is_offer OR h.is_added_seat OR ((h.currency = c.currency) AND ((h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
+    (g.is_given_back OR h.is_offer OR ((h.currency = c.currency) AND (h.is_added_seat OR (h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
     (n.prices IS NULL) AS is_newest,
     g.is_given_back
    FROM ((((repricer.unfrozen_changes_at(p_at) c

@@ -1,14 +1,17 @@
 import Facts
 import ServiceKit
+import Synchronization
 
 /// Reconciles on a schedule of the service's clock: one replica at a time, and once an interval over all of them.
-package struct ReconcileService: Service {
+package final class ReconcileService: Service {
     package let name = "reconciler"
     private let reconciler: Reconciler
     private let every: Duration
     /// The least real time between runs, and between checks of the schedule, however fast the clock runs.
     private let pauseMin: Duration
     private let outage: Outage
+    /// When the last failed run of this replica began, in UTC milliseconds of the service's clock.
+    private let failedAt = Mutex<Int64?>(nil)
     private static let pauseMax: Duration = .seconds(60)
     /// The real time after which a failed run is tried again.
     private static let failureWait: Duration = .seconds(30)
@@ -65,6 +68,11 @@ package struct ReconcileService: Service {
         dependencies.metrics.increment(
             "repricer_reconcile_runs_total", labels: ["result": failure == nil ? "done" : "failed"])
         if let failure {
+            // Runs between that were another replica's, and went through, have told of no end here.
+            if failedAt.withLock({ $0.map { start - $0 > 2 * every.milliseconds } ?? false }) {
+                outage.end()
+            }
+            failedAt.withLock { $0 = start }
             outage.note("\(failure)")
             try await dependencies.noteCatchUp("\(failure)")
             return .failed(summary)

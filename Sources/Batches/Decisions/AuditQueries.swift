@@ -78,7 +78,7 @@ package enum AuditQueries {
     /// Batches that ask for something else than was submitted, as another price, item or guard, or other rows held out, and
     /// those that others approved first.
     private static func altered(on connection: isolated PostgresConnection) throws -> [String] {
-        // Two statements: a spread database computes a digest on its coordinator alone.
+        // A statement for each: a spread database sends a function of a query over its tables to the nodes, where these are not.
         let submitted = try connection.query(
             """
             -- name: submittedDigests
@@ -100,14 +100,20 @@ package enum AuditQueries {
             + connection.query(
                 """
                 -- name: otherFirstApprovals
-                SELECT d.object || ': was approved first by others than its line says' AS message
+                SELECT 'batch:' || f.batch_id || ': no line says that ' || f.approver || ' approved it first' AS message
+                FROM repricer.first_approvals f
+                WHERE NOT EXISTS (
+                    SELECT FROM repricer.audit_trail d
+                    WHERE d.action = 'approve_first' AND d.object = 'batch:' || f.batch_id
+                        AND d.actor = f.approver AND d.occurred_at = f.approved_at)
+                UNION ALL
+                SELECT d.object || ': nothing stored says that ' || d.actor || ' approved it first'
                 FROM repricer.audit_trail d
-                WHERE d.action = 'approve' AND d.object LIKE 'batch:%'
-                    -- Null where nobody did: one person approved.
-                    AND d.details ->> 'first_approved_by' IS DISTINCT FROM (
-                        SELECT string_agg(f.approver, ', ' ORDER BY f.approver) FROM repricer.first_approvals f
-                        WHERE 'batch:' || f.batch_id = d.object)
-                ORDER BY d.sequence
+                WHERE d.action = 'approve_first' AND d.object LIKE 'batch:%' AND NOT EXISTS (
+                    SELECT FROM repricer.first_approvals f
+                    WHERE d.object = 'batch:' || f.batch_id AND d.actor = f.approver
+                        AND d.occurred_at = f.approved_at)
+                ORDER BY 1
                 """
             ).map { try $0.text("message") }
     }
@@ -211,7 +217,7 @@ package enum AuditQueries {
         }
         chain.finish(stored: end)
         let untraced = try untraced(on: connection)
-        // What lacks a row is told by the number.
+        // A batch that is named already is not named again.
         let objects = Set(untraced.map { $0.prefix { $0 != " " } })
         let altered = try altered(on: connection).filter { line in
             !objects.contains(line.prefix { $0 != " " })

@@ -425,6 +425,10 @@ import Testing
             "asks for something else than was submitted"
         ),
         (
+            "UPDATE repricer.price_changes SET wave = 1",
+            "asks for something else than was submitted"
+        ),
+        (
             "UPDATE repricer.batches SET name = 'other'",
             "asks for something else than was submitted"
         ),
@@ -440,7 +444,7 @@ import Testing
             """
             INSERT INTO repricer.first_approvals (batch_id, approver, approved_at, exceeded)
             SELECT batch_id, 'eve', '2020-01-01Z', '{}' FROM repricer.batches
-            """, "was approved first by others than its line says"
+            """, "no line says that eve approved it first"
         ),
         (
             "INSERT INTO repricer.rule_imports (revision, imported_at, file) VALUES (3, '2020-01-01Z', 'x')",
@@ -489,6 +493,31 @@ import Testing
         #expect(sound.findings == [])
         #expect(planted.findings.map(\.kind) == [.untraced])
         #expect(planted.findings.first?.message.hasSuffix(said) == true, "\(planted.findings)")
+        await harness.close(isTamperedWith: true)
+    }
+
+    /// The line of the approval names whoever stands there as the first one, true or not.
+    @Test func verify_ofAFirstApprovalThatWasPlantedBeforeTheApproval_namesIt() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        let batchID = try await harness.submit([Harness.row("1")])
+        try await Self.own { owner in
+            try await owner.script(
+                """
+                INSERT INTO repricer.first_approvals (batch_id, approver, approved_at, exceeded)
+                VALUES ('\(batchID)', 'eve', '2020-01-01Z', '{}')
+                """)
+        }
+        try await harness.approve(batchID)
+
+        let chain = try await Self.own { owner in
+            try await owner.read { try AuditQueries.verify(kept: nil, on: $0) }
+        }
+
+        #expect(
+            chain.findings.map(\.message) == [
+                "batch:\(batchID): no line says that eve approved it first"
+            ])
         await harness.close(isTamperedWith: true)
     }
 }
