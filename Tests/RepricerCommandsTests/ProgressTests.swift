@@ -136,6 +136,10 @@ import Testing
         let office = try await BatchCommandTests.Office()
         // It reads and writes evidence, too.
         let bench = try EvidenceCommandTests.Bench()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            "SELECT repricer.prepare_months('notifications', '2025-12-15Z', 0)")
+        await connection.close()
         let owner = bench.environment
         var seen = Self.others
         for step in try Self.steps(office) {
