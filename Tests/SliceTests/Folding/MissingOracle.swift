@@ -14,7 +14,7 @@ struct MissingOracle {
         var isLeaving: Bool
     }
 
-    /// `subscription instant expected`, sorted.
+    /// `subscription instant expected`, sorted; without what is expected beside another currency.
     private(set) var lines: [String] = []
     /// Gaps in which more than one renewal is missing.
     private(set) var gapsOfSeveral = 0
@@ -57,7 +57,10 @@ struct MissingOracle {
             {
                 named.append(last)
             }
-            lines += named.map { "\(life.id) \($0.at) \($0.expected)" }
+            lines += named.map { at, expected in
+                (["\(life.id)", "\(at)"] + [expected].compactMap { $0.map { "\($0)" } }).joined(
+                    separator: " ")
+            }
         }
         lines.sort()
     }
@@ -80,7 +83,7 @@ struct MissingOracle {
         return max(1, ((newest ?? own.last)?.seats ?? 0) + bought.reduce(0) { $0 + $1.seats })
     }
 
-    private static func gaps(of life: MoneyLife, _ end: End) -> [[(at: Int64, expected: Int64)]] {
+    private static func gaps(of life: MoneyLife, _ end: End) -> [[(at: Int64, expected: Int64?)]] {
         guard !["rejected", "ineligible", "missed", "aborted"].contains(end.state) else {
             return []
         }
@@ -111,7 +114,10 @@ struct MissingOracle {
                     && (isInEffect || at >= life.calledAt && (!hasEnded || next < end.endedAt ?? 0))
             }.map { at in
                 let isNew = isInEffect || end.state == "effective" && at >= end.dueAt
-                return (at, (isNew ? life.new : MoneyLife.old) * seats)
+                // Beside another currency the prices of the change are no amount to expect.
+                return (
+                    at, charge.currency == "USD" ? (isNew ? life.new : MoneyLife.old) * seats : nil
+                )
             }
         }
     }
@@ -158,7 +164,7 @@ struct MissingOracle {
     /// A change in effect whose item fell silent after the last charge that stands.
     private static func silence(
         of life: MoneyLife, _ end: End, heard: Int64
-    ) -> (at: Int64, expected: Int64)? {
+    ) -> (at: Int64, expected: Int64?)? {
         guard end.state == "effective", !end.isLeaving, let since = end.effectiveAt else {
             return nil
         }
