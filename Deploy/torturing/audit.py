@@ -478,7 +478,8 @@ def is_period_stretched(look, change, call, date):
     """Whether the ledger reckons with the length of a running period that an extension had made longer.
 
     The Sandbox's periods are as long as the running one, for nobody tells their length. So what waits for a later
-    renewal is dated too late by the extension, once for each period until then, and exactly so.
+    renewal is dated too late by the extension, once for each period until then, and exactly so. Of several extensions
+    those count that the ledger knew when it judged: what was told after the call stretched nothing for it.
     """
     if not look.is_real:
         return False
@@ -488,7 +489,8 @@ def is_period_stretched(look, change, call, date):
         if event["at"] > call["applied_at"]:
             break
         if event["kind"] == "RENEWAL_EXTENDED":
-            stretched += event["expiresAt"] - expires
+            if look.told.get(event["uuid"], event["at"]) <= call["began"]:
+                stretched += event["expiresAt"] - expires
         elif event["kind"] == "DID_RENEW":
             stretched = 0
         expires = event["expiresAt"]
