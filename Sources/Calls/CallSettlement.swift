@@ -8,8 +8,6 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
     let pool: DatabasePool
     let kind: Kind
     let log: Log
-    /// The waits between steps.
-    let retry: Backoff
     /// The waits of a call that alone gets no answers.
     let unanswered: Backoff
     let packer: PayloadPacker
@@ -24,7 +22,6 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
         self.pool = pool
         self.kind = kind
         self.log = log
-        retry = kind.policy.retry
     }
 
     package struct Settled: Sendable {
@@ -124,7 +121,8 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
         case .fixed(let duration): return realNow + duration.milliseconds
         case .retry, .staleToken:
             var random = SystemRandomNumberGenerator()
-            let delay = max(retry.delay(attempt: tries, random: &random), atLeast ?? .zero)
+            let delay = max(
+                kind.policy.retry.delay(attempt: tries, random: &random), atLeast ?? .zero)
             let next = realNow + delay.milliseconds
             // A check that may be the last one is made as soon as none of the attempts can be on its way any more.
             guard case .open(.check, _, _, _) = resolution,

@@ -78,7 +78,8 @@ package enum AuditQueries {
     /// Batches that ask for something else than was submitted, as another price, item or guard, or other rows held out, and
     /// those that others approved first.
     private static func altered(on connection: isolated PostgresConnection) throws -> [String] {
-        // A statement for each: a spread database sends a function of a query over its tables to the nodes, where these are not.
+        // Each digest is a statement of its own. As part of a query over spread tables the function would run on their nodes,
+        // where it finds no other rows.
         let submitted = try connection.query(
             """
             -- name: submittedDigests

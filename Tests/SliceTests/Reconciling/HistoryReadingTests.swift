@@ -296,6 +296,26 @@ import Testing
         await harness.close()
     }
 
+    /// Another replica's runs went through in between: what fails later is told anew.
+    @Test func runsThatFailAgain_afterThoseOfAnotherReplica_areToldAnew() async throws {
+        let harness = try await Harness.make()
+        let lines = LogLines()
+        let history = ScriptedHistory(faults: [0: .refused(403), 1: .refused(403)])
+        let service = ReconcileService(
+            harness.reconciler(history, ScriptedDoor(), log: lines.log()), every: .seconds(900))
+        let other = ReconcileService(
+            harness.reconciler(ScriptedHistory(), ScriptedDoor()), every: .seconds(900))
+
+        for one in [service, other, other, service] {
+            _ = try await one.runIfDue()
+            harness.clock.advance(by: .seconds(901))
+        }
+
+        #expect(lines.about("message=\"reconciling stopped\"").count == 2, "\(lines.all)")
+        #expect(lines.about("reconciling goes through again").count == 1)
+        await harness.close()
+    }
+
     @Test func schedule_overAllReplicas_runsOnceAnInterval() async throws {
         let harness = try await Harness.make()
         let history = ScriptedHistory()
