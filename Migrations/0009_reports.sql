@@ -873,6 +873,56 @@ CREATE VIEW repricer.heard_charges AS
 SELECT max(e.occurred_at) - interval '3 days' AS until FROM repricer.money_entries e WHERE e.occurred_at <= report.as_of();
 COMMENT ON VIEW repricer.heard_charges IS 'Whose next word was due before it is silent: three days before the newest charge of anybody.';
 
+-- What stops so before its change is in effect: the renewal before it, at the old price; and the one that it is due at, at the
+-- new price, where no consent is awaited any more. Else nobody knows whether one was due (silent_past_renewal). The App Store
+-- charged nothing before the renewal that the call knew of, so that most changes are out at once.
+CREATE VIEW repricer.silent_open_changes AS
+SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, h.sku, h.expires_at AS occurred_at,
+    repricer.fitting(CASE WHEN h.currency <> c.currency THEN NULL
+        WHEN h.expires_at >= c.due_effective_at THEN c.new_price_milliunits ELSE c.current_price_milliunits END::numeric
+        * CASE WHEN h.paid_by = 1 AND NOT h.is_added_seat THEN h.quantity ELSE coalesce((
+            SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
+            WHERE k.original_transaction_id = c.original_transaction_id
+                AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
+                AND k.expires_at = h.expires_at), 1) END, 'the seats of price change ' || c.change_id) AS expected_milliunits,
+    h.currency, h.storefront
+FROM repricer.price_changes c
+-- OFFSET 0 and the order of charges: as paid_changes.
+CROSS JOIN LATERAL (
+    SELECT k.*, count(*) OVER (PARTITION BY k.expires_at) AS paid_by
+    FROM repricer.charges k
+    WHERE k.original_transaction_id = c.original_transaction_id
+        AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus)) AND k.expires_at IS NOT NULL
+    ORDER BY k.expires_at DESC, k.revoked_at IS NOT NULL,
+        k.refunded_milliunits > 0 AND k.refunded_milliunits >= k.price_milliunits * k.quantity, k.is_added_seat,
+        k.purchased_at DESC, k.transaction_id LIMIT 1) h
+CROSS JOIN LATERAL (
+    SELECT coalesce(bool_or(t.type IN ('EXPIRED', 'REVOKE')), false) AS is_ended,
+        max(t.signed_at + CASE t.type WHEN 'RENEWAL_EXTENDED' THEN interval '90 days' ELSE interval '61 days' END)
+            FILTER (WHERE t.type NOT IN ('EXPIRED', 'REVOKE') AND (t.type <> 'RENEWAL_EXTENDED' OR NOT t.tells_end)) AS until
+    FROM repricer.told_statements t
+    WHERE t.original_transaction_id = c.original_transaction_id AND t.signed_at > h.purchased_at
+        AND t.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'RENEWAL_EXTENDED')) e
+CROSS JOIN (SELECT d.until FROM repricer.heard_charges d) d
+WHERE c.stage IN ('scheduled', 'pending_consent', 'accepted') AND c.undoes_change_id IS NULL
+    AND least(c.called_renewal_at, c.due_effective_at) < d.until
+    AND greatest(h.expires_at, e.until) < d.until AND NOT e.is_ended
+    AND h.expires_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
+    AND (h.expires_at < c.due_effective_at OR c.stage = 'accepted' OR c.stage = 'scheduled' AND c.direction = 'decrease')
+    AND h.revoked_at IS NULL AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)
+    -- Where a later period runs, the renewals until then are those of missing_renewals; and where an earlier change is in effect
+    -- it is that one's renewal.
+    AND coalesce((
+        SELECT s.purchased_at FROM repricer.subscriptions s
+        WHERE s.original_transaction_id = c.original_transaction_id) <= h.purchased_at, true)
+    AND NOT EXISTS (
+        SELECT FROM repricer.price_changes o
+        WHERE o.original_transaction_id = c.original_transaction_id AND o.change_id <> c.change_id
+            AND o.state = 'effective' AND o.undoes_change_id IS NULL
+            AND coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku) AND o.effective_at <= h.purchased_at);
+COMMENT ON VIEW repricer.silent_open_changes IS
+    'Renewals that nothing tells of any more, of changes that the App Store has and that are not in effect.';
+
 CREATE VIEW repricer.live_charge_exceptions AS
 SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception,
     x.purchased_at AS occurred_at, x.price_milliunits * x.quantity AS amount_milliunits,
@@ -891,7 +941,11 @@ WHERE p.is_newest AND NOT p.is_given_back AND p.word_due_at < (SELECT d.until FR
     AND NOT EXISTS (
         SELECT FROM repricer.missing_renewals r
         WHERE r.original_transaction_id = p.original_transaction_id AND r.change_id = p.change_id AND r.sku = p.sku
-            AND r.occurred_at = p.paid_until);
+            AND r.occurred_at = p.paid_until)
+UNION ALL
+SELECT o.batch_id, o.original_transaction_id, o.change_id, NULL, o.sku, 'missing', o.occurred_at, 0, o.expected_milliunits, 0,
+    o.currency, o.storefront, o.bucket
+FROM repricer.silent_open_changes o;
 COMMENT ON VIEW repricer.live_charge_exceptions IS
     'What kept_exceptions keeps, computed from the facts, and who is silent.';
 
@@ -1226,7 +1280,12 @@ WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.paid_
     AND NOT EXISTS (
         SELECT FROM repricer.kept_exceptions x
         WHERE x.original_transaction_id = k.original_transaction_id AND x.change_id = k.change_id
-            AND x.exception = 'missing' AND x.occurred_at = k.paid_until);
+            AND x.exception = 'missing' AND x.occurred_at = k.paid_until)
+UNION ALL
+SELECT o.batch_id, o.original_transaction_id, o.change_id, NULL, o.sku, 'missing', o.occurred_at, 0, o.expected_milliunits, 0,
+    o.currency, o.storefront, o.bucket
+FROM repricer.silent_open_changes o
+WHERE NOT EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = o.original_transaction_id);
 COMMENT ON VIEW repricer.charge_exceptions IS 'Charges that are not as they should be, and renewals that were not charged.';
 
 -- Computes anew the figures of up to p_limit marks; returns how many subscriptions. All of it is seen in one snapshot, so
@@ -2280,8 +2339,9 @@ WITH subjects AS (
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
 ), turns AS (
     -- When a revocation ended what was paid for, and when the customer bought the item again after its change had ended.
-    SELECT p.item, array_agg(p.run_ends) FILTER (WHERE p.is_cut) AS cut_at, min(p.run_begins) FILTER (WHERE p.is_return) AS back_at
-    FROM paid p WHERE p.is_cut OR p.is_return GROUP BY p.item
+    SELECT p.item, array_agg(p.run_ends) FILTER (WHERE p.is_cut) AS cut_at,
+        array_agg(p.run_ends) FILTER (WHERE NOT p.is_cut) AS uncut_until, min(p.run_begins) FILTER (WHERE p.is_return) AS back_at
+    FROM paid p GROUP BY p.item HAVING bool_or(p.is_cut OR p.is_return)
 ), kept AS MATERIALIZED (
     -- What paid for an item of which something else was given back.
     SELECT p.item, array_agg(p.run_begins) FILTER (WHERE p.stands AND NOT p.is_added_seat) AS begins,
@@ -2333,11 +2393,15 @@ WITH subjects AS (
     SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
         least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
         m.opens, m.closes,
-        -- A revocation ended some of what was paid for, and the rest goes on: an added seat, say.
-        m.closes > 0 AND m.closes < m.opens AND EXISTS (
+        -- What was given back ended some of what was paid for, and the rest goes on: an added seat, say. Or it ended all of it,
+        -- whatever failed to renew later in the month.
+        m.closes < m.opens AND EXISTS (
             SELECT FROM unnest(t.cut_at) AS c (at)
             WHERE c.at >= greatest(m.month, i.begins)
-                AND c.at < least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC')) AS is_cut,
+                AND c.at < least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC')
+                AND (m.closes > 0 OR NOT EXISTS (
+                    SELECT FROM unnest(t.uncut_until) AS u (at)
+                    WHERE u.at > c.at AND u.at < m.month + interval '1 month'))) AS is_cut,
         -- Why the change ended is why the item did, unless it was bought again since: then the statements of that end say it.
         coalesce(i.ended_at < least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) + interval '1 day'
             AND coalesce(t.back_at >= least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC'), true), false) AS is_end
@@ -2346,7 +2410,7 @@ WITH subjects AS (
 )
 SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
     CASE
-        WHEN m.is_cut THEN 'refunds'
+        WHEN m.is_cut AND m.closes > 0 THEN 'refunds'
         WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
         WHEN m.is_end AND m.state = 'declined'
             THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
@@ -2358,6 +2422,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             WHEN 'expired_for_another_increase' THEN 'declined' WHEN 'expired_for_price_increase' THEN 'declined'
             ELSE 'left' END
         WHEN m.is_end AND m.state = 'lapsed' THEN 'lapsed'
+        WHEN m.is_cut THEN 'refunds'
         ELSE coalesce((
             SELECT CASE
                     WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'
@@ -2952,7 +3017,7 @@ CREATE FUNCTION repricer.text_at(p_name text, p_text text) RETURNS text LANGUAGE
 BEGIN
     p_text := regexp_replace(p_text, '\mrepricer\.(price_changes|batches|charges|money_entries|told_statements|'
         'subscriptions|dependent_cancellations|dependent_claims|frozen_figures|unfrozen_changes|past_change_figures|missing_renewals|charged_renewals|explained_charges|'
-        'paid_changes|heard_charges|live_change_figures|live_forecast_outcomes|live_charge_exceptions|untallied_changes|change_tallies|change_figures|figure_tallies|lost_dependents)\M',
+        'paid_changes|silent_open_changes|heard_charges|live_change_figures|live_forecast_outcomes|live_charge_exceptions|untallied_changes|change_tallies|change_figures|figure_tallies|lost_dependents)\M',
         'repricer.\1_at(p_at)', 'g');
     IF p_text ~ '_at\(p_at\)(\s*(,|\)|WHERE|GROUP|JOIN|LEFT|CROSS)|\s*$)' THEN
         RAISE EXCEPTION '% reads a table without an alias', p_name;
@@ -2977,7 +3042,7 @@ BEGIN
     FOR v IN SELECT name, is_report FROM (VALUES
             (1, 'charged_renewals', false), (2, 'explained_charges', false), (2, 'heard_charges', false), (2, 'paid_changes', false),
             (3, 'live_change_figures', false), (3, 'live_forecast_outcomes', false),
-            (4, 'missing_renewals', false), (4, 'lost_dependents', false), (4, 'live_charge_exceptions', false), (5, 'untallied_changes', false), (6, 'change_tallies', false),
+            (4, 'missing_renewals', false), (4, 'silent_open_changes', false), (4, 'lost_dependents', false), (4, 'live_charge_exceptions', false), (5, 'untallied_changes', false), (6, 'change_tallies', false),
             (7, 'price_change', true), (8, 'consent_funnel', true), (9, 'revenue_impact', true), (10, 'pending_consent', true),
             (11, 'upcoming_effective', true), (12, 'dependent_cancellation', true), (13, 'forecast_accuracy', true),
             (14, 'money', true), (15, 'charge_exception', true),
@@ -2991,7 +3056,7 @@ BEGIN
             'repricer.charge_exceptions', 'repricer.live_charge_exceptions');
         -- The tallies of forecasts are of today: of the past each change is counted.
         v_text := replace(v_text, 'repricer.forecast_outcomes', 'repricer.live_forecast_outcomes');
-        IF v.name IN ('explained_charges', 'missing_renewals', 'paid_changes', 'live_change_figures') THEN
+        IF v.name IN ('explained_charges', 'missing_renewals', 'paid_changes', 'silent_open_changes', 'live_change_figures') THEN
             v_text := regexp_replace(v_text, 'repricer\.price_changes c\M', 'repricer.unfrozen_changes c');
             IF v_text !~ 'repricer\.unfrozen_changes c\M' THEN
                 RAISE EXCEPTION '% reads no changes', v.name;

@@ -1311,6 +1311,69 @@ CREATE VIEW repricer.paid_changes AS
 
 COMMENT ON VIEW repricer.paid_changes IS 'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when something must be told of it. Where the last charge was given back as a whole, until when it paid.';
 
+CREATE VIEW repricer.silent_open_changes AS
+ SELECT c.batch_id,
+    c.original_transaction_id,
+    c.bucket,
+    c.change_id,
+    h.sku,
+    h.expires_at AS occurred_at,
+    repricer.fitting(((
+        CASE
+            WHEN (h.currency <> c.currency) THEN NULL::bigint
+            WHEN (h.expires_at >= c.due_effective_at) THEN c.new_price_milliunits
+            ELSE c.current_price_milliunits
+        END)::numeric * (
+        CASE
+            WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
+            ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
+               FROM repricer.charges k
+              WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.expires_at = h.expires_at))), (1)::bigint)
+        END)::numeric), ('the seats of price change '::text || c.change_id)) AS expected_milliunits,
+    h.currency,
+    h.storefront
+   FROM (((repricer.price_changes c
+     CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
+            k.bucket,
+            k.transaction_id,
+            k.sku,
+            k.purchased_at,
+            k.expires_at,
+            k.revoked_at,
+            k.price_milliunits,
+            k.quantity,
+            k.currency,
+            k.storefront,
+            k.is_offer,
+            k.is_purchase,
+            k.is_added_seat,
+            k.is_relisted,
+            k.period,
+            k.refunded_milliunits,
+            k.recorded_at,
+            count(*) OVER (PARTITION BY k.expires_at) AS paid_by
+           FROM repricer.charges k
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.expires_at IS NOT NULL))
+          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id
+         LIMIT 1) h)
+     CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
+            max((t.signed_at +
+                CASE t.type
+                    WHEN 'RENEWAL_EXTENDED'::text THEN '90 days'::interval
+                    ELSE '61 days'::interval
+                END)) FILTER (WHERE ((t.type <> ALL (ARRAY['EXPIRED'::text, 'REVOKE'::text])) AND ((t.type <> 'RENEWAL_EXTENDED'::text) OR (NOT t.tells_end)))) AS until
+           FROM repricer.told_statements t
+          WHERE ((t.original_transaction_id = c.original_transaction_id) AND (t.signed_at > h.purchased_at) AND (t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text, 'DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'RENEWAL_EXTENDED'::text])))) e)
+     CROSS JOIN ( SELECT d_1.until
+           FROM repricer.heard_charges d_1) d)
+  WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL) AND (LEAST(c.called_renewal_at, c.due_effective_at) < d.until) AND (GREATEST(h.expires_at, e.until) < d.until) AND (NOT e.is_ended) AND (h.expires_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((h.expires_at < c.due_effective_at) OR (c.stage = 'accepted'::text) OR ((c.stage = 'scheduled'::text) AND (c.direction = 'decrease'::text))) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND COALESCE((( SELECT s.purchased_at
+           FROM repricer.subscriptions s
+          WHERE (s.original_transaction_id = c.original_transaction_id)) <= h.purchased_at), true) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes o
+          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.effective_at <= h.purchased_at))))));
+
+COMMENT ON VIEW repricer.silent_open_changes IS 'Renewals that nothing tells of any more, of changes that the App Store has and that are not in effect.';
+
 CREATE VIEW repricer.live_charge_exceptions AS
  SELECT x.batch_id,
     x.original_transaction_id,
@@ -1360,7 +1423,22 @@ UNION ALL
   WHERE (p.is_newest AND (NOT p.is_given_back) AND (p.word_due_at < ( SELECT d.until
            FROM repricer.heard_charges d)) AND (NOT (EXISTS ( SELECT
            FROM repricer.missing_renewals r
-          WHERE ((r.original_transaction_id = p.original_transaction_id) AND (r.change_id = p.change_id) AND (r.sku = p.sku) AND (r.occurred_at = p.paid_until))))));
+          WHERE ((r.original_transaction_id = p.original_transaction_id) AND (r.change_id = p.change_id) AND (r.sku = p.sku) AND (r.occurred_at = p.paid_until))))))
+UNION ALL
+ SELECT o.batch_id,
+    o.original_transaction_id,
+    o.change_id,
+    NULL::text AS transaction_id,
+    o.sku,
+    'missing'::text AS exception,
+    o.occurred_at,
+    0 AS amount_milliunits,
+    o.expected_milliunits,
+    0 AS refunded_milliunits,
+    o.currency,
+    o.storefront,
+    o.bucket
+   FROM repricer.silent_open_changes o;
 
 COMMENT ON VIEW repricer.live_charge_exceptions IS 'What kept_exceptions keeps, computed from the facts, and who is silent.';
 
@@ -1452,7 +1530,25 @@ UNION ALL
            FROM repricer.stale_figures s
           WHERE (s.original_transaction_id = k.original_transaction_id)))) AND (NOT (EXISTS ( SELECT
            FROM repricer.kept_exceptions x
-          WHERE ((x.original_transaction_id = k.original_transaction_id) AND (x.change_id = k.change_id) AND (x.exception = 'missing'::text) AND (x.occurred_at = k.paid_until))))));
+          WHERE ((x.original_transaction_id = k.original_transaction_id) AND (x.change_id = k.change_id) AND (x.exception = 'missing'::text) AND (x.occurred_at = k.paid_until))))))
+UNION ALL
+ SELECT o.batch_id,
+    o.original_transaction_id,
+    o.change_id,
+    NULL::text AS transaction_id,
+    o.sku,
+    'missing'::text AS exception,
+    o.occurred_at,
+    0 AS amount_milliunits,
+    o.expected_milliunits,
+    0 AS refunded_milliunits,
+    o.currency,
+    o.storefront,
+    o.bucket
+   FROM repricer.silent_open_changes o
+  WHERE (NOT (EXISTS ( SELECT
+           FROM repricer.stale_figures s
+          WHERE (s.original_transaction_id = o.original_transaction_id))));
 
 COMMENT ON VIEW repricer.charge_exceptions IS 'Charges that are not as they should be, and renewals that were not charged.';
 
@@ -6872,6 +6968,21 @@ UNION ALL
            FROM repricer.missing_renewals_at(p_at) r
           WHERE ((r.original_transaction_id = p.original_transaction_id) AND (r.change_id = p.change_id) AND (r.sku = p.sku) AND (r.occurred_at = p.paid_until))))))
 UNION ALL
+ SELECT o.batch_id,
+    o.original_transaction_id,
+    o.change_id,
+    NULL::text AS transaction_id,
+    o.sku,
+    'missing'::text AS exception,
+    o.occurred_at,
+    0 AS amount_milliunits,
+    o.expected_milliunits,
+    0 AS refunded_milliunits,
+    o.currency,
+    o.storefront,
+    o.bucket
+   FROM repricer.silent_open_changes_at(p_at) o
+UNION ALL
 SELECT k.batch_id, k.original_transaction_id, k.change_id, k.transaction_id, k.sku, k.exception, k.occurred_at,
     k.amount_milliunits, k.expected_milliunits, k.refunded_milliunits, k.currency, k.storefront, k.bucket
 FROM repricer.frozen_figures_at(p_at) f
@@ -7347,8 +7458,9 @@ WITH subjects AS (
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
 ), turns AS (
     -- When a revocation ended what was paid for, and when the customer bought the item again after its change had ended.
-    SELECT p.item, array_agg(p.run_ends) FILTER (WHERE p.is_cut) AS cut_at, min(p.run_begins) FILTER (WHERE p.is_return) AS back_at
-    FROM paid p WHERE p.is_cut OR p.is_return GROUP BY p.item
+    SELECT p.item, array_agg(p.run_ends) FILTER (WHERE p.is_cut) AS cut_at,
+        array_agg(p.run_ends) FILTER (WHERE NOT p.is_cut) AS uncut_until, min(p.run_begins) FILTER (WHERE p.is_return) AS back_at
+    FROM paid p GROUP BY p.item HAVING bool_or(p.is_cut OR p.is_return)
 ), kept AS MATERIALIZED (
     -- What paid for an item of which something else was given back.
     SELECT p.item, array_agg(p.run_begins) FILTER (WHERE p.stands AND NOT p.is_added_seat) AS begins,
@@ -7400,11 +7512,15 @@ WITH subjects AS (
     SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
         least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
         m.opens, m.closes,
-        -- A revocation ended some of what was paid for, and the rest goes on: an added seat, say.
-        m.closes > 0 AND m.closes < m.opens AND EXISTS (
+        -- What was given back ended some of what was paid for, and the rest goes on: an added seat, say. Or it ended all of it,
+        -- whatever failed to renew later in the month.
+        m.closes < m.opens AND EXISTS (
             SELECT FROM unnest(t.cut_at) AS c (at)
             WHERE c.at >= greatest(m.month, i.begins)
-                AND c.at < least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC')) AS is_cut,
+                AND c.at < least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC')
+                AND (m.closes > 0 OR NOT EXISTS (
+                    SELECT FROM unnest(t.uncut_until) AS u (at)
+                    WHERE u.at > c.at AND u.at < m.month + interval '1 month'))) AS is_cut,
         -- Why the change ended is why the item did, unless it was bought again since: then the statements of that end say it.
         coalesce(i.ended_at < least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) + interval '1 day'
             AND coalesce(t.back_at >= least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC'), true), false) AS is_end
@@ -7413,7 +7529,7 @@ WITH subjects AS (
 )
 SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
     CASE
-        WHEN m.is_cut THEN 'refunds'
+        WHEN m.is_cut AND m.closes > 0 THEN 'refunds'
         WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
         WHEN m.is_end AND m.state = 'declined'
             THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
@@ -7425,6 +7541,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             WHEN 'expired_for_another_increase' THEN 'declined' WHEN 'expired_for_price_increase' THEN 'declined'
             ELSE 'left' END
         WHEN m.is_end AND m.state = 'lapsed' THEN 'lapsed'
+        WHEN m.is_cut THEN 'refunds'
         ELSE coalesce((
             SELECT CASE
                     WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'
@@ -7612,8 +7729,9 @@ WITH subjects AS (
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
 ), turns AS (
     -- When a revocation ended what was paid for, and when the customer bought the item again after its change had ended.
-    SELECT p.item, array_agg(p.run_ends) FILTER (WHERE p.is_cut) AS cut_at, min(p.run_begins) FILTER (WHERE p.is_return) AS back_at
-    FROM paid p WHERE p.is_cut OR p.is_return GROUP BY p.item
+    SELECT p.item, array_agg(p.run_ends) FILTER (WHERE p.is_cut) AS cut_at,
+        array_agg(p.run_ends) FILTER (WHERE NOT p.is_cut) AS uncut_until, min(p.run_begins) FILTER (WHERE p.is_return) AS back_at
+    FROM paid p GROUP BY p.item HAVING bool_or(p.is_cut OR p.is_return)
 ), kept AS MATERIALIZED (
     -- What paid for an item of which something else was given back.
     SELECT p.item, array_agg(p.run_begins) FILTER (WHERE p.stands AND NOT p.is_added_seat) AS begins,
@@ -7665,11 +7783,15 @@ WITH subjects AS (
     SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
         least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
         m.opens, m.closes,
-        -- A revocation ended some of what was paid for, and the rest goes on: an added seat, say.
-        m.closes > 0 AND m.closes < m.opens AND EXISTS (
+        -- What was given back ended some of what was paid for, and the rest goes on: an added seat, say. Or it ended all of it,
+        -- whatever failed to renew later in the month.
+        m.closes < m.opens AND EXISTS (
             SELECT FROM unnest(t.cut_at) AS c (at)
             WHERE c.at >= greatest(m.month, i.begins)
-                AND c.at < least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC')) AS is_cut,
+                AND c.at < least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC')
+                AND (m.closes > 0 OR NOT EXISTS (
+                    SELECT FROM unnest(t.uncut_until) AS u (at)
+                    WHERE u.at > c.at AND u.at < m.month + interval '1 month'))) AS is_cut,
         -- Why the change ended is why the item did, unless it was bought again since: then the statements of that end say it.
         coalesce(i.ended_at < least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) + interval '1 day'
             AND coalesce(t.back_at >= least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC'), true), false) AS is_end
@@ -7678,7 +7800,7 @@ WITH subjects AS (
 )
 SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, m.closes,
     CASE
-        WHEN m.is_cut THEN 'refunds'
+        WHEN m.is_cut AND m.closes > 0 THEN 'refunds'
         WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
         WHEN m.is_end AND m.state = 'declined'
             THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
@@ -7690,6 +7812,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             WHEN 'expired_for_another_increase' THEN 'declined' WHEN 'expired_for_price_increase' THEN 'declined'
             ELSE 'left' END
         WHEN m.is_end AND m.state = 'lapsed' THEN 'lapsed'
+        WHEN m.is_cut THEN 'refunds'
         ELSE coalesce((
             SELECT CASE
                     WHEN e.type IN ('REFUND', 'REVOKE') THEN 'refunds'
@@ -9242,6 +9365,70 @@ BEGIN
     END IF;
     RETURN (SELECT count(*) FROM audit_waiting);
 END
+$$;
+
+CREATE FUNCTION repricer.silent_open_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.silent_open_changes
+    LANGUAGE sql STABLE
+    AS $$
+ SELECT c.batch_id,
+    c.original_transaction_id,
+    c.bucket,
+    c.change_id,
+    h.sku,
+    h.expires_at AS occurred_at,
+    repricer.fitting(((
+        CASE
+            WHEN (h.currency <> c.currency) THEN NULL::bigint
+            WHEN (h.expires_at >= c.due_effective_at) THEN c.new_price_milliunits
+            ELSE c.current_price_milliunits
+        END)::numeric * (
+        CASE
+            WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
+            ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
+               FROM repricer.charges_at(p_at) k
+              WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.expires_at = h.expires_at))), (1)::bigint)
+        END)::numeric), ('the seats of price change '::text || c.change_id)) AS expected_milliunits,
+    h.currency,
+    h.storefront
+   FROM (((repricer.unfrozen_changes_at(p_at) c
+     CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
+            k.bucket,
+            k.transaction_id,
+            k.sku,
+            k.purchased_at,
+            k.expires_at,
+            k.revoked_at,
+            k.price_milliunits,
+            k.quantity,
+            k.currency,
+            k.storefront,
+            k.is_offer,
+            k.is_purchase,
+            k.is_added_seat,
+            k.is_relisted,
+            k.period,
+            k.refunded_milliunits,
+            k.recorded_at,
+            count(*) OVER (PARTITION BY k.expires_at) AS paid_by
+           FROM repricer.charges_at(p_at) k
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.expires_at IS NOT NULL))
+          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id
+         LIMIT 1) h)
+     CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
+            max((t.signed_at +
+                CASE t.type
+                    WHEN 'RENEWAL_EXTENDED'::text THEN 'P90D'::interval
+                    ELSE 'P61D'::interval
+                END)) FILTER (WHERE ((t.type <> ALL (ARRAY['EXPIRED'::text, 'REVOKE'::text])) AND ((t.type <> 'RENEWAL_EXTENDED'::text) OR (NOT t.tells_end)))) AS until
+           FROM repricer.told_statements_at(p_at) t
+          WHERE ((t.original_transaction_id = c.original_transaction_id) AND (t.signed_at > h.purchased_at) AND (t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text, 'DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'RENEWAL_EXTENDED'::text])))) e)
+     CROSS JOIN ( SELECT d_1.until
+           FROM repricer.heard_charges_at(p_at) d_1) d)
+  WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL) AND (LEAST(c.called_renewal_at, c.due_effective_at) < d.until) AND (GREATEST(h.expires_at, e.until) < d.until) AND (NOT e.is_ended) AND (h.expires_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((h.expires_at < c.due_effective_at) OR (c.stage = 'accepted'::text) OR ((c.stage = 'scheduled'::text) AND (c.direction = 'decrease'::text))) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND COALESCE((( SELECT s.purchased_at
+           FROM repricer.subscriptions_at(p_at) s
+          WHERE (s.original_transaction_id = c.original_transaction_id)) <= h.purchased_at), true) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes_at(p_at) o
+          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.effective_at <= h.purchased_at))))))
 $$;
 
 CREATE FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[] DEFAULT NULL::text[], p_at_risk bigint[] DEFAULT NULL::bigint[], p_at_risk_elsewhere jsonb[] DEFAULT NULL::jsonb[], p_kinds bigint[] DEFAULT NULL::bigint[], p_shared_rules text[] DEFAULT NULL::text[], p_stale boolean[] DEFAULT NULL::boolean[], p_seats bigint[] DEFAULT NULL::bigint[]) RETURNS void
@@ -12955,6 +13142,8 @@ GRANT SELECT ON TABLE repricer.missing_renewals TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.paid_changes TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.silent_open_changes TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.live_charge_exceptions TO repricer_service;
 
 GRANT SELECT,INSERT ON TABLE repricer.stale_figures TO repricer_service;
@@ -13460,6 +13649,8 @@ GRANT ALL ON FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamp with ti
 REVOKE ALL ON FUNCTION repricer.settle_audit() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.settle_audit() TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.settle_audit() TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.silent_open_changes_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[], p_shared_rules text[], p_stale boolean[], p_seats bigint[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[], p_shared_rules text[], p_stale boolean[], p_seats bigint[]) TO repricer_pricing;

@@ -151,6 +151,41 @@ private typealias Story = LifecycleStory
             last(asked + [expired, renewed(33, 15990, reason: "PURCHASE")]).hasPrefix("declined "))
     }
 
+    private func renamed(_ day: Int64, purchasedOn: Int64, charged price: Int64)
+        -> SubscriptionEvent
+    {
+        Story.event(
+            day, "METADATA_UPDATE", purchasedOn: purchasedOn,
+            charged: [Story.charged(price: price)],
+            renewing: [Story.renewing("A2", price: price)])
+    }
+
+    /// Who left comes back, and the item is renamed then.
+    @Test func renamedAfterItsEnd_isFollowedUnderItsNewName() {
+        let declined = Story.event(
+            31, "EXPIRED", "PRICE_INCREASE", status: 2, charged: [Story.charged()], renewing: [],
+            autoRenew: 0, intent: 3)
+        let back = renewed(33, 9990, reason: "PURCHASE")
+        let charged = Story.event(
+            64, "DID_RENEW", purchasedOn: 64, charged: [Story.charged("A2", price: 15990)],
+            renewing: [Story.renewing("A2", price: 15990)])
+        let further = [back, renamed(40, purchasedOn: 33, charged: 9990), charged]
+
+        #expect(last(asked + [left] + further) == "effective charged_after_all")
+        let change = Story.fold(asked + [declined] + further).state.changes[0]
+        #expect(change.progress.state == .declined)
+        #expect(change.sku == "A2")
+        #expect(change.formerSKUs == ["A"])
+    }
+
+    /// The renewal was lost, and a rename tells of its charge, which still bears the former name.
+    @Test func chargeThatARenameTellsOf_bringsItIntoEffect() {
+        let told = asked + [Story.accepted, renamed(35, purchasedOn: 31, charged: 15990)]
+
+        #expect(last(told) == "effective -")
+        #expect(Story.fold(told).state.changes[0].progress.effectiveAt == Story.at(31))
+    }
+
     @Test func aLaterChangeToThePrice_takesTheCharge() {
         var later = Story.change(sentAt: Story.at(32), dueAt: Story.at(62), id: "change-B")
         later.requestReferenceID = "0190aaaa-0000-7000-8000-000000000002"

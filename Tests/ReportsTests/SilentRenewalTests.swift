@@ -105,6 +105,67 @@ import Testing
         #expect(try await read(Self.story(heard: heard, more)) == lines)
     }
 
+    /// The change is not in effect yet, and its customer was last charged on 1 April, at the old price.
+    private static func open(_ state: String, due: String, _ more: String = "") -> String {
+        story(
+            heard: "2026-05-20Z",
+            """
+            UPDATE repricer.price_changes SET state = '\(state)', effective_at = NULL, called_renewal_at = '2026-02-01Z',
+                due_effective_at = '\(due)';
+            UPDATE repricer.charges SET price_milliunits = 9990 WHERE original_transaction_id = '1';
+            """ + more)
+    }
+
+    private static let missesTheOldPrice = ["charges_missing 1", "missing 2026-05-01 0 9990"]
+    private static let missesTheNewPrice = ["charges_missing 1", "missing 2026-05-01 0 12990"]
+    private static let isDecrease = """
+        UPDATE repricer.price_changes SET direction = 'decrease', forecast_consent = 'none', current_price_milliunits = 13990;
+        """
+
+    /// Before the renewal that the change is due at, each is due at the old price. At it, only what awaits no consent.
+    @Test(arguments: [
+        ("a month before it is due", open("scheduled", due: "2026-06-01Z"), missesTheOldPrice),
+        ("asked, and not due", open("pending_consent", due: "2026-06-01Z"), missesTheOldPrice),
+        ("accepted, and not due", open("accepted", due: "2026-06-01Z"), missesTheOldPrice),
+        ("accepted, and due", open("accepted", due: "2026-05-01Z"), missesTheNewPrice),
+        ("asked, and due", open("pending_consent", due: "2026-05-01Z"), []),
+        ("an increase of which nothing is told", open("scheduled", due: "2026-05-01Z"), []),
+        ("a decrease", open("scheduled", due: "2026-05-01Z", isDecrease), missesTheNewPrice),
+        (
+            "its charge failed",
+            open("accepted", due: "2026-06-01Z", told("DID_FAIL_TO_RENEW", "2026-05-01Z")), []
+        ),
+        ("it ended", open("accepted", due: "2026-06-01Z", told("EXPIRED", "2026-05-01Z")), []),
+        (
+            "it was revoked",
+            open(
+                "accepted", due: "2026-06-01Z", update("2026-04-01Z", "revoked_at = '2026-04-20Z'")),
+            []
+        ),
+        (
+            "it was called after the renewal",
+            open(
+                "accepted", due: "2026-06-01Z",
+                "UPDATE repricer.price_changes SET sent_at = '2026-05-02Z';"),
+            []
+        ),
+        (
+            "a later period runs",
+            open(
+                "accepted", due: "2026-06-01Z",
+                "UPDATE repricer.subscriptions SET purchased_at = '2026-05-15Z';"),
+            missesTheOldPrice
+        ),
+        ("it was aborted", open("aborted", due: "2026-06-01Z"), []),
+    ])
+    func renewalsThatStop_beforeTheChangeIsInEffect_areMissing(
+        what: String, story: String, lines: [String]
+    ) async throws {
+        let read = try await read(story)
+
+        #expect(read.filter { $0.contains("missing") } == lines, "\(what)")
+    }
+
     /// Others are heard later than the instant that is asked about.
     @Test func silence_isJudgedByTheInstant() async throws {
         let story = Self.story(heard: "2026-05-10Z")

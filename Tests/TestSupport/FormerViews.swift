@@ -340,6 +340,10 @@ package enum FormerViews {
                     SELECT max(m.occurred_at) FROM repricer.money_entries m WHERE m.occurred_at <= report.as_of())
                 AND NOT EXISTS (
                     SELECT FROM found f WHERE f.change_id = p.change_id AND f.exception = 'missing' AND f.occurred_at = p.paid_until)
+            UNION ALL
+            SELECT o.batch_id, o.original_transaction_id, o.change_id, NULL, o.sku, 'missing', o.occurred_at, 0,
+                o.expected_milliunits, 0, o.currency, o.storefront
+            FROM repricer.silent_open_changes o
         )
         SELECT f.batch_id, b.name AS batch_name, f.original_transaction_id, f.change_id, f.transaction_id, f.sku, f.exception,
             f.occurred_at, f.amount_milliunits::bigint AS amount_milliunits, f.expected_milliunits, f.refunded_milliunits,

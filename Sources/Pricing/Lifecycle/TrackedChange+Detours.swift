@@ -15,11 +15,31 @@ extension TrackedChange {
                 dependentSKUs[place] = rename.to
             }
         }
+        takeNewName(reading, &lines)
+    }
+
+    /// A change that has ended takes its item's new name, so that what is charged under it is explained, or named.
+    mutating func takeNameAfterEnd(_ reading: Reading, _ lines: inout [Transition]) {
+        switch progress.state {
+        case .declined, .cancelled, .lapsed, .invalidated: takeNewName(reading, &lines)
+        case .awaitingApproval, .queued, .sending, .unknown, .scheduled, .pendingConsent, .accepted,
+            .effective, .rejected, .ineligible, .missed, .aborted:
+            break
+        }
+    }
+
+    private mutating func takeNewName(_ reading: Reading, _ lines: inout [Transition]) {
         guard let rename = reading.renames.first(where: { $0.from == sku }) else { return }
         calledSKU = calledSKU ?? sku
         if !formerSKUs.contains(sku) { formerSKUs.append(sku) }
         sku = rename.to
         lines.append(note("renamed from \(rename.from) to \(rename.to)", reading))
+    }
+
+    /// The item as a transaction charges it. A rename may leave the former name in the transactions until the next renewal.
+    func item(in transaction: TransactionStatement) -> StatementItem? {
+        func named(_ name: String) -> StatementItem? { transaction.items.first { $0.sku == name } }
+        return named(sku) ?? formerSKUs.last.flatMap(named)
     }
 
     /// Follows an extension: what was due at the renewal, or later, moves along (an inference, because Apple is

@@ -2,8 +2,11 @@ extension TrackedChange {
     /// Moves the change as far as one statement carries it. Returns a line for each state that it reached, and for
     /// each thing told that moves no state.
     mutating func follow(_ reading: Reading) -> [Transition] {
-        guard isFollowed else { return [] }
         var lines: [Transition] = []
+        guard isFollowed else {
+            takeNameAfterEnd(reading, &lines)
+            return lines
+        }
         guard isTold(by: reading) else {
             readUnplanned(reading, &lines)
             return lines
@@ -150,7 +153,7 @@ extension TrackedChange {
         guard progress.state.isWithApple || isDoubtful,
             let transaction = laterTransaction(reading), !transaction.items.isEmpty
         else { return }
-        if let item = transaction.items.first(where: { $0.sku == sku }) {
+        if let item = item(in: transaction) {
             // During an offer the item already bears the new price and is charged another one.
             guard item.price == newPrice, !item.isInOffer, !isResetUntold(reading),
                 !isInAnotherCurrency(reading)
@@ -201,7 +204,7 @@ extension TrackedChange {
             let ending = ending(by: end, reading)
             move(to: ending.state, reason: ending.reason, reading, &lines)
         } else if reading.event.type != refundReversed,
-            reading.runningTransaction?.items.first(where: { $0.sku == sku })?.revokedAt != nil
+            reading.runningTransaction.flatMap(item(in:))?.revokedAt != nil
         {
             move(to: .cancelled, reason: itemRefunded, reading, &lines)
         }
@@ -252,8 +255,8 @@ extension TrackedChange {
             return lines.append(reading.transition(self))
         }
         guard isReplaced(reading) else { return }
-        let charged = reading.runningTransaction?.items ?? []
-        let isGone = !charged.isEmpty && !charged.contains { $0.sku == sku }
+        let isGone =
+            reading.runningTransaction.map { !$0.items.isEmpty && item(in: $0) == nil } ?? false
         // An upgrade is made at once, and nobody takes it back.
         if isGone || reading.event.subtype == "UPGRADE" {
             move(to: .invalidated, reason: itemReplaced, reading, &lines)
@@ -284,7 +287,7 @@ extension TrackedChange {
     private mutating func readReset(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, progress.scheduledAt != nil,
             reading.newTransaction != nil, reading.isCustomersDoing,
-            laterTransaction(reading)?.items.contains(where: { $0.sku == sku }) == true,
+            laterTransaction(reading).flatMap(item(in:)) != nil,
             let item = renewalItem(reading), !isApplied(in: item),
             item.price != newPrice || isResetUntold(reading)
         else { return }

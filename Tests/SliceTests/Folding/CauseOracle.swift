@@ -65,7 +65,14 @@ struct CauseOracle {
     /// Where the life ended once about then, and within that month, that is the cause.
     private mutating func check(_ row: Month, of life: MoneyLife) {
         let about = (row.month - 2 * MoneyLife.day)..<(row.until + 2 * MoneyLife.day)
-        let near = life.ends.filter { about.contains($0.at) }
+        // A refund of a charge that was made twice ends nothing.
+        let near = life.ends.filter { end in
+            about.contains(end.at)
+                && !(end.cause == "refunds"
+                    && life.chargesOfCalled.contains {
+                        $0.stands && $0.from <= end.at && end.at < $0.until
+                    })
+        }
         guard near.count == 1, let end = near.first, end.at >= life.calledAt,
             (row.month..<row.until).contains(end.at)
         else { return }
@@ -81,6 +88,8 @@ struct CauseOracle {
         guard
             let first = charges.first(where: { $0.from >= life.calledAt && $0.price == life.new }),
             first.given == 0, first.revokedAt == nil, !first.isPurchase, !first.isOffer,
+            // What was told at the new price once, and at another one since, may have brought it, too.
+            !life.events.contains(where: { $0.told(at: life.new, before: first.from) }),
             first.currency == "USD",
             // Of two at one instant either may be the first.
             charges.filter({ $0.from < first.until && $0.until > first.from && $0 != first })
@@ -93,5 +102,13 @@ struct CauseOracle {
         if row.effect != effect {
             faults.append("\(life.id) \(row.month): an effect of \(row.effect), and not \(effect)")
         }
+    }
+}
+
+extension SubscriptionEvent {
+    fileprivate func told(at price: Int64, before instant: Int64) -> Bool {
+        guard let transaction, let from = transaction.purchasedAt else { return false }
+        return from.milliseconds < instant
+            && transaction.items.contains { $0.sku.hasPrefix("A") && $0.price == price }
     }
 }

@@ -161,15 +161,19 @@ struct MissingOracle {
         return [first] + later.prefix { $0 < end }
     }
 
-    /// A change in effect whose item fell silent after the last charge that stands.
+    /// A change in effect, or that the App Store has, whose item fell silent after the last charge that stands.
     private static func silence(
         of life: MoneyLife, _ end: End, heard: Int64
     ) -> (at: Int64, expected: Int64?)? {
-        guard end.state == "effective", !end.isLeaving, let since = end.effectiveAt else {
-            return nil
-        }
+        let isOpen = ["scheduled", "pending_consent", "accepted"].contains(end.state)
+        guard isOpen || end.state == "effective" && !end.isLeaving else { return nil }
+        let since = isOpen ? 0 : end.effectiveAt ?? .max
         let charges = charges(of: life).filter { $0.from >= since }
-        guard let until = charges.map(\.until).max() else { return nil }
+        guard let until = charges.map(\.until).max(), until >= life.calledAt else { return nil }
+        // Who was asked and says nothing may have ended at the renewal that the change is due at.
+        let isSettled =
+            end.state == "accepted" || end.state == "scheduled" && life.new < MoneyLife.old
+        guard !isOpen || isSettled || until < end.dueAt else { return nil }
         let period = charges.filter { $0.until == until }
         let kept = period.filter { $0.revokedAt == nil && $0.given < $0.total }
         guard let last = kept.last else { return nil }
@@ -183,6 +187,8 @@ struct MissingOracle {
             }
         }
         guard due < heard else { return nil }
-        return (until, life.new * seats(until: until, among: charges))
+        let price = isOpen && until < end.dueAt ? MoneyLife.old : life.new
+        let isOfTheChange = !isOpen || last.currency == "USD"
+        return (until, isOfTheChange ? price * seats(until: until, among: charges) : nil)
     }
 }

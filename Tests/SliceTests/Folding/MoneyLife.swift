@@ -27,6 +27,8 @@ struct MoneyLife {
 
         var total: Int64 { price * seats }
         var given: Int64 { refunds.reduce(0) { $0 + $1.amount } - reversed }
+        /// Neither revoked nor given back as a whole.
+        var stands: Bool { revokedAt == nil && given < total }
     }
 
     static let day: Int64 = 86_400_000
@@ -123,7 +125,8 @@ struct MoneyLife {
     }
 
     private mutating func disturb() {
-        now += within(1...9) * Self.day
+        // What happens within a period is told within it.
+        now = max(now, min(now + within(1...9) * Self.day, running.until - Self.day))
         switch within(0...31) {
         case 0, 1: giveBack(running.total)
         case 2, 3: giveBack(within(1...running.total))

@@ -16,7 +16,7 @@ enum RunOracle {
             ends.append(charge.refunds.map(\.at.milliseconds).max() ?? charge.until)
         }
         let next = charges.first { other in
-            !other.isAddedSeat && other.revokedAt == nil && other.given < other.total
+            !other.isAddedSeat && other.stands
                 && (charge.isAddedSeat
                     ? other.from > charge.from
                     : (other.from, other.transaction) > (charge.from, charge.transaction))
@@ -39,7 +39,11 @@ enum RunOracle {
         return Set(
             ends.filter { $0 > life.calledAt }.compactMap { at in
                 let running = charges.filter { $0.from < at && end(of: $0, among: charges) >= at }
-                let sum = running.reduce(0) { $0 + $1.total }
+                // Of a period that was charged twice, and given back once, the other charge counts.
+                let isPaid = running.contains { !$0.isAddedSeat && $0.stands }
+                let sum = running.filter { $0.isAddedSeat || $0.stands || !isPaid }.reduce(0) {
+                    $0 + $1.total
+                }
                 return sum == 0 ? nil : "\(life.id) \(at) \(sum)"
             })
     }
