@@ -5,6 +5,8 @@ import Synchronization
 /// An HTTP/1.1 server, plain or TLS. It has a thread for each connection, and bounds in every direction.
 package final class HTTPServer: Service {
     package typealias Handler = @Sendable (HTTPRequest) async -> HTTPResponse
+    /// Learns the status of each answer that is to no request, also where the connection was closed without it.
+    package typealias RefusalHandler = @Sendable (_ status: Int) -> Void
 
     /// The time between two tries to find a place while all are taken.
     private static let turnPause: Duration = .milliseconds(5)
@@ -16,6 +18,7 @@ package final class HTTPServer: Service {
     private let limits: HTTPServerLimits
     private let log: Log
     private let handler: Handler
+    private let refused: RefusalHandler
     private let listener = Mutex<Listener?>(nil)
     private let connections = ConnectionTable()
     private let dates: HTTPDateCache
@@ -56,17 +59,18 @@ package final class HTTPServer: Service {
     package convenience init(
         name: String = "http", host: String, port: Int, tls: ServerIdentity? = nil,
         limits: HTTPServerLimits = HTTPServerLimits(), clock: any WallClock = SystemClock(),
-        log: Log, handler: @escaping Handler
+        log: Log, refused: @escaping RefusalHandler = { _ in }, handler: @escaping Handler
     ) throws(HTTPServerError) {
         try self.init(
             name: name, host: host, port: port, tls: tls, limits: limits, clock: clock,
-            system: System(), log: log, handler: handler)
+            system: System(), log: log, refused: refused, handler: handler)
     }
 
     init(
         name: String = "http", host: String, port: Int, tls: ServerIdentity? = nil,
         limits: HTTPServerLimits = HTTPServerLimits(), clock: any WallClock = SystemClock(),
-        system: System, log: Log, handler: @escaping Handler
+        system: System, log: Log, refused: @escaping RefusalHandler = { _ in },
+        handler: @escaping Handler
     ) throws(HTTPServerError) {
         self.name = name
         self.host = host
@@ -77,6 +81,7 @@ package final class HTTPServer: Service {
         outages = Outages(log, quietFor: limits.quietFor)
         dates = HTTPDateCache(clock: clock)
         self.handler = handler
+        self.refused = refused
         do throws(TLSContextError) {
             self.tls = if let tls { try TLSContext(identity: tls) } else { nil }
         } catch {
@@ -153,6 +158,7 @@ package final class HTTPServer: Service {
                 }
                 guard let executor = system.thread("\(name)-conn") else {
                     outages.threads.note("the system gives none")
+                    refused(503)
                     connections.leave(slot)
                     continue
                 }
@@ -207,7 +213,7 @@ package final class HTTPServer: Service {
     ) -> ServerConnection {
         ServerConnection(
             socket: socket, slot: slot, tls: tls, limits: limits, stop: listener, dates: dates,
-            handler: handler
+            handler: handler, refused: refused
         ) { [log, throttle] message, reason in
             guard let dropped = throttle.pass() else { return }
             log.info(message, ["reason": reason, "unlogged": "\(dropped)"])
@@ -219,6 +225,7 @@ package final class HTTPServer: Service {
         _ socket: SocketDescriptor, _ address: String, _ max: Int, _ listener: Listener,
         on executor: ThreadExecutor, in group: inout DiscardingTaskGroup
     ) {
+        refused(503)
         guard connections.enterReject() else { return }
         outages.places.note("\(address): all \(max) places are taken")
         let connection = connection(socket, ConnectionSlot(id: 0, socket: socket), listener)

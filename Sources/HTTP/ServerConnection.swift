@@ -9,6 +9,7 @@ struct ServerConnection: Sendable {
     let stop: Listener
     let dates: HTTPDateCache
     let handler: HTTPServer.Handler
+    let refused: HTTPServer.RefusalHandler
     let report: @Sendable (_ message: String, _ reason: String) -> Void
 
     private enum Received {
@@ -95,6 +96,7 @@ struct ServerConnection: Sendable {
 
     private func refuse(_ status: Int, _ reason: String, on stream: SocketStream) {
         report("request refused", "\(status) \(reason)")
+        refused(status)
         let response = HTTPResponse.text(status, reason + "\n")
         if send(response, on: stream, isHead: false, keepsAlive: false) { close(stream) }
     }

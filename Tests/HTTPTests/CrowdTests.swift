@@ -205,10 +205,11 @@ import Testing
         }
     }
 
-    @Test func server_whenEveryPlaceIsBusy_answers503AndServesOn() async throws {
+    @Test func server_whenEveryPlaceIsBusy_answers503CountsItAndServesOn() async throws {
         let (started, mayEnd) = (Gate(), Gate())
+        let metrics = Metrics()
         try await withServer(
-            limits: Self.limits(1),
+            limits: Self.limits(1), metrics: metrics,
             handler: { _ in
                 started.open()
                 await mayEnd.wait()
@@ -226,6 +227,7 @@ import Testing
             #expect(refusal.contains("Retry-After: 1\r\n"))
             #expect(try first.readToEnd().hasSuffix("done"))
         }
+        #expect(refusals(in: metrics) == ["503 1"])
     }
 
     @Test func server_whenABodyTrickles_endsTheRequestAtItsDeadline() async throws {

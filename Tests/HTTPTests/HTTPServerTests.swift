@@ -53,14 +53,16 @@ import Testing
     ]
 
     @Test(arguments: refused)
-    func server_onABadRequest_saysWhyAndCloses(text: String, status: String) async throws {
-        try await withServer { _, port in
+    func server_onABadRequest_saysWhyCountsItAndCloses(text: String, status: String) async throws {
+        let metrics = Metrics()
+        try await withServer(metrics: metrics) { _, port in
             let client = try RawClient(port: port)
             try client.send(text + Self.get)
             client.endOutput()
 
             #expect(statuses(try client.readToEnd()) == [status])
         }
+        #expect(refusals(in: metrics) == ["\(status) 1"])
     }
 
     @Test func server_onABodyOfTwoMegabytes_is413WithoutAReset() async throws {

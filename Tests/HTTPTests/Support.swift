@@ -9,14 +9,15 @@ import TestSupport
 ///
 /// The body may block: it has a thread of its own, as Swift's shared pool must stay free.
 func withServer(
-    tls: ServerIdentity? = nil, limits: HTTPServerLimits = .quick,
+    tls: ServerIdentity? = nil, limits: HTTPServerLimits = .quick, metrics: Metrics = Metrics(),
     handler: @escaping HTTPServer.Handler = {
         .text(200, "\($0.method) \($0.target) \($0.body.count)")
     },
     _ body: @Sendable @escaping (_ server: HTTPServer, _ port: Int) async throws -> Void
 ) async throws {
     let server = try HTTPServer(
-        host: "127.0.0.1", port: 0, tls: tls, limits: limits, log: .silent, handler: handler)
+        host: "127.0.0.1", port: 0, tls: tls, limits: limits, log: .silent,
+        refused: HTTPServer.refusals(of: "test", in: metrics), handler: handler)
     let port = try server.bind()
     let running = Task { try await server.run() }
     let result: Result<Void, any Error>
@@ -28,6 +29,15 @@ func withServer(
     running.cancel()
     try await running.value
     try result.get()
+}
+
+/// What the server answered by itself, of any status: `status count`.
+func refusals(in metrics: Metrics) -> [String] {
+    metrics.render().split(separator: "\n").compactMap { line in
+        guard line.hasPrefix("repricer_http_refusals_total{port=\"test\""), !line.hasSuffix(" 0")
+        else { return nil }
+        return line.split(separator: "\"").suffix(2).joined().replacing("}", with: "")
+    }
 }
 
 extension HTTPServerLimits {

@@ -308,7 +308,7 @@ package enum FormerViews {
                                         SELECT FROM jsonb_array_elements(e.statement #> '{renewal,items}') i
                                         WHERE i ->> 'sku' IN (h.sku, coalesce(c.current_sku, c.sku))))
                                 AND e.signed_at <= gap.at + interval '1 day'
-                                AND NOT (h.is_purchase AND e.signed_at - h.purchased_at
+                                AND NOT (h.is_purchase AND NOT h.is_added_seat AND e.signed_at - h.purchased_at
                                     <= least(interval '1 day', (h.expires_at - span.began_at) / 10))
                                 AND e.signed_at >= coalesce((
                                     SELECT max(b.signed_at) FROM repricer.subscription_events b

@@ -59,7 +59,8 @@ extension Live {
         limits.addressSharePercent = 50
         let server = try HTTPServer(
             name: "pages", host: listen.host, port: listen.port, limits: limits,
-            log: self.log.with(component: "http")
+            log: self.log.with(component: "http"),
+            refused: HTTPServer.refusals(of: "pages", in: metrics)
         ) { await routes.respond(to: $0) }
         do throws(HTTPServerError) {
             let port = try server.bind()

@@ -115,7 +115,8 @@ struct Live: Sendable {
             configuration.addressShare, .addressShare)
         let server = try HTTPServer(
             host: listen.host, port: listen.port, limits: limits,
-            log: self.log.with(component: "http")
+            log: self.log.with(component: "http"),
+            refused: HTTPServer.refusals(of: "notifications", in: metrics)
         ) { await routes.respond(to: $0) }
         return (server, [token?.watch, v1Secret?.watch].compactMap { $0 })
     }
