@@ -108,8 +108,10 @@ SELECT %s
 FROM repricer.price_changes c
 JOIN repricer.batches b ON b.batch_id = c.batch_id AND b.submitted_at <= p_at
 LEFT JOIN LATERAL (
+    -- What stands since the instant, or longer, has replaced nothing after it: most changes are not searched.
     SELECT p.* FROM repricer.price_change_versions p
-    WHERE p.original_transaction_id = c.original_transaction_id AND p.change_id = c.change_id AND p.recorded_until > p_at
+    WHERE c.recorded_at > p_at AND p.original_transaction_id = c.original_transaction_id AND p.change_id = c.change_id
+        AND p.recorded_until > p_at
     ORDER BY p.recorded_until LIMIT 1) v ON true
 CROSS JOIN LATERAL (
     -- It was recorded later than the instant: at the instant it was called, or not even that.
