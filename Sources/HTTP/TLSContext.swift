@@ -46,6 +46,11 @@ final class TLSContext: @unchecked Sendable {
         SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nil)
         SSL_CTX_set_default_verify_paths(context)
         guard let extraCAFile else { return }
+        // OpenSSL would wait for the writer of a named pipe, for ever.
+        var status = stat()
+        guard stat(extraCAFile, &status) != 0 || status.st_mode & S_IFMT == S_IFREG else {
+            throw TLSContextError(reason: "CA file \(extraCAFile) is no file of certificates")
+        }
         guard SSL_CTX_load_verify_locations(context, extraCAFile, nil) == 1 else {
             throw TLSContextError(
                 reason: "CA file \(extraCAFile) cannot be used: \(OpenSSLErrors.take())")

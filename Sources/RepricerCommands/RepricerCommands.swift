@@ -74,7 +74,7 @@ package enum RepricerCommands {
         } catch let error as UsageError {
             return report(error, of: command, dependencies: invocation.dependencies)
         } catch {
-            return explain(error, dependencies: invocation.dependencies)
+            return explain(error, dependencies: invocation.explaining)
         }
     }
 

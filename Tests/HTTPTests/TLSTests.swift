@@ -1,3 +1,4 @@
+import Glibc
 import ServiceKit
 import TestSupport
 import Testing
@@ -99,9 +100,14 @@ import Testing
         }
     }
 
-    @Test func client_withAMissingCAFile_isNotMade() {
+    /// That of a named pipe has no end.
+    @Test(arguments: ["missing.pem", "pipe.pem"])
+    func client_withoutACAFile_isNotMade(name: String) throws {
+        let scratch = try ScratchFolder()
+        mkfifo(scratch.path + "/pipe.pem", 0o600)
+
         let error = #expect(throws: HTTPClientError.self) {
-            try HTTPClient(baseURL: "https://localhost", extraCAFile: "/nonexistent.pem")
+            try HTTPClient(baseURL: "https://localhost", extraCAFile: scratch.path + "/" + name)
         }
 
         #expect(error?.code == .badCAFile)

@@ -169,6 +169,21 @@ import Testing
         #expect(outcome.messages.split(separator: "\n").count == 1)
     }
 
+    /// A service's log stays JSON to its last line.
+    @Test func failure_whereLogLinesAreJSON_isOneOfThem() async throws {
+        let outcome = await run(
+            ["status", "--log-format", "json"],
+            environment: ["REPRICER_DATABASE_URL": "host=/nonexistent user=x dbname=y"])
+
+        let lines = outcome.messages.split(separator: "\n")
+        let line = try JSONSerialization.jsonObject(with: Data(#require(lines.first).utf8))
+        let object = try #require(line as? [String: Any])
+        #expect(outcome.code == .unavailable)
+        #expect(lines.count == 1)
+        #expect(object["level"] as? String == "error")
+        #expect((object["message"] as? String)?.hasPrefix("the database cannot be reached") == true)
+    }
+
     @Test func migrations_areFoundAboveTheProgram() throws {
         let memory = OutputMemory()
         let harness = Dependencies(

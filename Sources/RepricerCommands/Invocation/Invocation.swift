@@ -113,6 +113,23 @@ extension Invocation {
         }
     }
 
+    /// The dependencies of what says why a command failed. Where log lines are JSON, that is one of them.
+    var explaining: Dependencies {
+        guard arguments[GlobalOptions.logFormat] == Log.Format.json.rawValue else {
+            return dependencies
+        }
+        let log = log(level: .error)
+        var explaining = dependencies
+        explaining.isMessagesTerminal = false
+        explaining.messages = OutputSink { bytes in
+            for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n") {
+                let words = line.hasPrefix("repricer: ") ? line.dropFirst(10) : line
+                log.error(String(words))
+            }
+        }
+        return explaining
+    }
+
     var progressBar: ProgressBar { ProgressBar(dependencies: dependencies, isQuiet: isQuiet) }
 
     /// Reads the settings: the environment over `--env-file`, and `--clock` over both.
