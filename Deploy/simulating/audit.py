@@ -354,9 +354,16 @@ class Auditor:
             for charge in life["charges"]:
                 if charge["sku"] in (change["sku"], change["current_sku"]) and charge["price"] == change["price"] \
                         and charge["currency"] == change["currency"] and charge["from"] >= change["sent_at"] \
-                        and (charge["transaction"], charge["sku"]) not in named:
+                        and (charge["transaction"], charge["sku"]) not in named \
+                        and not self.is_old_price_of_a_later(change, charge):
                     self.fault("charged-and-unnoticed", f"{change['id']} {change['sku']} {change['state']}: "
                                f"{charge['transaction']} at {charge['price']}")
+
+    # Who declined and came back at that price pays the old price of the next change of the item.
+    def is_old_price_of_a_later(self, change, charge):
+        return any(other["id"] == change["id"] and other["sku"] == change["sku"] and other["old_price"] == charge["price"]
+                   and other["sent_at"] is not None and change["sent_at"] < other["sent_at"] <= charge["from"]
+                   for other in self.db["changes"])
 
     # Dependents: each of a declined change has its row, is gone where that says so, and none waits for ever.
     def dependents(self):
@@ -543,26 +550,27 @@ class Auditor:
             if entry["explained_as"] is not None and exceptions:
                 self.fault("charge-explained-twice", f"{entry['transaction']} {entry['sku']}: {exceptions}")
 
-    # Since when each batch shares an item, be it a dependent of its own, with a later call of another: that goes on in the
-    # other one's bridge.
+    # Since when each batch shares an item, be it a dependent of its own, with a later call of another in one
+    # currency: that goes on in the other one's bridge.
     def shared_since(self):
         by_item, all_items = collections.defaultdict(list), collections.defaultdict(list)
         for change in self.db["changes"]:
             at = change["sent_at"] or change["doubtful_since"]
             if at is None:
                 continue
+            place = (change["batch_id"], change["currency"])
             for sku in {change["sku"], change["current_sku"] or change["sku"]}:
                 by_item[(change["id"], sku)].append((at, change["batch_id"]))
-                all_items[(change["id"], sku)].append((at, change["batch_id"]))
+                all_items[(change["id"], sku)].append((at, place))
             for name in change["dependent_skus"]:
                 id, _, sku = name.rpartition("/")
-                all_items[(id or change["id"], sku)].append((at, change["batch_id"]))
+                all_items[(id or change["id"], sku)].append((at, place))
         since = {}
         for item, calls in all_items.items():
-            for at, batch in calls:
+            for at, place in calls:
                 for later, other in by_item[item]:
-                    if other != batch and later >= at:
-                        since[batch] = min(later, since.get(batch, later))
+                    if other != place[0] and later >= at:
+                        since[place] = min(later, since.get(place, later))
         return since
 
     # The bridge: opening and effects are the closing, and a month opens as the one before closed, once all is called.
@@ -583,7 +591,8 @@ class Auditor:
             for month, later in zip(told, told[1:]):
                 closing, opening = rows[month]["closing_milliunits"], rows[later]["opening_milliunits"]
                 pairs += 1
-                if batch in shared and later >= first_of_month(shared[batch]):
+                since = shared.get((batch, currency))
+                if since is not None and later >= first_of_month(since):
                     continue
                 looks += 1
                 if closing != opening:

@@ -54,14 +54,9 @@ class Outcomes:
             (at for at, price in self.calls(change) if price == change["price"]), default=None)
 
     def replaced_at(self, change):
-        """When the store took another price of the item after this one, or the customer another item in its place, of
-        which alone it speaks from then on."""
+        """When the store took another price of the item after this one, of which alone it speaks from then on."""
         called = self.called_at(change)
-        ends = [at for at, _ in self.calls(change) if at > called]
-        if change["reason"] == "item_replaced":
-            ends += [event["at"] for event in self.events[change["id"]]
-                     if event.get("subtype") == "DOWNGRADE" and event["at"] > called]
-        return min(ends, default=float("inf"))
+        return min((at for at, _ in self.calls(change) if at > called), default=float("inf"))
 
     def asked(self, change):
         """Whether the store asked for consent, told of the increase, or neither; None while it did nothing."""
@@ -75,6 +70,9 @@ class Outcomes:
         for event in self.events[change["id"]]:
             for item in event.get("items") or ():
                 if not called <= event["at"] <= replaced or item["sku"] not in skus or item.get("newPrice") != change["price"]:
+                    continue
+                # The customer chose another item for the renewal, and the store speaks of that one.
+                if item.get("replacedBy"):
                     continue
                 if item.get("increaseStatus") in ("PENDING", "ACCEPTED"):
                     told = "required" if item["needsConsent"] else "not_required"

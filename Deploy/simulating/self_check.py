@@ -85,6 +85,14 @@ def unnoticed(world):
     world["database"]["exceptions"] = []
 
 
+def unnoticed_before_another(world):
+    """The item has a later change, of which the charge is not the old price."""
+    unnoticed(world)
+    lapsed = [row for row in world["database"]["changes"] if row["state"] == "lapsed" and row["sent_at"]]
+    world["database"]["changes"] += [dict(row, change_id=f"later {number}", sent_at=row["sent_at"] + 1, state="aborted",
+                                          old_price=row["price"] + 1) for number, row in enumerate(lapsed)]
+
+
 def charge(world):
     return first(world["database"]["money"], kind="charge")
 
@@ -266,8 +274,9 @@ def shared_before(world):
     for (batch, storefront, currency, month), row in rows.items():
         following = months[months.index(month) + 1:][:1]
         later = rows.get((batch, storefront, currency, following[0])) if following else None
-        if later and batch in shared and month > first_of_month(called[batch]) and \
-                later["month"] < first_of_month(shared[batch]):
+        since = shared.get((batch, currency))
+        if later and since is not None and month > first_of_month(called[batch]) and \
+                later["month"] < first_of_month(since):
             later["opening_milliunits"] += 1
             later["closing_milliunits"] += 1
             return
@@ -458,6 +467,7 @@ LIES = [
                                                                                  current_sku="gone")),
     ("effective-uncharged", lambda world: change(world, state="effective").update(price=123_456_000)),
     ("charged-and-unnoticed", unnoticed),
+    ("charged-and-unnoticed", unnoticed_before_another),
     ("effective-at-another-date", lambda world: change(world, state="effective").update(effective_at=1)),
     ("dependent-forgotten", declined),
     ("dependent-not-cancelled", cross),
@@ -481,6 +491,8 @@ LIES = [
     ("ended-without-cause", lambda world: ended(world, "ineligible", reason="billing_retry", ended_at=0)),
     ("ended-without-cause", lambda world: ended(world, "ineligible", reason="drifted", ended_at=0)),
     ("ended-without-cause", lambda world: ended(world, "ineligible", reason="nobody_knows")),
+    ("ended-without-cause", lambda world: ended(world, "ineligible", reason="already_communicated", undoes="x",
+                                                send_by=1, ended_at=0)),
     ("ended-without-cause", missed),
     ("ended-without-cause", missed_in_a_wave),
     ("change-never-sent", never_sent),

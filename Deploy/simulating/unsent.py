@@ -51,13 +51,15 @@ class Unsent:
 
     def was_ineligible(self, change):
         """The store, or another row, had made it so by then; of a price or a consent that is another, it had said something
-        since the row was handed in."""
+        since the row was handed in. An undo goes until the customer is told."""
         code, at = change["reason"], self.ended_at(change)
         row = {"id": change["id"], "sku": change["current_sku"] or change["sku"], "price": change["price"],
                "dependents": change["dependent_skus"]}
         if code == "drifted":
             since = self.approved.get(change["batch_id"], 0) - refusals.POST
             return any(since <= event["at"] <= at for event in self.past.events[change["id"]])
+        if code == "already_communicated" and change["undoes"] and at > change["send_by"]:
+            return True
         others = dict(self.db, changes=[other for other in self.db["changes"] if other is not change])
         return code in refusals.CODES and bool(refusals.CODES[code](self.past, others, row, {"at": at}))
 

@@ -30,6 +30,8 @@ struct ItemRecord: Codable, Hashable, Sendable {
     /// Charged in the running period, milliunits.
     var price: Int64
     var isLeaving: Bool
+    /// What the renewal has in its place; of the item itself no statement tells then.
+    var replacedBy: String?
     var newPrice: Int64?
     var effectiveAt: Int64?
     /// nil: no increase is open.
@@ -41,6 +43,7 @@ struct ItemRecord: Codable, Hashable, Sendable {
         sku = item.sku
         price = item.price
         isLeaving = item.isLeaving
+        replacedBy = item.replacement?.sku
         newPrice = item.change?.price
         effectiveAt = item.change?.effectiveAt
         let increase = item.change?.increase
