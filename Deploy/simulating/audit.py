@@ -297,6 +297,9 @@ class Auditor:
                 continue
             life = self.lives[change["id"]]
             for name, item in zip(life["renewalNames"], life["items"]):
+                # Whether a price of an item that is still to come is an increase, Apple does not say.
+                if item.get("replacedBy"):
+                    continue
                 if skus[1] in (name, item["sku"]) and item.get("newPrice") == change["price"] \
                         and item.get("effectiveAt") not in (None, change["due_at"]) \
                         and not self.is_to_be_told(change, item, consents) \

@@ -112,7 +112,7 @@ class Outcomes:
                   if event.get("expiresAt") and called is not None and event["at"] <= called]
         lead = self.lead(change) * DAY
         if (called if called is not None else until) > change["at"] - lead \
-                or before and begun <= before[-1] - lead < called:
+                or any(begun <= expiry - lead < called for expiry in before):
             found.add("late_call")
         return found
 

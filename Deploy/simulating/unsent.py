@@ -9,8 +9,8 @@ DAY = 86_400_000
 SHORT = 6 * DAY
 # The last days in which a row could go: something kept it then.
 LAST = 8 * DAY
-# How long after its approval the last wave is released, at most.
-WAVES = 6 * DAY
+# How long after its approval a wave is released, at most: two days after the first, three after the second, each at a turn.
+WAVES = {2: 6 * DAY, 3: 13 * DAY}
 
 
 class Unsent:
@@ -57,7 +57,10 @@ class Unsent:
                "dependents": change["dependent_skus"]}
         if code == "drifted":
             since = self.approved.get(change["batch_id"], 0) - refusals.POST
-            return any(since <= event["at"] <= at for event in self.past.events[change["id"]])
+            events = [event for event in self.past.events[change["id"]] if event["at"] <= at]
+            # Nobody pays yet for an item that comes with the next renewal, in place of another.
+            is_to_come = bool(events) and any(item.get("replacedBy") == row["sku"] for item in events[-1].get("items") or ())
+            return change["undoes"] and is_to_come or any(since <= event["at"] for event in events)
         if code == "already_communicated" and change["undoes"] and at > change["send_by"]:
             return True
         others = dict(self.db, changes=[other for other in self.db["changes"] if other is not change])
@@ -67,7 +70,7 @@ class Unsent:
         """It was approved too late, waited for its wave, or something held calls back in the last days in which it could go."""
         until = change["send_by"]
         since = max(self.approved.get(change["batch_id"], until), change["send_after"] or 0)
-        if until - since < SHORT or change["wave"] and until - self.approved[change["batch_id"]] < WAVES + SHORT:
+        if until - since < SHORT or change["wave"] in WAVES and until - self.approved[change["batch_id"]] < WAVES[change["wave"]] + SHORT:
             return True
         since = max(since, until - LAST)
         return self.is_paused(since, until) or self.has_trouble(change["id"], since, until)
