@@ -876,12 +876,12 @@ SELECT max(e.occurred_at) - interval '3 days' AS until FROM repricer.money_entri
 COMMENT ON VIEW repricer.heard_charges IS 'Whose next word was due before it is silent: three days before the newest charge of anybody.';
 
 -- What stops so before its change is in effect: the renewal before it, at the old price; and the one that it is due at, at the
--- new price, where no consent is awaited any more. Else nobody knows whether one was due (silent_past_renewal). The App Store
--- charged nothing before the renewal that the call knew of, so that most changes are out at once.
+-- new price, where no consent is awaited any more. Else nobody knows whether one was due (silent_past_renewal); nor is one due
+-- of an item that is replaced, or not set to renew, or of a charge that is tried again. What is paid for is out at once.
 CREATE VIEW repricer.silent_open_changes AS
 SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, h.sku, h.expires_at AS occurred_at,
     repricer.fitting(CASE WHEN h.currency <> c.currency THEN NULL
-        WHEN h.expires_at >= c.due_effective_at THEN c.new_price_milliunits ELSE c.current_price_milliunits END::numeric
+        WHEN t.is_before THEN c.current_price_milliunits ELSE c.new_price_milliunits END::numeric
         * CASE WHEN h.paid_by = 1 AND NOT h.is_added_seat THEN h.quantity ELSE coalesce((
             SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
             WHERE k.original_transaction_id = c.original_transaction_id
@@ -889,6 +889,8 @@ SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, h.sku, h.ex
                 AND k.expires_at = h.expires_at), 1) END, 'the seats of price change ' || c.change_id) AS expected_milliunits,
     h.currency, h.storefront
 FROM repricer.price_changes c
+CROSS JOIN (SELECT d.until FROM repricer.heard_charges d) d
+LEFT JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
 -- OFFSET 0 and the order of charges: as paid_changes.
 CROSS JOIN LATERAL (
     SELECT k.*, count(*) OVER (PARTITION BY k.expires_at) AS paid_by
@@ -901,22 +903,29 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT coalesce(bool_or(t.type IN ('EXPIRED', 'REVOKE')), false) AS is_ended,
         max(t.signed_at + CASE t.type WHEN 'RENEWAL_EXTENDED' THEN interval '90 days' ELSE interval '61 days' END)
-            FILTER (WHERE t.type NOT IN ('EXPIRED', 'REVOKE') AND (t.type <> 'RENEWAL_EXTENDED' OR NOT t.tells_end)) AS until
+            FILTER (WHERE t.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
+                OR t.type = 'RENEWAL_EXTENDED' AND NOT t.tells_end) AS until,
+        -- What was told last: a status that was read tells it, too.
+        coalesce((array_agg(t.statement #>> '{renewal,autoRenewStatus}' ORDER BY t.signed_at DESC, t.evidence_id DESC)
+            FILTER (WHERE t.statement #>> '{renewal,autoRenewStatus}' IS NOT NULL))[1] = '0', false) AS is_off,
+        coalesce((array_agg(t.statement #>> '{status}' ORDER BY t.signed_at DESC, t.evidence_id DESC)
+            FILTER (WHERE t.statement #>> '{status}' IS NOT NULL))[1] <> '1', false) AS is_in_trouble
     FROM repricer.told_statements t
-    WHERE t.original_transaction_id = c.original_transaction_id AND t.signed_at > h.purchased_at
-        AND t.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'RENEWAL_EXTENDED')) e
-CROSS JOIN (SELECT d.until FROM repricer.heard_charges d) d
+    WHERE t.original_transaction_id = c.original_transaction_id AND t.signed_at > h.purchased_at) e
+-- The App Store may date a renewal some moments off.
+CROSS JOIN LATERAL (
+    SELECT h.expires_at < c.due_effective_at - least(interval '1 hour', (h.expires_at - h.purchased_at) / 10) AS is_before) t
 WHERE c.stage IN ('scheduled', 'pending_consent', 'accepted') AND c.undoes_change_id IS NULL
-    AND least(c.called_renewal_at, c.due_effective_at) < d.until
-    AND greatest(h.expires_at, e.until) < d.until AND NOT e.is_ended
+    AND c.reason IS DISTINCT FROM 'item_replaced' AND coalesce(s.expires_at, '-infinity') < d.until
+    AND greatest(h.expires_at, e.until) < d.until AND NOT e.is_ended AND NOT e.is_off
+    -- A charge is tried again for 60 days, be it told of by a status alone.
+    AND (NOT e.is_in_trouble OR h.expires_at + interval '61 days' < d.until)
     AND h.expires_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
-    AND (h.expires_at < c.due_effective_at OR c.stage = 'accepted' OR c.stage = 'scheduled' AND c.direction = 'decrease')
+    AND (t.is_before OR c.stage = 'accepted' OR c.stage = 'scheduled' AND c.direction = 'decrease')
     AND h.revoked_at IS NULL AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)
     -- Where a later period runs, the renewals until then are those of missing_renewals; and where an earlier change is in effect
     -- it is that one's renewal.
-    AND coalesce((
-        SELECT s.purchased_at FROM repricer.subscriptions s
-        WHERE s.original_transaction_id = c.original_transaction_id) <= h.purchased_at, true)
+    AND coalesce(s.purchased_at <= h.purchased_at, true)
     AND NOT EXISTS (
         SELECT FROM repricer.price_changes o
         WHERE o.original_transaction_id = c.original_transaction_id AND o.change_id <> c.change_id
@@ -2396,7 +2405,7 @@ WITH subjects AS (
         least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
         m.opens, m.closes,
         -- What was given back ended some of what was paid for, and the rest goes on: an added seat, say. Or it ended all of it,
-        -- whatever failed to renew later in the month.
+        -- whatever failed to renew later in the month, unless the change itself ended then: that says more.
         m.closes < m.opens AND EXISTS (
             SELECT FROM unnest(t.cut_at) AS c (at)
             WHERE c.at >= greatest(m.month, i.begins)
@@ -2914,8 +2923,9 @@ COMMENT ON VIEW report.holdout IS
 -- A checkpoint has the latest period that it stands for, and not when that was told: so the period is read from what bears
 -- the instant of its recording, and retention keeps that (kept_statements, charges).
 CREATE FUNCTION repricer.subscriptions_at(p_at timestamptz)
-    RETURNS TABLE (original_transaction_id text, period text, purchased_at timestamptz) LANGUAGE sql STABLE AS $$
-SELECT s.original_transaction_id, s.period, greatest(
+    RETURNS TABLE (original_transaction_id text, bucket smallint, expires_at timestamptz, period text, purchased_at timestamptz)
+    LANGUAGE sql STABLE AS $$
+SELECT s.original_transaction_id, s.bucket, NULL::timestamptz, s.period, greatest(
     (SELECT max(h.purchased_at) FROM repricer.charges_at(p_at) h
         WHERE h.original_transaction_id = s.original_transaction_id),
     (SELECT timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond'
@@ -2927,7 +2937,7 @@ SELECT s.original_transaction_id, s.period, greatest(
 FROM repricer.subscriptions s
 $$;
 COMMENT ON FUNCTION repricer.subscriptions_at(timestamptz) IS
-    'Of each subscription the latest period that a statement had told of. The length of its periods is that of today: what must '
+    'Of each subscription the latest period that a statement had told of; not until when that was paid, which its charges say. The length of its periods is that of today: what must '
     'say the same for ever asks for one that was recorded (dependent_claims, dependent_cancellations).';
 CREATE FUNCTION repricer.change_figures_at(p_at timestamptz) RETURNS SETOF repricer.change_figures LANGUAGE sql STABLE AS $$
 SELECT * FROM repricer.change_figures WHERE false

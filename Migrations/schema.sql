@@ -1321,8 +1321,8 @@ CREATE VIEW repricer.silent_open_changes AS
     repricer.fitting(((
         CASE
             WHEN (h.currency <> c.currency) THEN NULL::bigint
-            WHEN (h.expires_at >= c.due_effective_at) THEN c.new_price_milliunits
-            ELSE c.current_price_milliunits
+            WHEN t.is_before THEN c.current_price_milliunits
+            ELSE c.new_price_milliunits
         END)::numeric * (
         CASE
             WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
@@ -1332,7 +1332,10 @@ CREATE VIEW repricer.silent_open_changes AS
         END)::numeric), ('the seats of price change '::text || c.change_id)) AS expected_milliunits,
     h.currency,
     h.storefront
-   FROM (((repricer.price_changes c
+   FROM (((((repricer.price_changes c
+     CROSS JOIN ( SELECT d_1.until
+           FROM repricer.heard_charges d_1) d)
+     LEFT JOIN repricer.subscriptions s ON (((s.original_transaction_id = c.original_transaction_id) AND (s.bucket = c.bucket))))
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -1356,19 +1359,18 @@ CREATE VIEW repricer.silent_open_changes AS
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.expires_at IS NOT NULL))
           ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id
          LIMIT 1) h)
-     CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
-            max((t.signed_at +
-                CASE t.type
+     CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t_1.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
+            max((t_1.signed_at +
+                CASE t_1.type
                     WHEN 'RENEWAL_EXTENDED'::text THEN '90 days'::interval
                     ELSE '61 days'::interval
-                END)) FILTER (WHERE ((t.type <> ALL (ARRAY['EXPIRED'::text, 'REVOKE'::text])) AND ((t.type <> 'RENEWAL_EXTENDED'::text) OR (NOT t.tells_end)))) AS until
-           FROM repricer.told_statements t
-          WHERE ((t.original_transaction_id = c.original_transaction_id) AND (t.signed_at > h.purchased_at) AND (t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text, 'DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'RENEWAL_EXTENDED'::text])))) e)
-     CROSS JOIN ( SELECT d_1.until
-           FROM repricer.heard_charges d_1) d)
-  WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL) AND (LEAST(c.called_renewal_at, c.due_effective_at) < d.until) AND (GREATEST(h.expires_at, e.until) < d.until) AND (NOT e.is_ended) AND (h.expires_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((h.expires_at < c.due_effective_at) OR (c.stage = 'accepted'::text) OR ((c.stage = 'scheduled'::text) AND (c.direction = 'decrease'::text))) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND COALESCE((( SELECT s.purchased_at
-           FROM repricer.subscriptions s
-          WHERE (s.original_transaction_id = c.original_transaction_id)) <= h.purchased_at), true) AND (NOT (EXISTS ( SELECT
+                END)) FILTER (WHERE ((t_1.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) OR ((t_1.type = 'RENEWAL_EXTENDED'::text) AND (NOT t_1.tells_end)))) AS until,
+            COALESCE(((array_agg((t_1.statement #>> '{renewal,autoRenewStatus}'::text[]) ORDER BY t_1.signed_at DESC, t_1.evidence_id DESC) FILTER (WHERE ((t_1.statement #>> '{renewal,autoRenewStatus}'::text[]) IS NOT NULL)))[1] = '0'::text), false) AS is_off,
+            COALESCE(((array_agg((t_1.statement #>> '{status}'::text[]) ORDER BY t_1.signed_at DESC, t_1.evidence_id DESC) FILTER (WHERE ((t_1.statement #>> '{status}'::text[]) IS NOT NULL)))[1] <> '1'::text), false) AS is_in_trouble
+           FROM repricer.told_statements t_1
+          WHERE ((t_1.original_transaction_id = c.original_transaction_id) AND (t_1.signed_at > h.purchased_at))) e)
+     CROSS JOIN LATERAL ( SELECT (h.expires_at < (c.due_effective_at - LEAST('01:00:00'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AS is_before) t)
+  WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL) AND (c.reason IS DISTINCT FROM 'item_replaced'::text) AND (COALESCE(s.expires_at, '-infinity'::timestamp with time zone) < d.until) AND (GREATEST(h.expires_at, e.until) < d.until) AND (NOT e.is_ended) AND (NOT e.is_off) AND ((NOT e.is_in_trouble) OR ((h.expires_at + '61 days'::interval) < d.until)) AND (h.expires_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (t.is_before OR (c.stage = 'accepted'::text) OR ((c.stage = 'scheduled'::text) AND (c.direction = 'decrease'::text))) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND COALESCE((s.purchased_at <= h.purchased_at), true) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.effective_at <= h.purchased_at))))));
 
@@ -7513,7 +7515,7 @@ WITH subjects AS (
         least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
         m.opens, m.closes,
         -- What was given back ended some of what was paid for, and the rest goes on: an added seat, say. Or it ended all of it,
-        -- whatever failed to renew later in the month.
+        -- whatever failed to renew later in the month, unless the change itself ended then: that says more.
         m.closes < m.opens AND EXISTS (
             SELECT FROM unnest(t.cut_at) AS c (at)
             WHERE c.at >= greatest(m.month, i.begins)
@@ -7784,7 +7786,7 @@ WITH subjects AS (
         least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
         m.opens, m.closes,
         -- What was given back ended some of what was paid for, and the rest goes on: an added seat, say. Or it ended all of it,
-        -- whatever failed to renew later in the month.
+        -- whatever failed to renew later in the month, unless the change itself ended then: that says more.
         m.closes < m.opens AND EXISTS (
             SELECT FROM unnest(t.cut_at) AS c (at)
             WHERE c.at >= greatest(m.month, i.begins)
@@ -9381,8 +9383,8 @@ CREATE FUNCTION repricer.silent_open_changes_at(p_at timestamp with time zone) R
     repricer.fitting(((
         CASE
             WHEN (h.currency <> c.currency) THEN NULL::bigint
-            WHEN (h.expires_at >= c.due_effective_at) THEN c.new_price_milliunits
-            ELSE c.current_price_milliunits
+            WHEN t.is_before THEN c.current_price_milliunits
+            ELSE c.new_price_milliunits
         END)::numeric * (
         CASE
             WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
@@ -9392,7 +9394,10 @@ CREATE FUNCTION repricer.silent_open_changes_at(p_at timestamp with time zone) R
         END)::numeric), ('the seats of price change '::text || c.change_id)) AS expected_milliunits,
     h.currency,
     h.storefront
-   FROM (((repricer.unfrozen_changes_at(p_at) c
+   FROM (((((repricer.unfrozen_changes_at(p_at) c
+     CROSS JOIN ( SELECT d_1.until
+           FROM repricer.heard_charges_at(p_at) d_1) d)
+     LEFT JOIN repricer.subscriptions_at(p_at) s ON (((s.original_transaction_id = c.original_transaction_id) AND (s.bucket = c.bucket))))
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -9416,19 +9421,18 @@ CREATE FUNCTION repricer.silent_open_changes_at(p_at timestamp with time zone) R
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.expires_at IS NOT NULL))
           ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id
          LIMIT 1) h)
-     CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
-            max((t.signed_at +
-                CASE t.type
+     CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t_1.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
+            max((t_1.signed_at +
+                CASE t_1.type
                     WHEN 'RENEWAL_EXTENDED'::text THEN 'P90D'::interval
                     ELSE 'P61D'::interval
-                END)) FILTER (WHERE ((t.type <> ALL (ARRAY['EXPIRED'::text, 'REVOKE'::text])) AND ((t.type <> 'RENEWAL_EXTENDED'::text) OR (NOT t.tells_end)))) AS until
-           FROM repricer.told_statements_at(p_at) t
-          WHERE ((t.original_transaction_id = c.original_transaction_id) AND (t.signed_at > h.purchased_at) AND (t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text, 'DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'RENEWAL_EXTENDED'::text])))) e)
-     CROSS JOIN ( SELECT d_1.until
-           FROM repricer.heard_charges_at(p_at) d_1) d)
-  WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL) AND (LEAST(c.called_renewal_at, c.due_effective_at) < d.until) AND (GREATEST(h.expires_at, e.until) < d.until) AND (NOT e.is_ended) AND (h.expires_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((h.expires_at < c.due_effective_at) OR (c.stage = 'accepted'::text) OR ((c.stage = 'scheduled'::text) AND (c.direction = 'decrease'::text))) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND COALESCE((( SELECT s.purchased_at
-           FROM repricer.subscriptions_at(p_at) s
-          WHERE (s.original_transaction_id = c.original_transaction_id)) <= h.purchased_at), true) AND (NOT (EXISTS ( SELECT
+                END)) FILTER (WHERE ((t_1.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) OR ((t_1.type = 'RENEWAL_EXTENDED'::text) AND (NOT t_1.tells_end)))) AS until,
+            COALESCE(((array_agg((t_1.statement #>> '{renewal,autoRenewStatus}'::text[]) ORDER BY t_1.signed_at DESC, t_1.evidence_id DESC) FILTER (WHERE ((t_1.statement #>> '{renewal,autoRenewStatus}'::text[]) IS NOT NULL)))[1] = '0'::text), false) AS is_off,
+            COALESCE(((array_agg((t_1.statement #>> '{status}'::text[]) ORDER BY t_1.signed_at DESC, t_1.evidence_id DESC) FILTER (WHERE ((t_1.statement #>> '{status}'::text[]) IS NOT NULL)))[1] <> '1'::text), false) AS is_in_trouble
+           FROM repricer.told_statements_at(p_at) t_1
+          WHERE ((t_1.original_transaction_id = c.original_transaction_id) AND (t_1.signed_at > h.purchased_at))) e)
+     CROSS JOIN LATERAL ( SELECT (h.expires_at < (c.due_effective_at - LEAST('PT1H'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AS is_before) t)
+  WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL) AND (c.reason IS DISTINCT FROM 'item_replaced'::text) AND (COALESCE(s.expires_at, '-infinity'::timestamp with time zone) < d.until) AND (GREATEST(h.expires_at, e.until) < d.until) AND (NOT e.is_ended) AND (NOT e.is_off) AND ((NOT e.is_in_trouble) OR ((h.expires_at + 'P61D'::interval) < d.until)) AND (h.expires_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (t.is_before OR (c.stage = 'accepted'::text) OR ((c.stage = 'scheduled'::text) AND (c.direction = 'decrease'::text))) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND COALESCE((s.purchased_at <= h.purchased_at), true) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.effective_at <= h.purchased_at))))))
 $$;
@@ -9516,10 +9520,10 @@ SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, su
 FROM repricer.subscription_event_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 
-CREATE FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) RETURNS TABLE(original_transaction_id text, period text, purchased_at timestamp with time zone)
+CREATE FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) RETURNS TABLE(original_transaction_id text, bucket smallint, expires_at timestamp with time zone, period text, purchased_at timestamp with time zone)
     LANGUAGE sql STABLE
     AS $$
-SELECT s.original_transaction_id, s.period, greatest(
+SELECT s.original_transaction_id, s.bucket, NULL::timestamptz, s.period, greatest(
     (SELECT max(h.purchased_at) FROM repricer.charges_at(p_at) h
         WHERE h.original_transaction_id = s.original_transaction_id),
     (SELECT timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond'
@@ -9531,7 +9535,7 @@ SELECT s.original_transaction_id, s.period, greatest(
 FROM repricer.subscriptions s
 $$;
 
-COMMENT ON FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) IS 'Of each subscription the latest period that a statement had told of. The length of its periods is that of today: what must say the same for ever asks for one that was recorded (dependent_claims, dependent_cancellations).';
+COMMENT ON FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) IS 'Of each subscription the latest period that a statement had told of; not until when that was paid, which its charges say. The length of its periods is that of today: what must say the same for ever asks for one that was recorded (dependent_claims, dependent_cancellations).';
 
 CREATE FUNCTION repricer.summarise_figures(p_limit integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER

@@ -178,6 +178,48 @@ private typealias Story = LifecycleStory
         #expect(change.formerSKUs == ["A"])
     }
 
+    /// A later change to the same price is what the App Store's words are about, and the item is the same.
+    @Test func renamedAfterItsEnd_besideALaterChange_takesTheNameToo() {
+        let later = Story.change(sentAt: Story.at(32), dueAt: Story.at(62), id: "change-B")
+        let events =
+            asked + [
+                left, renewed(33, 9990, reason: "PURCHASE"), renewed(64, 15990),
+                renamed(70, purchasedOn: 64, charged: 15990),
+            ]
+
+        let changes = Story.fold(events, [Story.change(), later]).state.changes
+
+        #expect(changes.map(\.sku) == ["A2", "A2"])
+    }
+
+    /// After the rename another item bears the former name, and takes this one's place.
+    @Test(arguments: [15990, 9990, 4990])
+    func anItemUnderAFormerName_isAnotherOne(price: Int64) {
+        let renewedAsNew = Story.event(
+            31, "DID_RENEW", purchasedOn: 31, charged: [Story.charged("A2")],
+            renewing: [Story.renewing("A2", price: 15990, status: "PENDING")])
+        let chosen = Story.event(
+            40, "DID_CHANGE_RENEWAL_PREF", "DOWNGRADE", purchasedOn: 31,
+            charged: [Story.charged("A2")], renewing: [Story.renewing("A", price: price)])
+        let charged = Story.event(
+            62, "DID_RENEW", purchasedOn: 62, charged: [Story.charged(price: price)],
+            renewing: [Story.renewing(price: price)])
+        let told = asked + [renamed(10, purchasedOn: 0, charged: 9990), renewedAsNew]
+
+        #expect(last(told + [chosen, charged]) == "invalidated item_replaced")
+    }
+
+    @Test func renamedTwiceWithinAPeriod_isKnownByTheNameThatWasCharged() {
+        let again = Story.event(
+            36, "METADATA_UPDATE", purchasedOn: 31, charged: [Story.charged(price: 15990)],
+            renewing: [Story.renewing("A3", price: 15990)])
+        let lost = Story.event(
+            34, "METADATA_UPDATE", charged: [Story.charged()],
+            renewing: [Story.renewing("A2", price: 15990, status: "ACCEPTED")])
+
+        #expect(last(asked + [Story.accepted, lost, again]) == "effective -")
+    }
+
     /// The renewal was lost, and a rename tells of its charge, which still bears the former name.
     @Test func chargeThatARenameTellsOf_bringsItIntoEffect() {
         let told = asked + [Story.accepted, renamed(35, purchasedOn: 31, charged: 15990)]

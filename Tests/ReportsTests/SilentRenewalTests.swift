@@ -122,6 +122,11 @@ import Testing
         UPDATE repricer.price_changes SET direction = 'decrease', forecast_consent = 'none', current_price_milliunits = 13990;
         """
 
+    private static func said(_ statement: String, _ day: String = "2026-04-20Z") -> String {
+        told("DID_CHANGE_RENEWAL_STATUS", day)
+            + "UPDATE repricer.subscription_events SET statement = '\(statement)' WHERE signed_at = '\(day)';"
+    }
+
     /// Before the renewal that the change is due at, each is due at the old price. At it, only what awaits no consent.
     @Test(arguments: [
         ("a month before it is due", open("scheduled", due: "2026-06-01Z"), missesTheOldPrice),
@@ -157,6 +162,36 @@ import Testing
             missesTheOldPrice
         ),
         ("it was aborted", open("aborted", due: "2026-06-01Z"), []),
+        (
+            "the customer turned renewal off",
+            open(
+                "accepted", due: "2026-06-01Z",
+                said(#"{"status": 1, "renewal": {"autoRenewStatus": 0}}"#)), []
+        ),
+        (
+            "a status tells that its charge is tried again",
+            open("accepted", due: "2026-06-01Z", said(#"{"status": 3}"#)), []
+        ),
+        (
+            "it was in trouble, and is not any more",
+            open(
+                "accepted", due: "2026-06-01Z",
+                said(#"{"status": 3}"#, "2026-04-02Z") + said(#"{"status": 1}"#)), missesTheOldPrice
+        ),
+        (
+            "another item is to take its place",
+            open(
+                "accepted", due: "2026-06-01Z",
+                "UPDATE repricer.price_changes SET reason = 'item_replaced';"), []
+        ),
+        (
+            "asked, and due some moments later than the period ends",
+            open("pending_consent", due: "2026-05-01T00:00:03Z"), []
+        ),
+        (
+            "accepted, and due some moments later", open("accepted", due: "2026-05-01T00:00:03Z"),
+            missesTheNewPrice
+        ),
     ])
     func renewalsThatStop_beforeTheChangeIsInEffect_areMissing(
         what: String, story: String, lines: [String]

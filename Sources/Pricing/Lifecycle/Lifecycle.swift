@@ -61,9 +61,12 @@ package enum Lifecycle {
 
         var transitions = state.closeSuperseded(at: event.key.signedAt)
         let explained = state.explainedByOthers(at: reading.at)
-        for index in state.changes.indices
-        where !explained.contains(state.changes[index].changeID) {
-            transitions += state.changes[index].follow(reading)
+        for index in state.changes.indices {
+            let isExplained = explained.contains(state.changes[index].changeID)
+            transitions +=
+                isExplained
+                ? state.changes[index].takeNameAfterEnd(reading)
+                : state.changes[index].follow(reading)
         }
         transitions += state.dropDependentsOfDecliners(reading)
         state.cancelDependents(reading, transitions)

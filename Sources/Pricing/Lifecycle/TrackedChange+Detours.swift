@@ -19,13 +19,16 @@ extension TrackedChange {
     }
 
     /// A change that has ended takes its item's new name, so that what is charged under it is explained, or named.
-    mutating func takeNameAfterEnd(_ reading: Reading, _ lines: inout [Transition]) {
+    mutating func takeNameAfterEnd(_ reading: Reading) -> [Transition] {
+        guard let firstSentAt, reading.at >= firstSentAt else { return [] }
+        var lines: [Transition] = []
         switch progress.state {
         case .declined, .cancelled, .lapsed, .invalidated: takeNewName(reading, &lines)
         case .awaitingApproval, .queued, .sending, .unknown, .scheduled, .pendingConsent, .accepted,
             .effective, .rejected, .ineligible, .missed, .aborted:
             break
         }
+        return lines
     }
 
     private mutating func takeNewName(_ reading: Reading, _ lines: inout [Transition]) {
@@ -36,10 +39,12 @@ extension TrackedChange {
         lines.append(note("renamed from \(rename.from) to \(rename.to)", reading))
     }
 
-    /// The item as a transaction charges it. A rename may leave the former name in the transactions until the next renewal.
-    func item(in transaction: TransactionStatement) -> StatementItem? {
-        func named(_ name: String) -> StatementItem? { transaction.items.first { $0.sku == name } }
-        return named(sku) ?? formerSKUs.last.flatMap(named)
+    /// The item as a transaction charges it: a rename may leave the name that it was charged under in the transaction. Another
+    /// item may bear a former name in a later one.
+    func item(in transaction: TransactionStatement, _ reading: Reading) -> StatementItem? {
+        if let item = transaction.items.first(where: { $0.sku == sku }) { return item }
+        let today = reading.facts.namesToday(in: transaction)
+        return transaction.items.first { today[$0.sku] == sku }
     }
 
     /// Follows an extension: what was due at the renewal, or later, moves along (an inference, because Apple is

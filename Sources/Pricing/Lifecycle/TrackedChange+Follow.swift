@@ -2,12 +2,10 @@ extension TrackedChange {
     /// Moves the change as far as one statement carries it. Returns a line for each state that it reached, and for
     /// each thing told that moves no state.
     mutating func follow(_ reading: Reading) -> [Transition] {
+        guard isFollowed else { return takeNameAfterEnd(reading) }
         var lines: [Transition] = []
-        guard isFollowed else {
-            takeNameAfterEnd(reading, &lines)
-            return lines
-        }
         guard isTold(by: reading) else {
+            if isClosed { return takeNameAfterEnd(reading) }
             readUnplanned(reading, &lines)
             return lines
         }
@@ -153,7 +151,7 @@ extension TrackedChange {
         guard progress.state.isWithApple || isDoubtful,
             let transaction = laterTransaction(reading), !transaction.items.isEmpty
         else { return }
-        if let item = item(in: transaction) {
+        if let item = item(in: transaction, reading) {
             // During an offer the item already bears the new price and is charged another one.
             guard item.price == newPrice, !item.isInOffer, !isResetUntold(reading),
                 !isInAnotherCurrency(reading)
@@ -204,7 +202,7 @@ extension TrackedChange {
             let ending = ending(by: end, reading)
             move(to: ending.state, reason: ending.reason, reading, &lines)
         } else if reading.event.type != refundReversed,
-            reading.runningTransaction.flatMap(item(in:))?.revokedAt != nil
+            reading.runningTransaction.flatMap({ item(in: $0, reading) })?.revokedAt != nil
         {
             move(to: .cancelled, reason: itemRefunded, reading, &lines)
         }
@@ -256,7 +254,8 @@ extension TrackedChange {
         }
         guard isReplaced(reading) else { return }
         let isGone =
-            reading.runningTransaction.map { !$0.items.isEmpty && item(in: $0) == nil } ?? false
+            reading.runningTransaction.map { !$0.items.isEmpty && item(in: $0, reading) == nil }
+            ?? false
         // An upgrade is made at once, and nobody takes it back.
         if isGone || reading.event.subtype == "UPGRADE" {
             move(to: .invalidated, reason: itemReplaced, reading, &lines)
@@ -287,7 +286,7 @@ extension TrackedChange {
     private mutating func readReset(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, progress.scheduledAt != nil,
             reading.newTransaction != nil, reading.isCustomersDoing,
-            laterTransaction(reading).flatMap(item(in:)) != nil,
+            laterTransaction(reading).flatMap({ item(in: $0, reading) }) != nil,
             let item = renewalItem(reading), !isApplied(in: item),
             item.price != newPrice || isResetUntold(reading)
         else { return }

@@ -36,7 +36,7 @@ extension TrackedChange {
             let transaction = reading.event.transaction, !transaction.addsSeats,
             let at = transaction.purchasedAt, at < effectiveAt,
             let firstSentAt, at > min(firstSentAt, progress.scheduledAt ?? firstSentAt),
-            let item = item(in: transaction),
+            let item = item(in: transaction, reading),
             item.price == newPrice, !item.isInOffer, !isInAnotherCurrency(reading)
         else { return }
         progress.effectiveAt = at
@@ -92,7 +92,7 @@ extension TrackedChange {
     private func newCharge(_ reading: Reading) -> (item: StatementItem, at: Instant)? {
         guard reading.newTransaction != nil, let transaction = laterTransaction(reading),
             let at = transaction.purchasedAt,
-            let item = item(in: transaction), item.price != nil,
+            let item = item(in: transaction, reading), item.price != nil,
             !item.isInOffer
         else { return nil }
         return (item, at)
