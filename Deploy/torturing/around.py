@@ -8,12 +8,11 @@ import hashlib
 import hmac
 import json
 
-from look import LONG_PAUSE, TRUE_ANSWERS, change_of, fates_of, is_definite
+from look import LEASE, LONG_PAUSE, TRUE_ANSWERS, change_of, fates_of, is_definite
 
 # What a dead process held is somebody else's after so long.
 TAKEOVER_MAX = 30_000
 # A lease that was taken and not used, because its new holder died too.
-LEASE = 10_000
 SIGNATURE_AGE_MAX = 300
 SETTLED_EXTENSIONS = {"extended", "refused", "ineligible"}
 

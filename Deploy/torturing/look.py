@@ -15,6 +15,7 @@ TRUE_ANSWERS = (None, "slow", "late", "refuse_repeats")
 CLIENT_DEADLINE = 29_000
 # A lease lasts 10 s and is renewed every 2.5 s: so long at least is a frozen holder's work left alone.
 LEASE_LEFT = 7_000
+LEASE = 10_000
 RENEWED_EVERY = 2_500
 # After an outage, until a replica has a connection again.
 RECONNECTED_IN = 1_000
@@ -188,6 +189,19 @@ class Look:
 
     def was_applied(self, request_id):
         return any(call["applied"] for call in self.by_id.get(request_id, []))
+
+    def was_applied_in_time(self, request_id):
+        return any(call["applied"] and not self.outlived_its_sender(call) for call in self.by_id.get(request_id, []))
+
+    def outlived_its_sender(self, call):
+        """Whether the store held a request for longer than a lease, after its sender's end, and applied it then.
+
+        A call may be on its way for as long as a request takes. A fast clock shortens that time to nothing, because it makes
+        months of it; so only rounds of the true clock judge what comes so late.
+        """
+        gone = self.gone_during(call, call["ended"]) if call["ended"] is not None else None
+        return (not self.is_real and call["fault"] == "slow" and call["ended"] - call["began"] > LEASE
+                and gone is not None and gone["from"] < call["ended"])
 
 
 def is_short(absence):

@@ -289,6 +289,19 @@ def applied_twice(world):
     world["calls"].append(call(6, "id-3", 8000, "A", 1500))
 
 
+def held_for_a_living_sender(world):
+    """applied_once"""
+    world["is_real"] = False
+    world["calls"].append(call(6, "id-3", 8000, "A", 1500, fault="slow", ended=22_000, applied_at=22_000))
+
+
+def held_no_longer_than_a_lease(world):
+    """applied_once"""
+    world["is_real"] = False
+    world["absences"].append({"client": "P", "life": 2, "why": "kill", "from": 9000, "to": None})
+    world["calls"].append(call(6, "id-3", 8000, "A", 1500, fault="slow", ended=17_000, applied_at=17_000))
+
+
 def two_ids(world):
     """one_id_an_intent"""
     world["calls"].append(call(6, "id-3", 8000, "A", 1500, applied=False))
