@@ -2349,7 +2349,8 @@ WITH subjects AS (
         WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
 ), turns AS (
-    -- When a revocation ended what was paid for, and when the customer bought the item again after its change had ended.
+    -- When what was given back ended what was paid for, until when the rest was paid, and when the customer bought the item
+    -- again after its change had ended.
     SELECT p.item, array_agg(p.run_ends) FILTER (WHERE p.is_cut) AS cut_at,
         array_agg(p.run_ends) FILTER (WHERE NOT p.is_cut) AS uncut_until, min(p.run_begins) FILTER (WHERE p.is_return) AS back_at
     FROM paid p GROUP BY p.item HAVING bool_or(p.is_cut OR p.is_return)
@@ -2937,8 +2938,8 @@ SELECT s.original_transaction_id, s.bucket, NULL::timestamptz, s.period, greates
 FROM repricer.subscriptions s
 $$;
 COMMENT ON FUNCTION repricer.subscriptions_at(timestamptz) IS
-    'Of each subscription the latest period that a statement had told of; not until when that was paid, which its charges say. The length of its periods is that of today: what must '
-    'say the same for ever asks for one that was recorded (dependent_claims, dependent_cancellations).';
+    'Of each subscription the latest period that a statement had told of; not until when that was paid, which its charges '
+    'say. The length of its periods is that of today: what must say the same for ever asks for one that was recorded (dependent_claims, dependent_cancellations).';
 CREATE FUNCTION repricer.change_figures_at(p_at timestamptz) RETURNS SETOF repricer.change_figures LANGUAGE sql STABLE AS $$
 SELECT * FROM repricer.change_figures WHERE false
 $$;

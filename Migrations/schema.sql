@@ -7459,7 +7459,8 @@ WITH subjects AS (
         WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
 ), turns AS (
-    -- When a revocation ended what was paid for, and when the customer bought the item again after its change had ended.
+    -- When what was given back ended what was paid for, until when the rest was paid, and when the customer bought the item
+    -- again after its change had ended.
     SELECT p.item, array_agg(p.run_ends) FILTER (WHERE p.is_cut) AS cut_at,
         array_agg(p.run_ends) FILTER (WHERE NOT p.is_cut) AS uncut_until, min(p.run_begins) FILTER (WHERE p.is_return) AS back_at
     FROM paid p GROUP BY p.item HAVING bool_or(p.is_cut OR p.is_return)
@@ -7730,7 +7731,8 @@ WITH subjects AS (
         WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
 ), turns AS (
-    -- When a revocation ended what was paid for, and when the customer bought the item again after its change had ended.
+    -- When what was given back ended what was paid for, until when the rest was paid, and when the customer bought the item
+    -- again after its change had ended.
     SELECT p.item, array_agg(p.run_ends) FILTER (WHERE p.is_cut) AS cut_at,
         array_agg(p.run_ends) FILTER (WHERE NOT p.is_cut) AS uncut_until, min(p.run_begins) FILTER (WHERE p.is_return) AS back_at
     FROM paid p GROUP BY p.item HAVING bool_or(p.is_cut OR p.is_return)

@@ -192,6 +192,23 @@ private typealias Story = LifecycleStory
         #expect(changes.map(\.sku) == ["A2", "A2"])
     }
 
+    /// A person closed it after the rename, and it is folded anew.
+    @Test func renamedBeforeItWasClosed_keepsItsNewName() {
+        var closed = Story.change()
+        closed.progress.state = .invalidated
+        closed.progress.reason = closedByPerson
+        closed.callProgress = closed.progress
+        closed.doubtfulSince = Story.at(20)
+
+        let change = Story.fold(
+            asked + [renamed(10, purchasedOn: 0, charged: 9990)], [closed]
+        ).state.changes[0]
+
+        #expect(change.isClosed)
+        #expect(change.sku == "A2")
+        #expect(change.formerSKUs == ["A"])
+    }
+
     /// After the rename another item bears the former name, and takes this one's place.
     @Test(arguments: [15990, 9990, 4990])
     func anItemUnderAFormerName_isAnotherOne(price: Int64) {
