@@ -89,6 +89,9 @@ import Testing
         ("a line is cut", "it is cut or changed"),
         ("a line is added", "a line follows the last one"),
         ("the head is missing", "doesn't say that this is an evidence file"),
+        ("a member is added", "it holds more than was written"),
+        ("a member is there twice", "it holds more than was written"),
+        ("a member is added to the last line", "it holds more than was written"),
         ("it is empty", "the last line is missing"),
         ("it is another file", "no line of an evidence file"),
     ])
@@ -104,6 +107,11 @@ import Testing
         case "a line is cut": lines[2] = String(lines[2].prefix(100))
         case "a line is added": lines.append(lines[1])
         case "the head is missing": lines.removeFirst()
+        case "a member is added": lines[2] = lines[2].dropLast() + #","note":"genuine"}"#
+        case "a member is there twice":
+            lines[2] = lines[2].replacing(#"{"n":"#, with: #"{"uuid":"another","n":"#)
+        case "a member is added to the last line":
+            lines[5] = lines[5].dropLast() + #","note":"genuine"}"#
         case "it is empty": lines = []
         default: lines = ["PNG", "x"]
         }

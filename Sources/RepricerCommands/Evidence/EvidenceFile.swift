@@ -52,6 +52,23 @@ enum EvidenceFile {
         return SHA256.hexadecimalDigest(of: bytes)
     }
 
+    private static func line(_ number: Int64, _ entry: Entry, _ hash: String) -> String {
+        JSONWriter.object {
+            $0.number("n", number)
+            $0.text("uuid", entry.uuid)
+            $0.text("received_at", entry.receivedAt)
+            $0.text("signedPayload", entry.signedPayload)
+            $0.text("hash", hash)
+        }
+    }
+
+    private static func lastLine(_ count: Int64, _ hash: String) -> String {
+        JSONWriter.object {
+            $0.number("count", count)
+            $0.text("hash", hash)
+        }
+    }
+
     /// Makes the lines, each with its line feed.
     struct Writer {
         private var last: String
@@ -75,23 +92,12 @@ enum EvidenceFile {
         mutating func line(_ entry: Entry) -> String {
             count += 1
             last = EvidenceFile.hash(last, entry.uuid, entry.receivedAt, entry.signedPayload)
-            let (number, hash) = (count, last)
-            return JSONWriter.object {
-                $0.number("n", number)
-                $0.text("uuid", entry.uuid)
-                $0.text("received_at", entry.receivedAt)
-                $0.text("signedPayload", entry.signedPayload)
-                $0.text("hash", hash)
-            } + "\n"
+            return EvidenceFile.line(count, entry, last) + "\n"
         }
 
         mutating func lastLine() -> String {
             last = EvidenceFile.hash(last, String(count))
-            let (number, hash) = (count, last)
-            return JSONWriter.object {
-                $0.number("count", number)
-                $0.text("hash", hash)
-            } + "\n"
+            return EvidenceFile.lastLine(count, last) + "\n"
         }
     }
 
@@ -126,8 +132,10 @@ enum EvidenceFile {
             }
             do {
                 if head == nil { return (nil, try readHead(record, line)) }
-                if let told = try record.int64OrNil("count") { return (nil, try end(told, record)) }
-                return try readEntry(record)
+                if let told = try record.int64OrNil("count") {
+                    return (nil, try end(told, record, line))
+                }
+                return try readEntry(record, line)
             } catch {
                 return (nil, [Fault(description: "no line of an evidence file: \(error)")])
             }
@@ -153,7 +161,7 @@ enum EvidenceFile {
         }
 
         private mutating func readEntry(
-            _ record: JSONRecord
+            _ record: JSONRecord, _ line: [UInt8]
         ) throws(JSONRecord.Fault) -> (Entry?, [Fault]) {
             let entry = Entry(
                 uuid: try record.text("uuid"), receivedAt: try record.text("received_at"),
@@ -174,13 +182,16 @@ enum EvidenceFile {
                         description: "its hash doesn't follow from the line before: one was changed"
                     ))
             }
+            if faults.isEmpty {
+                faults = alteration(of: line, EvidenceFile.line(number, entry, told))
+            }
             count = number
             last = told
             return (entry, faults)
         }
 
         private mutating func end(
-            _ told: Int64, _ record: JSONRecord
+            _ told: Int64, _ record: JSONRecord, _ line: [UInt8]
         ) throws(JSONRecord.Fault) -> [Fault] {
             isComplete = true
             var faults: [Fault] = []
@@ -195,8 +206,15 @@ enum EvidenceFile {
                         description: "its hash doesn't follow from the line before: one was changed"
                     ))
             }
+            if faults.isEmpty { faults = alteration(of: line, EvidenceFile.lastLine(told, hash)) }
             last = hash
             return faults
+        }
+
+        /// The hashes are over the values alone. Whatever else a line holds, such as a further member, was added to it.
+        private func alteration(of line: [UInt8], _ written: String) -> [Fault] {
+            guard line != Array(written.utf8) else { return [] }
+            return [Fault(description: "it holds more than was written, or is written otherwise")]
         }
     }
 }
