@@ -101,15 +101,11 @@ package struct CallEngine: Sendable {
     /// Reads the database's clock, once a round, to tell real time by it.
     package func followClock() async throws {
         guard let sharedClock else { return }
-        try await pool.withConnection { connection in
-            try await connection.read { try sharedClock.follow($0) }
-        }
+        try await pool.read { try sharedClock.follow($0) }
     }
 
     package func controls() async throws -> ServiceControlQueries.Everything {
-        try await pool.withConnection { connection in
-            try await connection.read { try ServiceControlQueries.everything(on: $0) }
-        }
+        try await pool.read { try ServiceControlQueries.everything(on: $0) }
     }
 
     /// Whether one call probes for all: the service is halted, or the App Store gives no answers.

@@ -251,13 +251,10 @@ package struct CallPermitSource: Sendable {
     package func block(until: Instant, for reason: SilenceReason = .rateLimited) async throws {
         silenceHere(until: until, for: reason)
         let now = clock.nowMilliseconds()
-        _ = try await pool.withConnection { connection in
-            try await connection.pipeline([
-                RateQueries.block(
-                    endpoint: endpoint, milliseconds: max(0, until.milliseconds &- now),
-                    now: isReal ? nil : now)
-            ])
-        }
+        try await pool.write(
+            RateQueries.block(
+                endpoint: endpoint, milliseconds: max(0, until.milliseconds &- now),
+                now: isReal ? nil : now))
     }
 }
 

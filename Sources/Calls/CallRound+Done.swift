@@ -64,7 +64,7 @@ extension CallRound {
         let batches = scopes.filter { $0.haltedBy.map(Self.saysDone) ?? false }.compactMap(
             \.batchID)
         for id in Set(batches).sorted() { try await kind.halts?.recover(id) }
-        let controls = try await controls()
+        let controls = try await engine.controls()
         let halted = controls.haltedKinds.first { $0.kind == kind.kind.rawValue }
         if let halted, ServiceHalt.code(halted.reason).map(Self.saysDone) ?? false {
             try await engine.halt.recover(kind.kind)
@@ -75,13 +75,7 @@ extension CallRound {
             try await engine.halt.recover()
         }
         // Until they were read, one refusal of any code would halt again what has just ended.
-        engine.recent.note(try await self.controls())
-    }
-
-    private func controls() async throws -> ServiceControlQueries.Everything {
-        try await engine.pool.withConnection { connection in
-            try await connection.read { try ServiceControlQueries.everything(on: $0) }
-        }
+        engine.recent.note(try await engine.controls())
     }
 
     private static func saysDone(_ code: Int) -> Bool { APIErrorCode(rawValue: code).saysDone }

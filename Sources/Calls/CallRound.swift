@@ -87,9 +87,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             do {
                 try await Alarm.shared.wait(for: engine.limits.leaseFor / 4)
                 let until = engine.realClock.nowMilliseconds() + engine.limits.leaseFor.milliseconds
-                _ = try await engine.pool.withConnection { connection in
-                    try await connection.pipeline([StoreCallQueries.renew(calls, until: until)])
-                }
+                try await engine.pool.write(StoreCallQueries.renew(calls, until: until))
                 outage.end()
             } catch is CancellationError {
                 return
@@ -295,9 +293,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         let refused = sent.filter { $0.answer.refusal.map { !$0.isOurs } ?? false }
         let hasSuccess = sent.contains(where: \.answer.isAnswered)
         if refused.isEmpty {
-            let known = try await engine.pool.withConnection { connection in
-                try await connection.read { try RefusalStreakQueries.read(kind, on: $0) }
-            }
+            let known = try await engine.pool.read { try RefusalStreakQueries.read(kind, on: $0) }
             guard hasSuccess, RecentAnswers.isEnded(known, byAny: answered, of: kind) else {
                 if hasSuccess { recent.noteSuccess(kind, answered) }
                 return [:]

@@ -70,12 +70,6 @@ package struct RefusalStreak: Sendable {
     /// How many subscriptions were refused with the code of the last refusal, and how many with any code.
     package var alike: Int
     package var refused: Int
-
-    package init(since: Instant, alike: Int, refused: Int) {
-        self.since = since
-        self.alike = alike
-        self.refused = refused
-    }
 }
 
 /// What the last calls got. The same refusal of several subscriptions in a row is not about any of them. A

@@ -78,14 +78,14 @@ struct ServiceHalt: Sendable {
     ) async throws {
         let note = ServiceControlQueries.noteHaltAnswer(
             kind, "\(refusal.codeAndName) for \(subject)")
-        _ = try await pool.withConnection { try await $0.pipeline([note]) }
+        try await pool.write(note)
     }
 
     /// Throttles calls of the kind: the next one leaves at `until`.
     func throttle(_ kind: StoreCall.Kind, until: Instant, answer: String) async throws {
         let throttle = ServiceControlQueries.throttle(
             kind, until: until.milliseconds, answer: answer, at: clock.nowMilliseconds())
-        _ = try await pool.withConnection { try await $0.pipeline([throttle]) }
+        try await pool.write(throttle)
     }
 
     /// Ends the throttle, because calls of the kind are answered again.

@@ -96,13 +96,11 @@ struct CancelRound: Sendable {
     /// Whether the cancellation may leave now. Where it may not it is put off, and its status, which others wait for, is
     /// not read for nothing.
     func mayLeave(_ open: DependentQueries.Open, on target: String) async throws -> Bool {
-        let (isPaused, isInFlight) = try await engine.pool.withConnection { connection in
-            try await connection.read {
-                (
-                    try DependentQueries.isPaused(open, on: $0),
-                    try DependentQueries.hasCallInFlight(target, on: $0)
-                )
-            }
+        let (isPaused, isInFlight) = try await engine.pool.read {
+            (
+                try DependentQueries.isPaused(open, on: $0),
+                try DependentQueries.hasCallInFlight(target, on: $0)
+            )
         }
         let silence = try await kind.permitSource.silenceLeft()
         guard isPaused || isInFlight || silence != nil else { return true }
@@ -117,7 +115,7 @@ struct CancelRound: Sendable {
     func putOff(_ open: DependentQueries.Open, for wait: Duration) async throws {
         let later = DependentQueries.checkAgain(
             open, at: engine.realClock.nowMilliseconds() + wait.milliseconds)
-        _ = try await engine.pool.withConnection { try await $0.pipeline([later]) }
+        try await engine.pool.write(later)
     }
 
     /// Reads the status of the subscription that carries the dependent, and cancels that subscription where it may.
@@ -192,9 +190,7 @@ struct CancelRound: Sendable {
         let now = engine.clock.nowMilliseconds()
         let realNow = engine.realClock.nowMilliseconds()
         // Dependents of other parents may fall with the same subscription, so their locks are needed too.
-        let others = try await engine.pool.withConnection { connection in
-            try await connection.read { try DependentQueries.falling(on: target, on: $0) }
-        }
+        let others = try await engine.pool.read { try DependentQueries.falling(on: target, on: $0) }
         let parents = Set(others.map(\.originalTransactionID)).union([open.originalTransactionID])
         let (claim, refusal) = try await engine.pool.withTransaction {
             connection -> (Claim?, CrossSubscriptionDependent.Discrepancy?) in

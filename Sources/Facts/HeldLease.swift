@@ -39,11 +39,8 @@ package struct HeldLease: Sendable {
         let result: Result<Value, any Error>
         do { result = .success(try await body()) } catch { result = .failure(error) }
         do {
-            _ = try await pool.withConnection { connection in
-                try await connection.pipeline([
-                    LeaseQueries.release(name, owner: owner, ranAt: now(), nextRunAt: nextRunAt())
-                ])
-            }
+            try await pool.write(
+                LeaseQueries.release(name, owner: owner, ranAt: now(), nextRunAt: nextRunAt()))
         } catch {
             // The lease ends by itself. What the body returned or threw matters more.
             log.warning("a lease was not given back", ["error": String(describing: error)])

@@ -11,12 +11,7 @@ package struct SchemaState: Sendable, Equatable {
     package var version: Int
     /// The schema of the oldest program that may run: that of the newest breaking migration, from its announcement
     /// on.
-    package var lowestProgram: Int
-
-    package init(version: Int, lowestProgram: Int = 0) {
-        self.version = version
-        self.lowestProgram = lowestProgram
-    }
+    package var lowestProgram: Int = 0
 
     package enum Misfit: Sendable, Equatable {
         case notMigrated

@@ -163,9 +163,7 @@ package struct WebhookSender: Service {
             fate = .retried(at: realClock.nowMilliseconds(), error: Self.noTurn)
         }
         let now = realClock.nowMilliseconds()
-        _ = try await pool.withConnection { connection in
-            try await connection.pipeline([WebhookQueries.settle(event, fate, at: now)])
-        }
+        try await pool.write(WebhookQueries.settle(event, fate, at: now))
         log.debug("webhook", ["event": event.eventID, "fate": "\(fate)"])
         return fate
     }
@@ -225,12 +223,9 @@ package struct WebhookSender: Service {
         let limits = limits
         let end = ContinuousClock.now + limits.pruneFor
         if target == nil {
-            _ = try await pool.withConnection { connection in
-                try await connection.pipeline([
-                    WebhookQueries.abandonUndelivered(
-                        dueBefore: now - limits.triedFor.milliseconds, at: now)
-                ])
-            }
+            try await pool.write(
+                WebhookQueries.abandonUndelivered(
+                    dueBefore: now - limits.triedFor.milliseconds, at: now))
         }
         while true {
             let gone = try await pool.withTransaction { connection in

@@ -52,6 +52,11 @@ package final class PostgresPool: Sendable {
         try await run { try body($0) }
     }
 
+    /// Runs one statement outside a transaction, whose rows nobody needs.
+    package func write(_ statement: SQL) async throws {
+        _ = try await run { try $0.pipeline([statement]) }
+    }
+
     /// Lends a connection. All of its use is on its thread, which costs two switches of threads.
     private func run<T: Sendable>(
         _ body: @Sendable (isolated PostgresConnection) async throws -> T

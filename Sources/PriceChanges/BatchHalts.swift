@@ -35,15 +35,13 @@ package struct BatchHalts: ScopeHalts {
 
     /// The batches of the changes that calls carry, by call id.
     package func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]] {
-        let (found, secondChances, parked) = try await pool.withConnection { connection in
-            try await connection.read {
-                let found = try GuardQueries.batches(of: calls, on: $0)
-                let batches = Set(found.values.flatMap { $0.map(\.batchID) }).sorted()
-                return (
-                    found, try HaltQueries.secondChances(of: calls, on: $0),
-                    try HaltQueries.parkedBefore(batches, on: $0)
-                )
-            }
+        let (found, secondChances, parked) = try await pool.read {
+            let found = try GuardQueries.batches(of: calls, on: $0)
+            let batches = Set(found.values.flatMap { $0.map(\.batchID) }).sorted()
+            return (
+                found, try HaltQueries.secondChances(of: calls, on: $0),
+                try HaltQueries.parkedBefore(batches, on: $0)
+            )
         }
         var scopes: [String: [CallScope]] = [:]
         for (call, concerned) in found {
@@ -103,7 +101,7 @@ package struct BatchHalts: ScopeHalts {
     {
         let note = GuardQueries.noteProbeAnswer(
             batchID, "\(refusal.codeAndName) for \(call.subject)")
-        _ = try await pool.withConnection { try await $0.pipeline([note]) }
+        try await pool.write(note)
     }
 
     /// Lets the batch go on, because a probe of it was answered.

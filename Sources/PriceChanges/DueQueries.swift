@@ -14,13 +14,7 @@ package enum DueQueries {
     package struct Queue: Hashable, Sendable {
         package var bucket: Int
         package var batchID: String
-        package var wave: Int
-
-        package init(bucket: Int, batchID: String, wave: Int = 0) {
-            self.bucket = bucket
-            self.batchID = batchID
-            self.wave = wave
-        }
+        package var wave: Int = 0
     }
 
     /// A queue with changes that may be claimed now.

@@ -8,18 +8,6 @@ package struct ItemCharge: Hashable, Sendable {
     package var period: String
     /// Milliunits a period, of all its seats, at the price of a running offer.
     package var amount: Int64
-
-    package init(
-        originalTransactionID: String, sku: String, currency: String, storefront: String,
-        period: String, amount: Int64
-    ) {
-        self.originalTransactionID = originalTransactionID
-        self.sku = sku
-        self.currency = currency
-        self.storefront = storefront
-        self.period = period
-        self.amount = amount
-    }
 }
 
 extension SubscriptionFacts {

@@ -10,7 +10,6 @@
 ///   close to the estimate is asked of what they were before.
 /// - A row in a currency without a rate is left out where rates are needed.
 struct ThresholdEstimator {
-    let kind: PeriodKind
     /// The USA's own row.
     private let base: RuleSet.Threshold?
     /// Apple's amounts of this kind, without what a person has estimated.
@@ -22,7 +21,6 @@ struct ThresholdEstimator {
         _ kind: PeriodKind, thresholds: some Sequence<RuleSet.Threshold>,
         rates: [String: RuleSet.ExchangeRate]
     ) {
-        self.kind = kind
         self.rates = rates
         known = thresholds.filter { $0.kind == kind && $0.source == .apple }
         base = thresholds.first {

@@ -45,9 +45,7 @@ package struct HistoryReader: Sendable {
         since: Instant?, through: Instant? = nil, into summary: inout HistorySummary
     ) async throws {
         let now = clock.nowMilliseconds()
-        let position = try await pool.withConnection { connection in
-            try await connection.read { try HistoryQueries.load(on: $0) }
-        }
+        let position = try await pool.read { try HistoryQueries.load(on: $0) }
         var start = since?.milliseconds ?? Self.start(position, limits.overlap)
         let oldest = oldestStart()
         if start < oldest {

@@ -113,6 +113,6 @@ extension Reconciler.Dependencies {
     /// `status` says why while calls wait for what could not be read.
     func noteCatchUp(_ answer: String) async throws {
         let note = ServiceControlQueries.noteCatchUpAnswer(answer)
-        _ = try await pool.withConnection { try await $0.pipeline([note]) }
+        try await pool.write(note)
     }
 }

@@ -33,17 +33,13 @@ package struct Recovery: Sendable {
     /// What recovery would do. It writes nothing.
     package func scope() async throws -> RecoveryQueries.Scope {
         let since = lostSince.milliseconds
-        return try await pool.withConnection { connection in
-            try await connection.read { try RecoveryQueries.scope(since: since, on: $0) }
-        }
+        return try await pool.read { try RecoveryQueries.scope(since: since, on: $0) }
     }
 
     /// What an earlier recovery since the same instant found; nil the first time.
     package func former() async throws -> RecoveryQueries.Former? {
         let since = lostSince.milliseconds
-        return try await pool.withConnection { connection in
-            try await connection.read { try RecoveryQueries.former(since: since, on: $0) }
-        }
+        return try await pool.read { try RecoveryQueries.former(since: since, on: $0) }
     }
 
     /// Holds all calls back, and asks for the statuses of the subscriptions whose changes may have been called.
@@ -71,9 +67,7 @@ package struct Recovery: Sendable {
     package func waitForFlight() async throws {
         let realClock = reconciler.dependencies.realClock
         while true {
-            let controls = try await pool.withConnection { connection in
-                try await connection.read { try ServiceControlQueries.everything(on: $0) }
-            }
+            let controls = try await pool.read { try ServiceControlQueries.everything(on: $0) }
             guard let from = controls.catchUpFrom, from > realClock.nowMilliseconds() else {
                 return
             }

@@ -55,10 +55,8 @@ package struct StalenessGauges: Service {
     package func refresh() async throws {
         let now = clock.nowMilliseconds()
         let margin = silentAfter.milliseconds
-        let staleness = try await pool.withConnection { connection in
-            try await connection.read {
-                try StalenessQueries.read(now: now, margin: margin, on: $0)
-            }
+        let staleness = try await pool.read {
+            try StalenessQueries.read(now: now, margin: margin, on: $0)
         }
         func age(_ instant: Int64) -> Double { Double(max(0, now - instant)) / 1000 }
         if let newest = staleness.newestNotificationAt {

@@ -187,9 +187,7 @@ package struct StatusCheckRunner: Sendable {
             }
             return true
         }
-        let next = try await pool.withConnection { connection in
-            try await connection.read { try StatusCheckQueries.nextCheck(of: list, on: $0) }
-        }
+        let next = try await pool.read { try StatusCheckQueries.nextCheck(of: list, on: $0) }
         guard let next else { return false }
         let wait = Duration.milliseconds(max(10, next - realClock.nowMilliseconds()))
         try await permitSource.wait(min(wait, .seconds(1)))
@@ -237,9 +235,7 @@ package struct StatusCheckRunner: Sendable {
     /// left and others were read, they end; otherwise they would stop every run.
     private func judgeRefused(_ run: inout Run) async throws {
         let list = run.settlement.list
-        let counts = try await pool.withConnection { connection in
-            try await connection.read { try StatusCheckQueries.counts(of: list, on: $0) }
-        }
+        let counts = try await pool.read { try StatusCheckQueries.counts(of: list, on: $0) }
         let read =
             counts.outcomes[.read, default: 0] + counts.outcomes[.drifted, default: 0]
         guard read > 0, counts.open <= run.refused.count else {

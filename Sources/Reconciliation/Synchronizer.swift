@@ -91,9 +91,7 @@ package struct Synchronizer: Sendable {
 
     package func counts(of list: StatusCheckQueries.List) async throws -> StatusCheckQueries.Counts
     {
-        try await pool.withConnection { connection in
-            try await connection.read { try StatusCheckQueries.counts(of: list, on: $0) }
-        }
+        try await pool.read { try StatusCheckQueries.counts(of: list, on: $0) }
     }
 
     /// Reports every id that ended without a status, in the order of lines.
@@ -103,10 +101,8 @@ package struct Synchronizer: Sendable {
         var line: Int64 = 0
         while true {
             let after = line
-            let problems = try await pool.withConnection { connection in
-                try await connection.read {
-                    try StatusCheckQueries.problems(of: list, afterLine: after, limit: 1000, on: $0)
-                }
+            let problems = try await pool.read {
+                try StatusCheckQueries.problems(of: list, afterLine: after, limit: 1000, on: $0)
             }
             guard let last = problems.last else { return }
             for problem in problems { tell(problem) }

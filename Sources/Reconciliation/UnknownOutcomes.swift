@@ -27,10 +27,8 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
 
     func settleAll(into summary: inout Summary) async throws {
         let realNow = engine.realClock.nowMilliseconds()
-        let buckets = try await engine.pool.withConnection { connection in
-            try await connection.read {
-                try StoreCallQueries.unknownBuckets(kind.kind, realNow: realNow, on: $0)
-            }
+        let buckets = try await engine.pool.read {
+            try StoreCallQueries.unknownBuckets(kind.kind, realNow: realNow, on: $0)
         }
         var refused = Refused()
         for bucket in buckets {
@@ -85,8 +83,8 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
         } catch  where isDataFault(error) {
             try await settlement.quarantine(attempt, because: error, now: now, realNow: realNow)
         }
-        let isSettled = try await engine.pool.withConnection { connection in
-            try await connection.read { try StoreCallQueries.isSettled(attempt.call, on: $0) }
+        let isSettled = try await engine.pool.read {
+            try StoreCallQueries.isSettled(attempt.call, on: $0)
         }
         if isSettled { summary.settled += 1 }
         switch attempt.answer {

@@ -98,7 +98,6 @@ package struct BatchFileReader {
     package private(set) var columns: [BatchColumn]
     package let priceUnit: BatchPriceUnit
 
-    private let file: String
     private let parser: BatchRowParser
     private var scanner: LineScanner
 
@@ -106,7 +105,6 @@ package struct BatchFileReader {
     package init(
         source: any BatchByteSource, file: String, rules: RulesInForce
     ) throws(BatchFileError) {
-        self.file = file
         scanner = LineScanner(source)
         let header: [BatchColumn]?
         switch try BatchHeader.read(&scanner, file: file) {

@@ -93,15 +93,6 @@ private struct IncreaseCells {
     let today: CivilDate
     var faults: [IncreaseFault] = []
 
-    init(
-        line: Int, values: [IncreaseFile.Column: String], rules: RulesInForce, today: CivilDate
-    ) {
-        self.line = line
-        self.values = values
-        self.rules = rules
-        self.today = today
-    }
-
     mutating func increase() -> ImportedIncrease? {
         let (idText, skuText) = (cell(.id), cell(.sku))
         let id = checked(.badTransactionID) { () throws(RowFault) in

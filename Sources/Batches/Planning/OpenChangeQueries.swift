@@ -10,7 +10,6 @@ package enum OpenChangeQueries {
         package let originalTransactionID: String
         package let changeID: String
         package let batchID: String
-        package let line: Int
         package let sku: String
         package let state: ChangeState
         package let currency: String
@@ -57,7 +56,6 @@ package enum OpenChangeQueries {
             originalTransactionID = try row.text("original_transaction_id")
             changeID = try row.text("change_id")
             batchID = try row.text("batch_id")
-            line = try row.int("line")
             sku = try row.textOrNil("current_sku") ?? row.text("sku")
             currency = try row.text("currency")
             storefront = try row.text("storefront")
@@ -159,7 +157,7 @@ package enum OpenChangeQueries {
     /// The columns of an open change. `probing` is a halted batch of which one call probes.
     private static func openChangeColumns(probing: String? = nil) -> SQL {
         """
-        c.original_transaction_id, c.change_id, c.batch_id, c.line, c.sku, c.current_sku, c.state,
+        c.original_transaction_id, c.change_id, c.batch_id, c.sku, c.current_sku, c.state,
         c.currency, c.storefront, c.period, c.current_price_milliunits, c.new_price_milliunits,
         c.dependent_skus, c.current_dependent_skus, c.forecast_consent, c.send_by,
         c.due_effective_at, c.is_ready, c.goes_alone, c.undoes_change_id,

@@ -172,9 +172,7 @@ package struct Projector: Service {
         } catch  where isDataFault(error) {
             let why = "can't be folded: \(error)"
             log.error("a notification can't be folded", ["notification": uuid, "error": why])
-            _ = try await pool.withConnection { connection in
-                try await connection.pipeline([EventQueries.quarantine(id, uuid: uuid, error: why)])
-            }
+            try await pool.write(EventQueries.quarantine(id, uuid: uuid, error: why))
             return Outcome(quarantined: 1)
         }
     }

@@ -20,25 +20,12 @@ enum EvidenceFile {
         var bundleID: String
         var environment: String
         var exportedAt: String
-
-        init(month: String, bundleID: String, environment: String, exportedAt: String) {
-            self.month = month
-            self.bundleID = bundleID
-            self.environment = environment
-            self.exportedAt = exportedAt
-        }
     }
 
     struct Entry: Hashable, Sendable {
         var uuid: String
         var receivedAt: String
         var signedPayload: String
-
-        init(uuid: String, receivedAt: String, signedPayload: String) {
-            self.uuid = uuid
-            self.receivedAt = receivedAt
-            self.signedPayload = signedPayload
-        }
     }
 
     private static let version: Int64 = 1

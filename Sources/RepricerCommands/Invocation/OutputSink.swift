@@ -40,10 +40,6 @@ package struct OutputSink: Sendable {
 package struct OutputError: Error, Equatable, CustomStringConvertible {
     package let errorNumber: Int32
 
-    package init(errorNumber: Int32) {
-        self.errorNumber = errorNumber
-    }
-
     /// Whether the reader has gone, as `head` does. That is no fault of ours, and nobody is left to be told.
     package var isClosedPipe: Bool { errorNumber == EPIPE }
 

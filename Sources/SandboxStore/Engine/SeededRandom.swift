@@ -2,10 +2,6 @@
 struct SeededRandom: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
-    init(seed: UInt64) {
-        state = seed
-    }
-
     /// A stream of its own for one decision, so that decisions do not depend on each other's order.
     init(seed: UInt64, _ words: String...) {
         var hash: UInt64 = 0xcbf2_9ce4_8422_2325 ^ seed

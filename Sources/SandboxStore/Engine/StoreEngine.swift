@@ -203,8 +203,6 @@ package struct StoreEvent: Hashable, Sendable {
     var transactionID: Int64?
     /// Only of `RENEWAL_EXTENSION`/`SUMMARY`.
     var summary: MassSummary?
-
-    package var originalTransactionID: String? { subscription?.id }
 }
 
 /// A binary heap of (instant, subscription); stale entries are skipped when they come up.
