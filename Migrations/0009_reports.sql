@@ -765,8 +765,11 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
     AND NOT EXISTS (
         SELECT FROM repricer.told_statements e
         WHERE e.original_transaction_id = h.original_transaction_id
-            AND e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'SUBSCRIBED', 'REVOKE',
-                'RENEWAL_EXTENDED', 'OFFER_REDEEMED', 'DID_CHANGE_RENEWAL_PREF')
+            AND (e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'SUBSCRIBED', 'REVOKE',
+                    'RENEWAL_EXTENDED', 'OFFER_REDEEMED', 'DID_CHANGE_RENEWAL_PREF')
+                -- A charge that is recovered tells that the one before it had failed, wherever the word of that is.
+                OR e.type = 'DID_RENEW' AND e.subtype = 'BILLING_RECOVERY'
+                    AND missed.at BETWEEN e.signed_at - interval '61 days' AND e.signed_at)
             -- An extension that tells the new end has moved that of the charge: the renewal is due then. Seats come and go
             -- without another plan, and who has just bought it goes on to renew.
             AND (e.type <> 'RENEWAL_EXTENDED' OR NOT e.tells_end)
@@ -2278,6 +2281,7 @@ WITH subjects AS (
     -- The periods that were paid for. A renewal ends the one before it, and so does a modification in mid period, whose
     -- transaction has all items and seats anew (an inference); a seat that is added comes beside, and ends with it.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
+        h.quantity, h.purchased_at,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
@@ -2334,8 +2338,14 @@ WITH subjects AS (
             + CASE WHEN i.is_dependent THEN interval '31 days' ELSE interval '0' END, false) AS is_return
     FROM items i
     JOIN (
-        -- Of an item, whatever it was called.
-        SELECT n.item, r.milliunits, r.offer_days, r.days, r.period, r.currency, r.begins, r.given_back_at, r.stands,
+        -- Of an item, whatever it was called. What an added seat costs may be a part of the price; from the renewal on it costs
+        -- what each seat beside it does.
+        SELECT n.item, CASE WHEN r.is_added_seat THEN coalesce(r.quantity * (
+                SELECT CASE WHEN NOT o.is_offer THEN o.price_milliunits::numeric END FROM repricer.charges o
+                WHERE o.original_transaction_id = r.id AND o.sku = ANY (n.names) AND NOT o.is_added_seat
+                    AND o.currency = r.currency AND o.purchased_at <= r.purchased_at AND o.expires_at > r.purchased_at
+                ORDER BY o.purchased_at DESC, o.transaction_id DESC LIMIT 1), r.milliunits) ELSE r.milliunits END AS milliunits,
+            r.offer_days, r.days, r.period, r.currency, r.begins, r.given_back_at, r.stands,
             r.is_added_seat, least(r.ends, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
                 PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS ends

@@ -83,6 +83,14 @@ package enum CheckpointQueries {
         "REVOKE", "SUBSCRIBED",
     ]
 
+    /// Whether a statement is one of them, or tells that a charge had failed before it went through.
+    private static func isMark(_ table: SQL) -> SQL {
+        """
+        (\(fragment: table).type = ANY (\(marks)::text[])
+            OR \(fragment: table).type = 'DID_RENEW' AND \(fragment: table).subtype = 'BILLING_RECOVERY')
+        """
+    }
+
     /// The start of the paid period that a statement tells, where no charge that was recorded by then tells it. The
     /// checkpoint that replaces the statement does not say when that was known.
     private static func toldPeriod(_ table: SQL) -> SQL {
@@ -113,7 +121,7 @@ package enum CheckpointQueries {
                 SELECT t.*, \(fragment: toldPeriod("t")) AS told_period_at FROM repricer.subscription_events t
                 WHERE t.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "t.bucket"))
                     AND t.signed_at < \(timestamp: before)) e
-            WHERE (e.type = ANY (\(marks)::text[]) OR e.told_period_at IS NOT NULL OR e.statement -> 'ignored' IS NOT NULL)
+            WHERE (\(fragment: isMark("e")) OR e.told_period_at IS NOT NULL OR e.statement -> 'ignored' IS NOT NULL)
                 AND (e.statement -> 'ignored' IS NOT NULL OR EXISTS (
                     SELECT FROM repricer.price_changes c
                     WHERE c.original_transaction_id = e.original_transaction_id AND c.bucket = e.bucket)
@@ -128,7 +136,7 @@ package enum CheckpointQueries {
                 tells_end = coalesce(repricer.tells_end(statement), false), left_out = statement -> 'ignored'
             WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
                 AND signed_at < \(timestamp: before) AND statement IS NOT NULL
-                AND (type = ANY (\(marks)::text[]) OR \(fragment: toldPeriod("k")) IS NOT NULL
+                AND (\(fragment: isMark("k")) OR \(fragment: toldPeriod("k")) IS NOT NULL
                     OR statement -> 'ignored' IS NOT NULL)
             """,
             """

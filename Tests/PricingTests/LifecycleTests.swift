@@ -17,6 +17,42 @@ private typealias Story = LifecycleStory
         #expect(progress.endedAt == Story.at(31))
     }
 
+    /// The word of the consent was lost, and the App Store charges nobody without it.
+    @Test func change_askedThenCharged_hasConsented() {
+        let change = Story.fold([
+            Story.bought, Story.priceChange, Story.pending, Story.renewedAtNewPrice,
+        ]).state.changes[0].progress
+
+        #expect(change.state == .effective)
+        #expect(change.acceptance == .consented)
+        #expect(change.acceptedAt == nil)
+    }
+
+    /// Nobody knows whether a customer was asked of whom no word came.
+    @Test func change_chargedUntold_isNeitherConsentedNorInformed() {
+        let change = Story.fold([Story.bought, Story.priceChange, Story.renewedAtNewPrice])
+            .state.changes[0].progress
+
+        #expect(change.state == .effective)
+        #expect(change.acceptance == nil)
+    }
+
+    /// Ids are random, and decide the order of what was signed at one instant.
+    @Test(arguments: [("a", "b"), ("b", "a")])
+    func change_askedAndAcceptedAtOneInstant_hasConsented(asked: String, accepted: String) {
+        let both = [("PENDING", asked), ("ACCEPTED", accepted)].map { status, id in
+            Story.event(
+                4, "PRICE_INCREASE", status, id: id, charged: [Story.charged()],
+                renewing: [Story.renewing(price: 15990, status: status)])
+        }
+
+        let change = Story.fold([Story.bought, Story.priceChange] + both).state.changes[0].progress
+
+        #expect(change.state == .accepted)
+        #expect(change.acceptance == .consented)
+        #expect(change.consentAskedAt == Story.at(4))
+    }
+
     @Test func change_acceptedWithoutPending_isInformed() {
         let progress = Story.fold([Story.bought, Story.priceChange, Story.accepted]).state.changes[
             0

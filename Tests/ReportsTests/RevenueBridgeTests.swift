@@ -603,6 +603,27 @@ import Testing
                     : ["03 19980 3000 0 0 0 0 -9990 0 12990", "04 12990 0 0 0 0 0 0 0 12990"]))
     }
 
+    /// The rest of a period costs a part of the price, and a further one all of it.
+    @Test(arguments: [
+        ("", "25980"), ("is_offer = true", "18640"), ("expires_at = '2026-03-15Z'", "5650"),
+    ])
+    func aSeatThatIsAdded_bringsThePriceOfThoseBesideIt(plan: String, closing: String) async throws {
+        let charges =
+            charge("before", "2026-02-10Z", until: "2026-03-10Z", 9990)
+            + charge("plan", "2026-03-10Z", until: "2026-04-10Z", 12990)
+            + charge("seat", "2026-03-20Z", until: "2026-04-10Z", 5650) + """
+                UPDATE repricer.charges SET is_purchase = true, is_added_seat = true WHERE transaction_id = 'seat';
+                UPDATE repricer.charges SET \(plan.isEmpty ? "quantity = 1" : plan) WHERE transaction_id = 'plan';
+                UPDATE repricer.price_changes SET effective_at = '2026-03-10Z';
+                """
+
+        let rows = try await bridge(
+            [Life(subscription: "1", line: 2)], until: "2026-04-08Z", more: charges)
+
+        let last = try #require(rows.last)
+        #expect(last.hasSuffix(" \(closing)"), "\(rows)")
+    }
+
     @Test func inOneCurrency_atTheNewestRates_saysWhatHasNone() async throws {
         var life = Life(subscription: "1", line: 2)
         life.pays(9990, from: 1, to: 2)

@@ -35,11 +35,12 @@ import Testing
         """
     }
 
-    private static func told(_ type: String, _ day: String) -> String {
+    private static func told(_ type: String, _ day: String, _ subtype: String? = nil) -> String {
         """
         INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
-            statement)
-        VALUES ('1', repricer.bucket_of('1'), '\(day)', '\(type)', 'notification', '\(type)', '{}');
+            subtype, statement)
+        VALUES ('1', repricer.bucket_of('1'), '\(day)', '\(type)', 'notification', '\(type)',
+            nullif('\(subtype ?? "")', ''), '{}');
         """
     }
 
@@ -299,6 +300,12 @@ import Testing
     /// A statement tells of renewals near it or after it, and not of all between two charges.
     @Test(arguments: [
         ("nothing is told", "", ["05", "06", "07"]),
+        ("a charge was recovered", told("DID_RENEW", "2026-08-01Z", "BILLING_RECOVERY"), ["05"]),
+        (
+            "the first charge was recovered", told("DID_RENEW", "2026-04-01Z", "BILLING_RECOVERY"),
+            ["05", "06", "07"]
+        ),
+        ("a charge went through", told("DID_RENEW", "2026-08-01Z"), ["05", "06", "07"]),
         ("the last charge failed", told("DID_FAIL_TO_RENEW", "2026-07-01Z"), ["05", "06"]),
         ("the first charge failed", told("DID_FAIL_TO_RENEW", "2026-05-01Z"), []),
         ("a charge failed before", told("DID_FAIL_TO_RENEW", "2026-04-02Z"), ["07"]),

@@ -129,6 +129,8 @@ extension TrackedChange {
             if progress.state == .scheduled {
                 move(to: .pendingConsent, reading, &lines)
             } else if progress.state == .accepted, isFirst {
+                // What is signed at one instant has no order, and nobody is asked for what they gave.
+                if progress.acceptedAt == reading.at { progress.acceptance = .consented }
                 lines.append(note("asked_after_acceptance", reading))
             }
         case "ACCEPTED":
@@ -158,6 +160,9 @@ extension TrackedChange {
             else { return }
             progress.effectiveAt = transaction.purchasedAt
             noteLateCharge(transaction, reading)
+            // The App Store charges nobody the price that it asked for without their consent (an inference): the word of it was
+            // lost. When it was given is not known.
+            if progress.state == .pendingConsent { progress.acceptance = .consented }
             move(
                 to: .effective, reason: isDoubtful ? lateReason : nil, reading, &lines)
         } else if isDoubtful {

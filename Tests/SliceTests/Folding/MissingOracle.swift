@@ -134,6 +134,8 @@ struct MissingOracle {
             case "DID_FAIL_TO_RENEW":
                 return at <= renewal + MoneyLife.day && renewal <= at + retries
             case "GRACE_PERIOD_EXPIRED": return abs(renewal - at) <= retries
+            case "DID_RENEW":
+                return event.subtype == "BILLING_RECOVERY" && (0...retries).contains(at - renewal)
             case "EXPIRED": return at <= renewal + retries
             // A purchase in the second half of the period, or after it, is who came back.
             case "SUBSCRIBED": return 2 * (at - charge.from) > charge.until - charge.from

@@ -307,6 +307,8 @@ struct MoneyLife {
         running.seats = within(1...3)
         running.isPurchase = true
         running.isAddedSeat = true
+        // The rest of a period may cost a part of it.
+        if random.chance(40) { running.price = max(1, running.price * within(1...9) / 10) }
         running.refunds = []
         running.reversed = 0
         say("DID_CHANGE_RENEWAL_PREF", "INCREASE_QUANTITY")

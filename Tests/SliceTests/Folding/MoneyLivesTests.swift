@@ -59,12 +59,14 @@ import Testing
         }.sorted()
     }
 
-    /// Each charge since the call above the old price, of one seat and in our currency, that no offer explains.
+    /// Each charge since the call above the old price, of one seat and in our currency, that no offer explains. A seat that
+    /// was added may have cost a part of the new price.
     private static func above(_ lives: [MoneyLife]) -> [String] {
         lives.flatMap { life in
             life.told.values.filter {
                 $0.item == "A" && $0.from >= life.calledAt && $0.price > MoneyLife.old
                     && $0.currency == "USD" && !$0.isOffer
+                    && !($0.isAddedSeat && $0.price < life.new)
             }.map { "\($0.transaction)" }
         }.sorted()
     }

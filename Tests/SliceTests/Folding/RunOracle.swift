@@ -25,6 +25,17 @@ enum RunOracle {
         return ends.min() ?? charge.until
     }
 
+    /// What it brings a month: of an added seat, the price of a seat beside it, of which it may cost a part.
+    private static func rate(
+        of charge: MoneyLife.Charge, among charges: [MoneyLife.Charge]
+    ) -> Int64 {
+        let beside = charges.last {
+            !$0.isAddedSeat && $0.from <= charge.from && $0.until > charge.from
+        }
+        guard charge.isAddedSeat, let beside, !beside.isOffer else { return charge.total }
+        return beside.price * charge.seats
+    }
+
     /// `subscription month-end amount`, where something was brought.
     private static func plain(_ life: MoneyLife) -> Set<String> {
         let charges = life.chargesOfCalled
@@ -42,7 +53,7 @@ enum RunOracle {
                 // Of a period that was charged twice, and given back once, the other charge counts.
                 let isPaid = running.contains { !$0.isAddedSeat && $0.stands }
                 let sum = running.filter { $0.isAddedSeat || $0.stands || !isPaid }.reduce(0) {
-                    $0 + $1.total
+                    $0 + rate(of: $1, among: charges)
                 }
                 return sum == 0 ? nil : "\(life.id) \(at) \(sum)"
             })

@@ -94,7 +94,13 @@ struct MoneyOracle {
             let until = min(charge.until, next, isGiven ? charge.refundedAt ?? .max : .max)
             let counts =
                 charge.currency == change.currency && charge.from < instant && instant <= until
-            return sum + (counts ? charge.total : 0)
+            guard counts else { return sum }
+            // An added seat may have cost a part of the price of those beside it.
+            let beside = paid.last {
+                !$0.isAddedSeat && $0.from <= charge.from && $0.until > charge.from
+            }
+            guard charge.isAddedSeat, let beside else { return sum + charge.total }
+            return sum + beside.price * charge.seats
         }
     }
 
