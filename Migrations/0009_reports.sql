@@ -3349,7 +3349,7 @@ BEGIN
         ('price_change', 'sent_at', 'When the call was made.'),
         ('price_change', 'scheduled_at', 'When the App Store took the change.'),
         ('price_change', 'accepted_at', 'When the increase was consented to or announced.'),
-        ('price_change', 'acceptance', 'consented (the subscriber said yes) or informed (told only).'),
+        ('price_change', 'acceptance', 'consented (the subscriber said yes, or was asked and then charged) or informed (told only).'),
         ('price_change', 'effective_at', 'The renewal at which the new price was first charged.'),
         ('price_change', 'ended_at', 'When the change became final.'),
         ('price_change', 'state_since_at', 'Since when it is in this state.'),

@@ -1239,7 +1239,7 @@ CREATE VIEW repricer.missing_renewals AS
            FROM repricer.price_changes o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.began_at + (h.length / (2)::double precision)))) AND ((e.signed_at >= h.began_at) AND (e.signed_at <= (next.at + '1 day'::interval))) AND ((e.type <> 'DID_FAIL_TO_RENEW'::text) OR ((missed.at >= (e.signed_at - '1 day'::interval)) AND (missed.at <= (e.signed_at + '61 days'::interval)))) AND ((e.type <> 'GRACE_PERIOD_EXPIRED'::text) OR ((missed.at >= (e.signed_at - '61 days'::interval)) AND (missed.at <= (e.signed_at + '61 days'::interval)))) AND ((e.type <> 'EXPIRED'::text) OR (missed.at >= (e.signed_at - '61 days'::interval))) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR ((e.subtype = ANY (ARRAY['UPGRADE'::text, 'DOWNGRADE'::text])) AND (e.signed_at <= (missed.at + '1 day'::interval)) AND (NOT COALESCE(((((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))) AND ((e.statement #>> '{renewal,period}'::text[]) = COALESCE(h.period, c.period))), false)) AND (NOT (h.is_purchase AND (NOT h.is_added_seat) AND (e.signed_at <= (h.purchased_at + t.tolerance)))) AND (NOT (EXISTS ( SELECT
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND ((e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) OR ((e.type = 'DID_RENEW'::text) AND (e.subtype = 'BILLING_RECOVERY'::text) AND ((missed.at >= (e.signed_at - '61 days'::interval)) AND (missed.at <= e.signed_at)))) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.began_at + (h.length / (2)::double precision)))) AND ((e.signed_at >= h.began_at) AND (e.signed_at <= (next.at + '1 day'::interval))) AND ((e.type <> 'DID_FAIL_TO_RENEW'::text) OR ((missed.at >= (e.signed_at - '1 day'::interval)) AND (missed.at <= (e.signed_at + '61 days'::interval)))) AND ((e.type <> 'GRACE_PERIOD_EXPIRED'::text) OR ((missed.at >= (e.signed_at - '61 days'::interval)) AND (missed.at <= (e.signed_at + '61 days'::interval)))) AND ((e.type <> 'EXPIRED'::text) OR (missed.at >= (e.signed_at - '61 days'::interval))) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR ((e.subtype = ANY (ARRAY['UPGRADE'::text, 'DOWNGRADE'::text])) AND (e.signed_at <= (missed.at + '1 day'::interval)) AND (NOT COALESCE(((((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))) AND ((e.statement #>> '{renewal,period}'::text[]) = COALESCE(h.period, c.period))), false)) AND (NOT (h.is_purchase AND (NOT h.is_added_seat) AND (e.signed_at <= (h.purchased_at + t.tolerance)))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.told_statements b
                   WHERE ((b.original_transaction_id = h.original_transaction_id) AND (b.type = 'DID_CHANGE_RENEWAL_PREF'::text) AND (COALESCE(b.subtype, ''::text) = ''::text) AND (b.signed_at > e.signed_at) AND (b.signed_at <= (missed.at + '1 day'::interval)) AND (((b.statement #> '{renewal,items}'::text[]) IS NULL) OR ((b.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((b.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))))))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
@@ -7286,7 +7286,7 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
            FROM repricer.price_changes_at(p_at) o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements_at(p_at) e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.began_at + (h.length / (2)::double precision)))) AND ((e.signed_at >= h.began_at) AND (e.signed_at <= (next.at + 'P1D'::interval))) AND ((e.type <> 'DID_FAIL_TO_RENEW'::text) OR ((missed.at >= (e.signed_at - 'P1D'::interval)) AND (missed.at <= (e.signed_at + 'P61D'::interval)))) AND ((e.type <> 'GRACE_PERIOD_EXPIRED'::text) OR ((missed.at >= (e.signed_at - 'P61D'::interval)) AND (missed.at <= (e.signed_at + 'P61D'::interval)))) AND ((e.type <> 'EXPIRED'::text) OR (missed.at >= (e.signed_at - 'P61D'::interval))) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR ((e.subtype = ANY (ARRAY['UPGRADE'::text, 'DOWNGRADE'::text])) AND (e.signed_at <= (missed.at + 'P1D'::interval)) AND (NOT COALESCE(((((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))) AND ((e.statement #>> '{renewal,period}'::text[]) = COALESCE(h.period, c.period))), false)) AND (NOT (h.is_purchase AND (NOT h.is_added_seat) AND (e.signed_at <= (h.purchased_at + t.tolerance)))) AND (NOT (EXISTS ( SELECT
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND ((e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) OR ((e.type = 'DID_RENEW'::text) AND (e.subtype = 'BILLING_RECOVERY'::text) AND ((missed.at >= (e.signed_at - 'P61D'::interval)) AND (missed.at <= e.signed_at)))) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.began_at + (h.length / (2)::double precision)))) AND ((e.signed_at >= h.began_at) AND (e.signed_at <= (next.at + 'P1D'::interval))) AND ((e.type <> 'DID_FAIL_TO_RENEW'::text) OR ((missed.at >= (e.signed_at - 'P1D'::interval)) AND (missed.at <= (e.signed_at + 'P61D'::interval)))) AND ((e.type <> 'GRACE_PERIOD_EXPIRED'::text) OR ((missed.at >= (e.signed_at - 'P61D'::interval)) AND (missed.at <= (e.signed_at + 'P61D'::interval)))) AND ((e.type <> 'EXPIRED'::text) OR (missed.at >= (e.signed_at - 'P61D'::interval))) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR ((e.subtype = ANY (ARRAY['UPGRADE'::text, 'DOWNGRADE'::text])) AND (e.signed_at <= (missed.at + 'P1D'::interval)) AND (NOT COALESCE(((((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))) AND ((e.statement #>> '{renewal,period}'::text[]) = COALESCE(h.period, c.period))), false)) AND (NOT (h.is_purchase AND (NOT h.is_added_seat) AND (e.signed_at <= (h.purchased_at + t.tolerance)))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.told_statements_at(p_at) b
                   WHERE ((b.original_transaction_id = h.original_transaction_id) AND (b.type = 'DID_CHANGE_RENEWAL_PREF'::text) AND (COALESCE(b.subtype, ''::text) = ''::text) AND (b.signed_at > e.signed_at) AND (b.signed_at <= (missed.at + 'P1D'::interval)) AND (((b.statement #> '{renewal,items}'::text[]) IS NULL) OR ((b.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((b.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))))))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
@@ -7388,6 +7388,7 @@ WITH subjects AS (
     -- The periods that were paid for. A renewal ends the one before it, and so does a modification in mid period, whose
     -- transaction has all items and seats anew (an inference); a seat that is added comes beside, and ends with it.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
+        h.quantity, h.purchased_at,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
@@ -7444,8 +7445,14 @@ WITH subjects AS (
             + CASE WHEN i.is_dependent THEN interval '31 days' ELSE interval '0' END, false) AS is_return
     FROM items i
     JOIN (
-        -- Of an item, whatever it was called.
-        SELECT n.item, r.milliunits, r.offer_days, r.days, r.period, r.currency, r.begins, r.given_back_at, r.stands,
+        -- Of an item, whatever it was called. What an added seat costs may be a part of the price; from the renewal on it costs
+        -- what each seat beside it does.
+        SELECT n.item, CASE WHEN r.is_added_seat THEN coalesce(r.quantity * (
+                SELECT CASE WHEN NOT o.is_offer THEN o.price_milliunits::numeric END FROM repricer.charges o
+                WHERE o.original_transaction_id = r.id AND o.sku = ANY (n.names) AND NOT o.is_added_seat
+                    AND o.currency = r.currency AND o.purchased_at <= r.purchased_at AND o.expires_at > r.purchased_at
+                ORDER BY o.purchased_at DESC, o.transaction_id DESC LIMIT 1), r.milliunits) ELSE r.milliunits END AS milliunits,
+            r.offer_days, r.days, r.period, r.currency, r.begins, r.given_back_at, r.stands,
             r.is_added_seat, least(r.ends, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
                 PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS ends
@@ -7660,6 +7667,7 @@ WITH subjects AS (
     -- The periods that were paid for. A renewal ends the one before it, and so does a modification in mid period, whose
     -- transaction has all items and seats anew (an inference); a seat that is added comes beside, and ends with it.
     SELECT h.original_transaction_id AS id, s.at, h.sku, h.currency, h.price_milliunits::numeric * h.quantity AS milliunits,
+        h.quantity, h.purchased_at,
         h.purchased_at AT TIME ZONE 'UTC' AS begins,
         -- An offer may be paid for once and last longer, or shorter, than a period of the plan.
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
@@ -7716,8 +7724,14 @@ WITH subjects AS (
             + CASE WHEN i.is_dependent THEN interval '31 days' ELSE interval '0' END, false) AS is_return
     FROM items i
     JOIN (
-        -- Of an item, whatever it was called.
-        SELECT n.item, r.milliunits, r.offer_days, r.days, r.period, r.currency, r.begins, r.given_back_at, r.stands,
+        -- Of an item, whatever it was called. What an added seat costs may be a part of the price; from the renewal on it costs
+        -- what each seat beside it does.
+        SELECT n.item, CASE WHEN r.is_added_seat THEN coalesce(r.quantity * (
+                SELECT CASE WHEN NOT o.is_offer THEN o.price_milliunits::numeric END FROM repricer.charges_at(p_at) o
+                WHERE o.original_transaction_id = r.id AND o.sku = ANY (n.names) AND NOT o.is_added_seat
+                    AND o.currency = r.currency AND o.purchased_at <= r.purchased_at AND o.expires_at > r.purchased_at
+                ORDER BY o.purchased_at DESC, o.transaction_id DESC LIMIT 1), r.milliunits) ELSE r.milliunits END AS milliunits,
+            r.offer_days, r.days, r.period, r.currency, r.begins, r.given_back_at, r.stands,
             r.is_added_seat, least(r.ends, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
                 PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS ends
@@ -10392,7 +10406,7 @@ COMMENT ON COLUMN report.price_change.consent_asked_at IS 'When the App Store fi
 
 COMMENT ON COLUMN report.price_change.accepted_at IS 'When the increase was consented to or announced.';
 
-COMMENT ON COLUMN report.price_change.acceptance IS 'consented (the subscriber said yes) or informed (told only).';
+COMMENT ON COLUMN report.price_change.acceptance IS 'consented (the subscriber said yes, or was asked and then charged) or informed (told only).';
 
 COMMENT ON COLUMN report.price_change.effective_at IS 'The renewal at which the new price was first charged.';
 

@@ -302,6 +302,8 @@ package enum FormerViews {
                                 AND e.signed_at - gap.at BETWEEN interval '-61 days' AND interval '1 day'
                             OR e.type = 'GRACE_PERIOD_EXPIRED'
                                 AND e.signed_at - gap.at BETWEEN interval '-61 days' AND interval '61 days'
+                            OR e.type = 'DID_RENEW' AND e.subtype = 'BILLING_RECOVERY'
+                                AND e.signed_at - gap.at BETWEEN interval '0' AND interval '61 days'
                             OR e.subtype IN ('UPGRADE', 'DOWNGRADE') AND e.type = 'DID_CHANGE_RENEWAL_PREF'
                                 AND (e.statement #>> '{renewal,period}' IS DISTINCT FROM coalesce(h.period, c.period)
                                     OR e.statement #> '{renewal,items}' IS NULL OR NOT EXISTS (

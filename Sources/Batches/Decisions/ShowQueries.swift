@@ -10,6 +10,8 @@ package enum ShowQueries {
         package var plannedAsOf: Int64
         /// The database users who have approved it as the first of two.
         package var firstApprovers: [String]
+        /// Why one of them was not enough.
+        package var firstExceeded: [String]
         package var isOwn: Bool
         /// The share of the subscriptions that is held out, in hundredths of a percent; 0 where none is.
         package var holdout: Int
@@ -29,13 +31,16 @@ package enum ShowQueries {
                     SELECT count(*) FROM repricer.price_changes c
                     WHERE c.batch_id = \(uuid: batchID) AND c.is_held_out) ELSE 0 END AS held_out,
                 ARRAY(SELECT f.approver FROM repricer.first_approvals f WHERE f.batch_id = b.batch_id
-                    ORDER BY f.approved_at, f.approver) AS first_approvers
+                    ORDER BY f.approved_at, f.approver) AS first_approvers,
+                ARRAY(SELECT DISTINCT e.what FROM repricer.first_approvals f, unnest(f.exceeded) AS e (what)
+                    WHERE f.batch_id = b.batch_id ORDER BY e.what) AS first_exceeded
             FROM repricer.batches b WHERE b.batch_id = \(uuid: batchID)
             """
         ).one()
         return Terms(
             planHash: try row.text("plan_hash"), plannedAsOf: try row.milliseconds("planned_as_of"),
-            firstApprovers: try row.texts("first_approvers"), isOwn: try row.bool("is_own"),
+            firstApprovers: try row.texts("first_approvers"),
+            firstExceeded: try row.texts("first_exceeded"), isOwn: try row.bool("is_own"),
             holdout: try row.int("holdout_basis_points"), heldOut: try row.int64("held_out"))
     }
 

@@ -78,9 +78,13 @@ extension ApprovalFacts {
 
     private var policyText: String {
         guard batch.awaitsApproval else { return "" }
+        let others = ([batch.submittedBy] + terms.firstApprovers).joined(separator: " or ")
         var lines = approvers.map { approver in
             let why = approver.exceeded.joined(separator: "; ")
             return switch (approver.name, why.isEmpty) {
+            case (nil, true) where !terms.firstApprovers.isEmpty:
+                "approval: by one more member of repricer_pricing, not \(others): "
+                    + terms.firstExceeded.joined(separator: "; ")
             case (nil, true):
                 "approval: by one member of repricer_pricing, not \(batch.submittedBy)"
             case (nil, false):

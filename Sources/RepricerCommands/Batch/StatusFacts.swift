@@ -174,13 +174,6 @@ struct StatusText {
             alerts.append(
                 (batch.haltedBy == nil ? "PAUSED" : "HALTED", "this batch\(whoAndWhy(batch))"))
         }
-        // Beside other batches the table says it, which `--watch` does not draw.
-        if facts.batch == nil {
-            alerts += facts.batches.filter {
-                $0.state == "approved" && $0.isPaused && $0.haltedBy == nil
-            }
-            .map { ("PAUSED", "batch \(harmless($0.name))\(whoAndWhy($0))") }
-        }
         return alerts + approvals + standstills
     }
 
@@ -208,8 +201,13 @@ struct StatusText {
     private var standstills: [(String, String)] {
         let batches =
             facts.batch == nil
-            ? facts.batches.filter { $0.state == "approved" && $0.haltedBy != nil }
-                .map { ("HALTED", "batch \(harmless($0.name))\(whoAndWhy($0))") } : []
+            ? facts.batches.filter { $0.state == "approved" && ($0.isPaused || $0.haltedBy != nil) }
+                .map {
+                    (
+                        $0.haltedBy == nil ? "PAUSED" : "HALTED",
+                        "batch \(harmless($0.name))\(whoAndWhy($0))"
+                    )
+                } : []
         return nobodyDelivers + batches
             + facts.haltedStorefronts.map { ("HALTED", $0.text(isOfAll: facts.batch == nil)) }
             + TroubleText.headlines(facts)

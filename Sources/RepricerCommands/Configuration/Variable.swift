@@ -37,8 +37,9 @@ enum Variable: String, CaseIterable, Sendable {
         case .bundleID: "the app's bundle identifier"
         case .appAppleID: "the app's number in App Store Connect; needed in Production"
         case .environment: "Sandbox or Production"
-        case .issuerID, .keyID, .keyFile:
-            "of the In-App Purchase key: issuer, id, path of the .p8 file"
+        case .issuerID: "the issuer id of the In-App Purchase key"
+        case .keyID: "the id of the In-App Purchase key"
+        case .keyFile: "the path of the key's .p8 file"
         case .apiBaseURL: "another App Store than Apple's, for rehearsals"
         case .apiCAFile: "an additional CA for that App Store"
         case .rootCertificates:
@@ -50,8 +51,10 @@ enum Variable: String, CaseIterable, Sendable {
         case .addressShare: "percentage of the receiver's connections for any other address"
         case .forwarderTokenFile: "file with the token that whoever posts notifications presents"
         case .v1SharedSecretFile: "file with the shared secret of version 1 notifications"
-        case .changePriceRate, .cancelRate, .extendRate, .statusRate:
-            "calls a second, over all replicas"
+        case .changePriceRate: "price changes a second, over all replicas"
+        case .cancelRate: "cancellations a second, over all replicas"
+        case .extendRate: "extensions a second, over all replicas"
+        case .statusRate: "statuses read a second, over all replicas"
         case .webhookURL: "where events go"
         case .webhookSecretFile: "file with the secret that signs webhooks"
         case .webhookCAFile: "an additional CA for the webhook's host"

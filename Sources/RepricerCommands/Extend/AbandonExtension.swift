@@ -9,7 +9,7 @@ extension Commands {
         "extend give-up", "end a mass extension that the App Store does not know",
         positionals: [extensionID], options: [why],
         discussion: """
-            An open one lets no other of its product begin. It can be given up a day after its call, while the App \
+            While it is open, no other extension of its product can begin. It can be given up a day after its call, while the App \
             Store answers that it knows no such request, or refuses the call in words that say nothing. \
             Nothing is taken back: who was extended stays so, and a summary that comes after all completes it.
             """

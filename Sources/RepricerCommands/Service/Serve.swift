@@ -27,7 +27,7 @@ extension Commands {
             for a database that is away, and refuses one whose schema it can't use, or of another app or environment. Once a breaking \
             migration is announced it makes no call any more, drains and ends. SIGTERM drains and ends \
             it within ten seconds, a second one at once; before that /readyz says 503 for REPRICER_DRAIN_WAIT. SIGHUP reads the files of the root certificates, of the \
-            forwarder's token, of the pages' password and of the V1 secret anew at once; a change of them is noticed by \
+            forwarder's token, of the pages' password, of the webhook's secret and of the V1 secret anew at once; a change of them is noticed by \
             itself. Pages and metrics are on a port of their own (REPRICER_PAGES_LISTEN), behind a password \
             (REPRICER_PAGES_TOKEN_FILE) unless only this machine reaches it. One address gets a quarter of the \
             receiver's connections (REPRICER_ADDRESS_SHARE), a proxy any number (REPRICER_TRUSTED_PROXIES).
