@@ -607,7 +607,8 @@ import Testing
     @Test(arguments: [
         ("", "25980"), ("is_offer = true", "18640"), ("expires_at = '2026-03-15Z'", "5650"),
     ])
-    func aSeatThatIsAdded_bringsThePriceOfThoseBesideIt(plan: String, closing: String) async throws {
+    func aSeatThatIsAdded_bringsThePriceOfThoseBesideIt(plan: String, closing: String) async throws
+    {
         let charges =
             charge("before", "2026-02-10Z", until: "2026-03-10Z", 9990)
             + charge("plan", "2026-03-10Z", until: "2026-04-10Z", 12990)
