@@ -163,20 +163,23 @@ extension ResolvedCall {
         case .applied(let proof):
             ending = CallEnding(call, .answered)
             ending.message = proof.detail
-        case .refused(let refusal, let isDoubtful):
-            ending = CallEnding(call, .refused(isDoubtful: isDoubtful))
+        case .refused(let refusal, _):
+            ending = CallEnding(call, .refused)
             ending.errorCode = Int64(refusal.code)
             ending.message = refusal.message
         case .released(let release):
-            ending = CallEnding(call, .refused(isDoubtful: release.isDoubtful))
+            ending = CallEnding(call, .refused)
             ending.errorCode = release.errorCode
             ending.message = release.reason
         case .open(let step, let reason, let errorCode, _):
-            ending = CallEnding(
-                call, .open(step, nextAttemptAt: nextAt ?? 0, isUncounted: isUncounted))
+            ending = CallEnding(call, .unknown)
+            ending.nextStep = step
+            ending.nextAttemptAt = nextAt ?? 0
+            ending.isUncounted = isUncounted
             ending.errorCode = errorCode
             ending.message = reason
         }
+        ending.isDoubtful = isDoubtful
         ending.httpStatus = reply.httpStatus
         ending.answer = reply.body.map { body in
             // Only verified answers are packed, because headers are kept for ever.

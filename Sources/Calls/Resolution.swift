@@ -15,6 +15,7 @@ package enum Resolution: Sendable {
     case open(StoreCall.Step, reason: String, errorCode: Int64?, after: Delay = .retry)
 
     package struct Proof: Sendable {
+        /// Its raw values are stored with the extension of one subscription.
         package enum Source: String, Sendable { case answer, notification, status }
 
         package var evidenceID: String?
@@ -384,6 +385,34 @@ extension ResolvedCall {
         switch resolution {
         case .open: true
         case .applied, .refused, .released: false
+        }
+    }
+
+    /// How what it carries is judged anew; nil where it is not.
+    package var release: Resolution.Release? {
+        switch resolution {
+        case .released(let release): release
+        case .applied, .refused, .open: nil
+        }
+    }
+
+    /// Whether its id is done with although an attempt may have been applied. While it is open it may still be found
+    /// out.
+    package var isDoubtful: Bool {
+        switch resolution {
+        case .refused(_, let isDoubtful): isDoubtful
+        case .released(let release): release.isDoubtful
+        case .applied, .open: false
+        }
+    }
+
+    /// Why it was not applied, or why nobody knows; nil where it was.
+    package var reason: String? {
+        switch resolution {
+        case .refused(let refusal, _): refusal.reason
+        case .released(let release): release.reason
+        case .open(_, let reason, _, _): reason
+        case .applied: nil
         }
     }
 }

@@ -1,3 +1,4 @@
+import Calls
 package import Facts
 package import Postgres
 package import Pricing
@@ -189,12 +190,9 @@ package enum ExtensionCallQueries {
 
     /// How a request ended.
     struct Ending: Sendable {
-        enum Source: String, Sendable {
-            case answer, notification, status, judgement
-        }
-
         var state: State
-        var by: Source
+        /// What showed it; nil where it is our own judgement.
+        let by: Resolution.Proof.Source?
         var effectiveAt: Instant?
         var code: String?
         var detail: String?
@@ -214,7 +212,7 @@ package enum ExtensionCallQueries {
         """
         -- name: settleExtension
         UPDATE repricer.extension_requests SET state = \(ending.state.rawValue),
-            settled_at = \(timestamp: at), settled_by = \(ending.by.rawValue),
+            settled_at = \(timestamp: at), settled_by = \(ending.by?.rawValue ?? "judgement"),
             effective_at = \(timestamp: ending.effectiveAt?.milliseconds), code = \(ending.code),
             detail = \(ending.detail), next_attempt_at = NULL
         WHERE \(fragment: isTheOne) AND state IN ('queued', 'sending', 'unknown')

@@ -128,13 +128,13 @@ struct ExtensionKind: CallKind {
                 return ExtensionCallQueries.settle(
                     call,
                     .init(
-                        state: .extended, by: (proof.source ?? .answer).ending,
+                        state: .extended, by: proof.source ?? .answer,
                         effectiveAt: proof.extendedTo), at: now.milliseconds)
             case .refused(let refusal, _):
                 return ExtensionCallQueries.settle(
                     call,
                     .init(
-                        state: .refused, by: refusal.isOurs ? .judgement : .answer,
+                        state: .refused, by: refusal.isOurs ? nil : .answer,
                         code: refusal.storedName, detail: refusal.storedMessage),
                     at: now.milliseconds)
             case .released(let release):
@@ -144,16 +144,6 @@ struct ExtensionKind: CallKind {
             case .open(_, let reason, _, _):
                 return ExtensionCallQueries.leaveUnknown(call, reason: reason)
             }
-        }
-    }
-}
-
-extension Resolution.Proof.Source {
-    fileprivate var ending: ExtensionCallQueries.Ending.Source {
-        switch self {
-        case .answer: .answer
-        case .notification: .notification
-        case .status: .status
         }
     }
 }

@@ -109,7 +109,7 @@ struct SingleExtensions: Sendable {
         let obstacle = ExtensionEligibility.obstacle(
             facts, extendedAt: extendedAt, hasOpen: false, now: now)
         return obstacle.map {
-            .init(state: .ineligible, by: .judgement, code: $0.rawValue, detail: $0.meaning)
+            .init(state: .ineligible, by: nil, code: $0.rawValue, detail: $0.meaning)
         }
     }
 }

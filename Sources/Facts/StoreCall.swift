@@ -76,39 +76,34 @@ package struct StoreCall: Sendable, Hashable {
 
 /// How an attempt of a call ended, as it is stored.
 package struct CallEnding: Sendable {
-    package enum Fate: Sendable {
+    package enum State: String, Sendable {
         /// Apple has applied it.
         case answered
-        /// Apple has not applied it. `isDoubtful`: no check showed it, and nobody knows for sure.
-        case refused(isDoubtful: Bool)
-        /// Nobody knows yet, so it is released for its next step at an instant in real time (UTC milliseconds).
-        /// `isUncounted`: nothing of this attempt has left, so it does not count.
-        case open(StoreCall.Step, nextAttemptAt: Int64, isUncounted: Bool)
+        /// Apple has not applied it, as far as is known.
+        case refused
+        /// Nobody knows yet, so it is released for its next step.
+        case unknown
     }
 
     package let call: StoreCall
-    package let fate: Fate
+    package let state: State
+    /// Whether it may have been applied although it was refused, because no check showed it and nobody knows for sure.
+    package var isDoubtful = false
+    /// What it waits for while its outcome is unknown.
+    package var nextStep = StoreCall.Step.send
+    /// When that step is due, in real time (UTC milliseconds); nil where there is none.
+    package var nextAttemptAt: Int64?
+    /// Whether nothing of this attempt has left, so that it does not count.
+    package var isUncounted = false
     package var httpStatus: Int?
     package var errorCode: Int64?
     package var message: String?
     package var answer: Evidence?
 
-    package init(
-        _ call: StoreCall, _ fate: Fate, httpStatus: Int? = nil, errorCode: Int64? = nil,
-        message: String? = nil, answer: Evidence? = nil
-    ) {
+    package init(_ call: StoreCall, _ state: State) {
         self.call = call
-        self.fate = fate
-        self.httpStatus = httpStatus
-        self.errorCode = errorCode
-        self.message = message
-        self.answer = answer
+        self.state = state
     }
 
-    package var isOpen: Bool {
-        switch fate {
-        case .open: true
-        case .answered, .refused: false
-        }
-    }
+    package var isOpen: Bool { state == .unknown }
 }

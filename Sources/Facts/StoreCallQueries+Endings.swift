@@ -20,7 +20,7 @@ extension StoreCallQueries {
             header_digests = t.header_digests
         FROM unnest(\(endings.column { $0.call.subject })::text[],
             \(uuids: endings.column { $0.call.callID })::uuid[],
-            \(endings.column { $0.call.fence })::bigint[], \(endings.column { $0.state })::text[],
+            \(endings.column { $0.call.fence })::bigint[], \(endings.column { $0.state.rawValue })::text[],
             \(ints: endings.sparseColumn { $0.isDoubtful ? 1 : nil })::bigint[],
             \(ints: endings.sparseColumn { $0.httpStatus.map { Int64($0) } })::bigint[],
             \(ints: endings.sparseColumn { $0.errorCode })::bigint[],
@@ -118,42 +118,5 @@ extension StoreCallQueries {
                     WHERE c.original_transaction_id = r.subject AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))
                         AND c.change_id = ANY (r.carries) AND c.state IN ('sending', 'unknown'))
             """
-    }
-}
-
-extension CallEnding {
-    fileprivate var state: String {
-        switch fate {
-        case .answered: "answered"
-        case .refused, .open: "refused"
-        }
-    }
-
-    fileprivate var isDoubtful: Bool {
-        switch fate {
-        case .refused(let isDoubtful): isDoubtful
-        case .answered, .open: false
-        }
-    }
-
-    fileprivate var nextStep: StoreCall.Step {
-        switch fate {
-        case .open(let step, _, _): step
-        case .answered, .refused: .send
-        }
-    }
-
-    fileprivate var nextAttemptAt: Int64? {
-        switch fate {
-        case .open(_, let at, _): at
-        case .answered, .refused: nil
-        }
-    }
-
-    fileprivate var isUncounted: Bool {
-        switch fate {
-        case .open(_, _, let isUncounted): isUncounted
-        case .answered, .refused: false
-        }
     }
 }

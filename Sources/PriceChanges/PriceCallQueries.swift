@@ -1,3 +1,4 @@
+import Calls
 package import Facts
 package import Postgres
 package import Pricing
@@ -113,22 +114,6 @@ package enum PriceCallQueries {
 
     // MARK: How calls end
 
-    /// What the end of an attempt does to the changes that a call carries.
-    package enum Fate: Sendable {
-        /// The App Store refused for good, and the changes end with its code. `isDoubtful`: an earlier attempt may
-        /// have been applied, though no check showed it.
-        case rejected(isDoubtful: Bool)
-        /// The call did not reach Apple, or was definitely not applied. Its changes are judged and sent again later,
-        /// with a new id. A change whose batch was withdrawn meanwhile is withdrawn now. `nextAttemptAt` is real time
-        /// in UTC milliseconds. `isDoubtful`: nobody knows, and checks showed nothing, so that statements are still
-        /// followed for it.
-        case requeued(
-            goesAlone: Bool, nextAttemptAt: Int64?, isDoubtful: Bool, parking: Parking? = nil)
-        /// Nobody knows whether Apple has applied it. `parkedReason` says why a person should know; nil keeps the
-        /// reason before.
-        case unknown(parkedReason: String?)
-    }
-
     /// The instants of both clocks, in UTC milliseconds, and how much real time a second of the business clock takes.
     package struct Clocks: Sendable {
         var now: Int64
@@ -137,7 +122,7 @@ package enum PriceCallQueries {
     }
 
     /// Why a change waits by itself.
-    package enum Parking: Int64, Sendable {
+    fileprivate enum Parking: Int64 {
         case parked = 1
         /// Its token was refused, and the status shows another one.
         case staleToken
@@ -149,29 +134,18 @@ package enum PriceCallQueries {
         case probedStaleToken
     }
 
-    package struct Ending: Sendable {
-        let call: StoreCall
-        let fate: Fate
-        let reason: String?
-
-        package init(_ call: StoreCall, _ fate: Fate, reason: String?) {
-            self.call = call
-            self.fate = fate
-            self.reason = reason
-        }
-    }
-
-    /// The statements that store the endings, one for each fate however many there are. The holder of the leases
-    /// sends them in one pipeline, in this order.
-    package static func settle(_ endings: [Ending], at: Int64) -> [SQL] {
-        var rejected: [Ending] = []
-        var requeued: [Ending] = []
-        var unknown: [Ending] = []
+    /// The statements that store the endings, one for each way to end however many there are. The holder of the
+    /// leases sends them in one pipeline, in this order. Of a call that was applied, a fold has moved the changes.
+    static func settle(_ endings: [ResolvedCall], at: Int64) -> [SQL] {
+        var rejected: [ResolvedCall] = []
+        var requeued: [ResolvedCall] = []
+        var unknown: [ResolvedCall] = []
         for ending in endings {
-            switch ending.fate {
-            case .rejected: rejected.append(ending)
-            case .requeued: requeued.append(ending)
-            case .unknown: unknown.append(ending)
+            switch ending.resolution {
+            case .applied: continue
+            case .refused: rejected.append(ending)
+            case .released: requeued.append(ending)
+            case .open: unknown.append(ending)
             }
         }
         var statements: [SQL] = []
@@ -183,7 +157,8 @@ package enum PriceCallQueries {
         return statements
     }
 
-    private static func leaveUnknown(_ endings: [Ending], at: Int64) -> SQL {
+    /// Leaves the outcome of the changes unknown. Where an attempt has no `parkedReason`, the reason before is kept.
+    private static func leaveUnknown(_ endings: [ResolvedCall], at: Int64) -> SQL {
         """
         -- name: leaveChangesUnknown
         WITH \(fragment: former(of: endings)), moved AS (
@@ -219,7 +194,9 @@ package enum PriceCallQueries {
         """
     }
 
-    private static func requeue(_ endings: [Ending], at: Int64) -> SQL {
+    /// Has the changes judged and sent again later, with a new id. A change whose batch was withdrawn meanwhile is
+    /// withdrawn now. Of a doubtful one, statements are still followed.
+    private static func requeue(_ endings: [ResolvedCall], at: Int64) -> SQL {
         """
         -- name: requeueChanges
         WITH \(fragment: former(of: endings)), moved AS (
@@ -261,7 +238,7 @@ package enum PriceCallQueries {
             ELSE interval '0' END
         """
 
-    private static func reject(_ endings: [Ending], at: Int64) -> SQL {
+    private static func reject(_ endings: [ResolvedCall], at: Int64) -> SQL {
         """
         -- name: rejectChanges
         WITH \(fragment: former(of: endings)), moved AS (
@@ -279,7 +256,7 @@ package enum PriceCallQueries {
         """
     }
 
-    private static func former(of endings: [Ending]) -> SQL {
+    private static func former(of endings: [ResolvedCall]) -> SQL {
         VersionQueries.ofChanges(
             """
             \(fragment: changes(of: endings)) JOIN repricer.price_changes c ON \(fragment: isOpen(of: endings))
@@ -289,15 +266,15 @@ package enum PriceCallQueries {
     /// The attempts `t` with each open change that they carry. They are found by the subscription, one by one. How
     /// many are open changes faster than statistics, and a plan that starts from the state reads all that moved since
     /// the last vacuum.
-    private static func changes(of endings: [Ending]) -> SQL {
+    private static func changes(of endings: [ResolvedCall]) -> SQL {
         """
         (
             SELECT e.*, p.change_id FROM unnest(\(endings.map(\.call.subject))::text[],
                 \(uuids: endings.map(\.call.callID))::uuid[], \(texts: endings.map(\.reason))::text[],
-                \(timestamps: endings.map(\.nextAttemptAt))::timestamptz[],
-                \(ints: endings.map { $0.goesAlone ? 1 : 0 })::bigint[]::integer[]::boolean[],
+                \(timestamps: endings.map { $0.release == nil ? nil : $0.nextAt })::timestamptz[],
+                \(ints: endings.map { $0.release?.goesAlone == true ? 1 : 0 })::bigint[]::integer[]::boolean[],
                 \(ints: endings.map { $0.isDoubtful ? 1 : 0 })::bigint[]::integer[]::boolean[],
-                \(ints: endings.map { $0.parking?.rawValue ?? 0 })::bigint[],
+                \(ints: endings.map { $0.release?.parking?.rawValue ?? 0 })::bigint[],
                 \(texts: endings.map(\.parkedReason))::text[]
             ) AS e (id, call, reason, next_attempt_at, goes_alone, is_doubtful, parking, parked_reason)
             CROSS JOIN LATERAL (
@@ -319,7 +296,7 @@ package enum PriceCallQueries {
 
     /// The condition that the change `c` is the one that `t` names, and is still open. It is written so that no index
     /// on states answers it.
-    private static func isOpen(of endings: [Ending]) -> SQL {
+    private static func isOpen(of endings: [ResolvedCall]) -> SQL {
         """
         c.original_transaction_id = t.id AND c.change_id = t.change_id
             AND c.bucket = \(endings.first?.call.bucket ?? -1)::smallint
@@ -339,39 +316,15 @@ package enum PriceCallQueries {
     }
 }
 
-extension PriceCallQueries.Ending {
-    fileprivate var parkedReason: String? {
-        switch fate {
-        case .unknown(let reason): reason
-        case .rejected, .requeued: nil
-        }
-    }
-
-    fileprivate var nextAttemptAt: Int64? {
-        switch fate {
-        case .requeued(_, let at, _, _): at
-        case .rejected, .unknown: nil
-        }
-    }
-
-    fileprivate var goesAlone: Bool {
-        switch fate {
-        case .requeued(let goesAlone, _, _, _): goesAlone
-        case .rejected, .unknown: false
-        }
-    }
-
-    fileprivate var isDoubtful: Bool {
-        switch fate {
-        case .requeued(_, _, let isDoubtful, _), .rejected(let isDoubtful): isDoubtful
-        case .unknown: false
-        }
-    }
-
+extension Resolution.Release {
     fileprivate var parking: PriceCallQueries.Parking? {
-        switch fate {
-        case .requeued(_, _, _, let parking): parking
-        case .rejected, .unknown: nil
+        switch (after, staleToken) {
+        case (.probed, .replaced): .probedStaleToken
+        case (.probed, _): .probed
+        case (.parked, _): .parked
+        case (_, .replaced): .staleToken
+        case (_, .same): .sameStaleToken
+        case (_, .unread), (_, nil): nil
         }
     }
 }

@@ -152,29 +152,7 @@ package struct PriceChangeKind: CallKind {
     package func write(
         _ endings: [ResolvedCall], in scene: Scene?, at now: Instant
     ) throws -> [DatabaseStatement] {
-        var fates: [PriceCallQueries.Ending] = []
-        for ending in endings {
-            switch ending.resolution {
-            case .applied: continue
-            case .refused(let refusal, let isDoubtful):
-                fates.append(
-                    .init(
-                        ending.call, .rejected(isDoubtful: isDoubtful), reason: refusal.reason))
-            case .released(let release):
-                fates.append(
-                    .init(
-                        ending.call,
-                        .requeued(
-                            goesAlone: release.goesAlone, nextAttemptAt: ending.nextAt,
-                            isDoubtful: release.isDoubtful, parking: release.parking),
-                        reason: release.reason))
-            case .open(_, let reason, _, _):
-                fates.append(
-                    .init(
-                        ending.call, .unknown(parkedReason: ending.parkedReason), reason: reason))
-            }
-        }
-        var statements = PriceCallQueries.settle(fates, at: now.milliseconds)
+        var statements = PriceCallQueries.settle(endings, at: now.milliseconds)
         let waiting = endings.filter(\.waitsLong).map(\.call)
         if !waiting.isEmpty {
             statements.append(PriceCallQueries.endWaits(waiting, before: batchHalts.clocks))
@@ -221,19 +199,6 @@ extension ResolvedCall {
         switch resolution {
         case .open(_, _, _, .unanswered): true
         case .open, .applied, .refused, .released: false
-        }
-    }
-}
-
-extension Resolution.Release {
-    fileprivate var parking: PriceCallQueries.Parking? {
-        switch (after, staleToken) {
-        case (.probed, .replaced): .probedStaleToken
-        case (.probed, _): .probed
-        case (.parked, _): .parked
-        case (_, .replaced): .staleToken
-        case (_, .same): .sameStaleToken
-        case (_, .unread), (_, nil): nil
         }
     }
 }
