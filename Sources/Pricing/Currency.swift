@@ -10,6 +10,11 @@ package struct Currency: Hashable, Sendable {
         self.decimals = decimals
     }
 
+    /// The currency whose decimals a rule gives.
+    package init(_ rule: Rule) {
+        self.init(code: rule.currency, decimals: Int(rule.value))
+    }
+
     /// Whether a price in milliunits has no more decimals than the currency.
     package func accepts(milliunits: Int64) -> Bool {
         milliunits % smallestStep == 0

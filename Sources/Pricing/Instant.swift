@@ -7,7 +7,7 @@ package struct Instant: Hashable, Comparable, Sendable {
     }
 
     /// An instant before any renewal.
-    static let distantPast = Instant(milliseconds: .min)
+    package static let distantPast = Instant(milliseconds: .min)
     static let distantFuture = Instant(milliseconds: .max)
 
     package static func < (left: Instant, right: Instant) -> Bool {

@@ -1,5 +1,6 @@
 /// The rules of one instant, indexed. They are made once for a whole batch.
 package struct RulesInForce: Hashable, Sendable {
+    // A plan asks for a million amounts, so that their keys are small.
     private struct ThresholdKey: Hashable {
         var storefront: String
         var currency: String
@@ -11,63 +12,67 @@ package struct RulesInForce: Hashable, Sendable {
         var kind: PeriodKind
     }
 
-    private var thresholds: [ThresholdKey: RuleSet.Threshold] = [:]
-    private var alwaysConsent: [String: RuleSet.AlwaysConsent] = [:]
-    private var currencies: [String: RuleSet.CurrencyRule] = [:]
-    private var exchangeRates: [String: RuleSet.ExchangeRate] = [:]
+    /// For each key the latest row, or among equal dates the last.
+    private var rows: [Rule.Key: Rule] = [:]
+    private var thresholds: [ThresholdKey: ThresholdInForce] = [:]
     private var estimates: [EstimateKey: ThresholdInForce] = [:]
-    /// The storefronts for which Apple gives an amount.
-    private var storefrontsWithAmount: Set<String> = []
+    private var always: [String: AlwaysAnswer] = [:]
+    private var currencies: [String: Currency] = [:]
 
     init(_ rules: RuleSet, at now: Instant) {
-        thresholds = newest(rules.thresholds, at: now, from: \.validFrom) {
-            ThresholdKey(storefront: $0.storefront, currency: $0.currency, kind: $0.kind)
+        for row in rules.rows where row.startsAt <= now {
+            if let other = rows[row.key], other.startsAt > row.startsAt { continue }
+            rows[row.key] = row
         }
-        alwaysConsent = newest(rules.alwaysConsent, at: now, from: \.validFrom, by: \.storefront)
-        currencies = newest(rules.currencies, at: now, from: \.validFrom, by: \.currency.code)
-        exchangeRates = newest(rules.exchangeRates, at: now, from: \.validFrom, by: \.currency)
+        for row in rows.values { index(row) }
         estimates = makeEstimates()
-        storefrontsWithAmount = Set(
-            thresholds.values.lazy.filter { $0.source == .apple }.map(\.storefront))
+    }
+
+    private mutating func index(_ row: Rule) {
+        switch row.kind {
+        case .threshold:
+            guard let kind = row.key.periodKind else { return }
+            let key = ThresholdKey(storefront: row.storefront, currency: row.currency, kind: kind)
+            thresholds[key] = ThresholdInForce(
+                amount: row.value, source: RuleSource(rawValue: row.source) ?? .unknown)
+            if row.isApples, always[row.storefront] == nil {
+                always[row.storefront] = AlwaysAnswer(isRequired: false, source: "inferred")
+            }
+        case .alwaysConsent:
+            always[row.storefront] = AlwaysAnswer(isRequired: row.isRequired, source: row.source)
+        case .currency: currencies[row.currency] = Currency(row)
+        case .exchangeRate: break
+        }
     }
 
     /// The amount that judges an increase; nil where there is neither a row nor a way to estimate one.
     func thresholdInForce(
         storefront: String, currency: String, kind: PeriodKind
     ) -> ThresholdInForce? {
-        if let row = threshold(storefront: storefront, currency: currency, kind: kind) {
-            return ThresholdInForce(amount: row.amount, source: row.source)
-        }
-        return estimates[EstimateKey(currency: currency, kind: kind)]
+        thresholds[ThresholdKey(storefront: storefront, currency: currency, kind: kind)]
+            ?? estimates[EstimateKey(currency: currency, kind: kind)]
     }
 
     /// The estimate of every currency, so that a million rows read it instead of computing it.
     private func makeEstimates() -> [EstimateKey: ThresholdInForce] {
-        var rates = exchangeRates
+        var rates: [String: Rule] = [:]
+        for row in rows(of: .exchangeRate) { rates[row.currency] = row }
         rates["EUR"] = exchangeRate("EUR")
+        let known = rows(of: .threshold)
         var estimates: [EstimateKey: ThresholdInForce] = [:]
         for kind in PeriodKind.allCases {
-            let estimator = ThresholdEstimator(kind, thresholds: thresholds.values, rates: rates)
-            for (code, row) in currencies {
-                estimates[EstimateKey(currency: code, kind: kind)] =
-                    estimator.estimate(row.currency)
+            let estimator = ThresholdEstimator(kind, thresholds: known, rates: rates)
+            for (code, currency) in currencies {
+                estimates[EstimateKey(currency: code, kind: kind)] = estimator.estimate(currency)
             }
         }
         return estimates
     }
 
     /// What one euro costs in a currency; nil where no rate is loaded. The euro itself needs none.
-    package func exchangeRate(_ code: String) -> RuleSet.ExchangeRate? {
-        if let row = exchangeRates[code] { return row }
-        return code == "EUR"
-            ? RuleSet.ExchangeRate(currency: code, perEuro: .one, source: "identity") : nil
-    }
-
-    /// The threshold of a storefront in a subscription's currency; nil where none is known.
-    package func threshold(
-        storefront: String, currency: String, kind: PeriodKind
-    ) -> RuleSet.Threshold? {
-        thresholds[ThresholdKey(storefront: storefront, currency: currency, kind: kind)]
+    package func exchangeRate(_ code: String) -> Rule? {
+        if let row = rows[Rule.Key(.exchangeRate, currency: code)] { return row }
+        return code == "EUR" ? .exchangeRate(code, perEuro: .one, source: "identity") : nil
     }
 
     /// Whether every increase of a storefront needs consent.
@@ -81,37 +86,24 @@ package struct RulesInForce: Hashable, Sendable {
     ///
     /// Inference: Apple gives an amount only where an increase can go without consent, so a storefront with an amount
     /// does not always ask. That the list does not name a storefront says nothing.
-    func alwaysAnswer(storefront: String) -> AlwaysAnswer? {
-        if let row = alwaysConsent[storefront] {
-            return AlwaysAnswer(isRequired: row.isRequired, source: row.source.rawValue)
-        }
-        return storefrontsWithAmount.contains(storefront)
-            ? AlwaysAnswer(isRequired: false, source: "inferred") : nil
-    }
+    func alwaysAnswer(storefront: String) -> AlwaysAnswer? { always[storefront] }
 
     /// A currency by its ISO code in upper case; nil for one in which Apple does not price.
-    package func currency(_ code: String) -> Currency? { currencies[code]?.currency }
+    package func currency(_ code: String) -> Currency? { currencies[code] }
 
-    /// The rows in force, in the order of their keys.
-    package var thresholdRows: [RuleSet.Threshold] {
-        thresholds.values.sorted {
-            ($0.storefront, $0.currency, $0.kind.rawValue)
-                < ($1.storefront, $1.currency, $1.kind.rawValue)
+    /// The rows of a kind in force, in the order of their keys.
+    package func rows(of kind: Rule.Kind) -> [Rule] {
+        func order(_ key: Rule.Key) -> (String, String, String) {
+            (key.storefront, key.currency, key.periodKind?.rawValue ?? "")
         }
-    }
-
-    package var alwaysConsentRows: [RuleSet.AlwaysConsent] {
-        alwaysConsent.values.sorted { $0.storefront < $1.storefront }
-    }
-
-    package var currencyRows: [RuleSet.CurrencyRule] {
-        currencies.values.sorted { $0.currency.code < $1.currency.code }
+        return rows.values.filter { $0.kind == kind }.sorted { order($0.key) < order($1.key) }
     }
 
     /// The estimates by which storefronts without a row of their own are judged, in the order of currencies.
     package var estimateRows: [Estimate] {
-        estimates.map { Estimate($0.currency, $0.kind, $1) }
-            .sorted { ($0.currency, $0.kind.rawValue) < ($1.currency, $1.kind.rawValue) }
+        rows(of: .currency).flatMap { row in
+            PeriodKind.allCases.compactMap { estimate(currency: row.currency, kind: $0) }
+        }
     }
 
     /// The estimate by which a storefront without a row is judged; nil where nothing is known.
@@ -142,36 +134,18 @@ package struct RulesInForce: Hashable, Sendable {
         }
     }
 
-    package var exchangeRateRows: [RuleSet.ExchangeRate] {
-        exchangeRates.values.sorted { $0.currency < $1.currency }
-    }
-
     /// All rows in force as lines in a fixed order, for the plan hash.
     ///
     /// Exchange rates are not among them: a row that rests on one names it, and the others must not drift with every
     /// day's rates.
     var canonicalLines: [String] {
-        let amounts = thresholds.values.map {
-            "threshold \($0.storefront) \($0.currency) \($0.kind.rawValue) \($0.amount) "
-                + $0.source.rawValue
-        }
-        let always = alwaysConsent.values.map {
-            "always \($0.storefront) \($0.isRequired) \($0.source.rawValue)"
-        }
-        let decimals = currencies.values.map {
-            "currency \($0.currency.code) \($0.currency.decimals)"
-        }
-        return (amounts + always + decimals).sorted()
+        rows.values.compactMap { row in
+            switch row.kind {
+            case .threshold: "\(row.key.text) \(row.value) \(row.source)"
+            case .alwaysConsent: "always \(row.storefront) \(row.isRequired) \(row.source)"
+            case .currency: "\(row.key.text) \(row.value)"
+            case .exchangeRate: nil
+            }
+        }.sorted()
     }
-}
-
-/// The rows in force: for each key the latest, or among equal dates the last.
-private func newest<Row, Key: Hashable>(
-    _ rows: [Row], at now: Instant, from validFrom: (Row) -> Instant?, by key: (Row) -> Key
-) -> [Key: Row] {
-    let inForce = rows.enumerated()
-        .map { (at: validFrom($1)?.milliseconds ?? .min, order: $0, row: $1) }
-        .filter { $0.at <= now.milliseconds }
-        .sorted { ($0.at, $0.order) < ($1.at, $1.order) }
-    return Dictionary(inForce.map { (key($0.row), $0.row) }) { _, later in later }
 }

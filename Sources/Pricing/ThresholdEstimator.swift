@@ -11,20 +11,19 @@
 /// - A row in a currency without a rate is left out where rates are needed.
 struct ThresholdEstimator {
     /// The USA's own row.
-    private let base: RuleSet.Threshold?
+    private let base: Rule?
     /// Apple's amounts of this kind, without what a person has estimated.
-    private let known: [RuleSet.Threshold]
-    private let rates: [String: RuleSet.ExchangeRate]
+    private let known: [Rule]
+    private let rates: [String: Rule]
 
     /// `rates` are those in force, that of the euro included.
     init(
-        _ kind: PeriodKind, thresholds: some Sequence<RuleSet.Threshold>,
-        rates: [String: RuleSet.ExchangeRate]
+        _ kind: PeriodKind, thresholds: [Rule], rates: [String: Rule]
     ) {
         self.rates = rates
-        known = thresholds.filter { $0.kind == kind && $0.source == .apple }
+        known = thresholds.filter { $0.key.periodKind == kind && $0.isApples }
         base = thresholds.first {
-            $0.kind == kind && $0.storefront == "USA" && $0.currency == "USD"
+            $0.key.periodKind == kind && $0.storefront == "USA" && $0.currency == "USD"
         }
     }
 
@@ -32,26 +31,26 @@ struct ThresholdEstimator {
     func estimate(_ currency: Currency) -> ThresholdInForce? {
         let own = known.filter { $0.currency == currency.code }
         guard own.isEmpty else {
-            return estimate(currency, own.map { Money.fine($0.amount) }, nil)
+            return estimate(currency, own.map { Money.fine($0.value) }, nil)
         }
         guard let base, let rate = rates[currency.code], let usd = rates["USD"] else { return nil }
         var used = [rate, usd]
         var amounts: [Int128] = []
         for row in known {
             guard let from = rates[row.currency],
-                let amount = Money.fine(row.amount, rate.perEuro, per: from.perEuro)
+                let amount = Money.fine(row.value, rate.perEuro, per: from.perEuro)
             else { continue }
             amounts.append(amount)
             used.append(from)
         }
         guard let median = Self.median(amounts),
-            let plain = Money.fine(base.amount, rate.perEuro, per: usd.perEuro),
+            let plain = Money.fine(base.value, rate.perEuro, per: usd.perEuro),
             let correction = Money.factor(median, over: plain)
         else { return nil }
         return estimate(
             currency, amounts,
             ThresholdEstimate.Conversion(
-                usdAmount: base.amount, perEuro: rate.perEuro, usdPerEuro: usd.perEuro,
+                usdAmount: base.value, perEuro: rate.perEuro, usdPerEuro: usd.perEuro,
                 correction: correction, ratesFrom: used.compactMap(\.validFrom).min(),
                 source: currency.code == "EUR" ? usd.source : rate.source))
     }

@@ -8,26 +8,27 @@ import Testing
     private static let october = Instant(milliseconds: 1_790_812_800_000)
     private static let november = Instant(milliseconds: 1_793_491_200_000)
 
-    private static func threshold(_ amount: Int64, from: Instant) -> RuleSet.Threshold {
-        RuleSet.Threshold(
+    private static func threshold(_ amount: Int64, from: Instant) -> Rule {
+        .threshold(
             storefront: "DEU", currency: "EUR", kind: .annual, amount: amount, validFrom: from,
             source: .apple)
     }
 
     private static func rate(
         _ billionths: Int64, _ currency: String = "USD", from: Instant
-    ) throws -> RuleSet.ExchangeRate {
-        RuleSet.ExchangeRate(
-            currency: currency, perEuro: try #require(Rate(billionths: billionths)),
-            validFrom: from, source: "ecb", recordedAt: Instant(milliseconds: 0))
+    ) throws -> Rule {
+        .exchangeRate(
+            currency, perEuro: try #require(Rate(billionths: billionths)), validFrom: from,
+            source: "ecb")
     }
 
     private static func add(
-        _ rules: RuleSet, revision: Int, on connection: PostgresConnection
+        _ rules: [Rule], revision: Int, on connection: PostgresConnection
     ) async throws {
         let added = try await connection.transaction { connection in
             try RuleQueries.add(
-                rules, file: "rules.csv", contentSHA256: "00", at: 0, on: connection)
+                rules.map { .init(rule: $0) }, file: "rules.csv", contentSHA256: "00", at: 0,
+                on: connection)
         }
         #expect(added == revision)
     }
@@ -43,35 +44,34 @@ import Testing
         let rules = try await Self.load(.at, Instant(milliseconds: 0), connection)
         await connection.close()
 
-        #expect(Set(rules.thresholds) == Set(RuleSet.shipped.thresholds))
-        #expect(rules.thresholds.count == RuleSet.shipped.thresholds.count)
-        #expect(Set(rules.currencies) == Set(RuleSet.shipped.currencies))
-        #expect(rules.currencies.count == RuleSet.shipped.currencies.count)
-        #expect(rules.alwaysConsent.isEmpty)
-        #expect(rules.exchangeRates.isEmpty)
+        #expect(Set(rules[.threshold]) == Set(RuleSet.shipped[.threshold]))
+        #expect(rules[.threshold].count == RuleSet.shipped[.threshold].count)
+        #expect(Set(rules[.currency]) == Set(RuleSet.shipped[.currency]))
+        #expect(rules[.currency].count == RuleSet.shipped[.currency].count)
+        #expect(rules[.alwaysConsent].isEmpty)
+        #expect(rules[.exchangeRate].isEmpty)
     }
 
     @Test func rules_whenAdded_leaveOlderInstantsAlone() async throws {
         let connection = try await TestDatabase.connect()
-        let recorded = Instant(milliseconds: 0)
-        var first = RuleSet(thresholds: [], alwaysConsent: [], currencies: [])
-        first.thresholds = [
+        var first = RuleSet()
+        first[.threshold] = [
             Self.threshold(40_000, from: Self.october), Self.threshold(50_000, from: Self.november),
         ]
-        first.alwaysConsent = [
-            .init(
-                storefront: "CHL", validFrom: Self.november, source: .apple, recordedAt: recorded)
+        first[.alwaysConsent] = [
+            .alwaysConsent("CHL", validFrom: Self.november)
         ]
-        first.currencies = [
-            .init(
-                currency: Currency(code: "USD", decimals: 0), validFrom: Self.november,
-                source: .apple, recordedAt: recorded)
+        first[.currency] = [
+            .currency(
+                Currency(code: "USD", decimals: 0), validFrom: Self.november,
+                source: .apple)
         ]
-        first.exchangeRates = [
+        first[.exchangeRate] = [
             try Self.rate(1_100_000_000, from: Self.october),
             try Self.rate(1_200_000_000, from: Self.november),
         ]
-        try await Self.add(first, revision: 2, on: connection)
+        try await Self.add(first.rows, revision: 2, on: connection)
+        for index in first.rows.indices { first.rows[index].recordedAt = Instant(milliseconds: 0) }
 
         let before = try await Self.load(.at, Self.october, connection)
         let after = try await Self.load(.at, Self.november, connection)
@@ -80,52 +80,47 @@ import Testing
         let all = try await Self.load(.all, Self.october, connection)
         await connection.close()
 
-        #expect(before.thresholds.filter { $0.storefront == "DEU" }.map(\.amount) == [40_000])
-        #expect(after.thresholds.filter { $0.storefront == "DEU" }.map(\.amount) == [50_000])
-        #expect(before.alwaysConsent.isEmpty)
-        #expect(after.alwaysConsent == first.alwaysConsent)
-        #expect(before.exchangeRates == [first.exchangeRates[0]])
-        #expect(after.exchangeRates == [first.exchangeRates[1]])
-        #expect(before.currencies.first { $0.currency.code == "USD" }?.currency.decimals == 2)
-        #expect(after.currencies.filter { $0.currency.code == "USD" } == first.currencies)
-        #expect(later.exchangeRates == first.exchangeRates)
+        #expect(before[.threshold].filter { $0.storefront == "DEU" }.map(\.value) == [40_000])
+        #expect(after[.threshold].filter { $0.storefront == "DEU" }.map(\.value) == [50_000])
+        #expect(before[.alwaysConsent].isEmpty)
+        #expect(after[.alwaysConsent] == first[.alwaysConsent])
+        #expect(before[.exchangeRate] == [first[.exchangeRate][0]])
+        #expect(after[.exchangeRate] == [first[.exchangeRate][1]])
+        #expect(before[.currency].first { $0.currency == "USD" }?.value == 2)
+        #expect(after[.currency].filter { $0.currency == "USD" } == first[.currency])
+        #expect(later[.exchangeRate] == first[.exchangeRate])
         #expect(past.inForce(at: Self.october) == before.inForce(at: Self.october))
         #expect(past.inForce(at: Self.november) == after.inForce(at: Self.november))
         #expect(later.inForce(at: Self.november) == after.inForce(at: Self.november))
-        #expect(all.currencies.count == RuleSet.shipped.currencies.count + 1)
+        #expect(all[.currency].count == RuleSet.shipped[.currency].count + 1)
     }
 
     @Test func rules_ofTheSameInstant_followTheLastImport() async throws {
         let connection = try await TestDatabase.connect()
         for (revision, amount) in [(2, Int64(40_000)), (3, 60_000)] {
             try await Self.add(
-                RuleSet(
-                    thresholds: [Self.threshold(amount, from: Self.october)], alwaysConsent: [],
-                    currencies: []), revision: revision, on: connection)
+                [Self.threshold(amount, from: Self.october)], revision: revision, on: connection)
         }
 
         let rules = try await Self.load(.at, Self.october, connection)
         let all = try await Self.load(.all, Self.october, connection)
         await connection.close()
 
-        #expect(rules.thresholds.filter { $0.storefront == "DEU" }.map(\.amount) == [60_000])
-        #expect(
-            all.inForce(at: Self.october).threshold(
-                storefront: "DEU", currency: "EUR", kind: .annual)?.amount == 60_000)
+        #expect(rules[.threshold].filter { $0.storefront == "DEU" }.map(\.value) == [60_000])
+        #expect(Self.german(all.inForce(at: Self.october)) == 60_000)
     }
 
     @Test func revision_whenTakenByAnother_isRefused() async throws {
         let (first, second) = (
             try await TestDatabase.connect(), try await TestDatabase.connect()
         )
-        let empty = RuleSet(thresholds: [], alwaysConsent: [], currencies: [])
 
         await #expect {
             try await first.transaction(.repeatableRead) { connection in
                 _ = try RuleQueries.revision(on: connection)
-                try await Self.add(empty, revision: 2, on: second)
+                try await Self.add([], revision: 2, on: second)
                 _ = try RuleQueries.add(
-                    empty, file: "rules.csv", contentSHA256: "00", at: 0, on: connection)
+                    [], file: "rules.csv", contentSHA256: "00", at: 0, on: connection)
             }
         } throws: {
             ($0 as? PostgresError)?.constraint == "rule_imports_pkey"
@@ -145,9 +140,7 @@ import Testing
         let cache = RuleCache()
         let before = try await Self.cached(cache, at: Self.october, connection)
         try await Self.add(
-            RuleSet(
-                thresholds: [Self.threshold(40_000, from: Self.october)], alwaysConsent: [],
-                currencies: []), revision: 2, on: connection)
+            [Self.threshold(40_000, from: Self.october)], revision: 2, on: connection)
 
         let after = try await Self.cached(cache, at: Self.november, connection)
         let earlier = try await Self.cached(cache, at: Instant(milliseconds: 0), connection)
@@ -162,11 +155,10 @@ import Testing
         let connection = try await TestDatabase.connect()
         let cache = RuleCache()
         try await Self.add(
-            RuleSet(
-                thresholds: [
-                    Self.threshold(40_000, from: Self.october),
-                    Self.threshold(50_000, from: Self.november),
-                ], alwaysConsent: [], currencies: []), revision: 2, on: connection)
+            [
+                Self.threshold(40_000, from: Self.october),
+                Self.threshold(50_000, from: Self.november),
+            ], revision: 2, on: connection)
         let second: Int64 = 1000
 
         var seen: [Int64?] = []
@@ -190,7 +182,7 @@ import Testing
                 file, stored: try RuleQueries.load(.all, at, on: connection), from: at)
             #expect(change.faults.isEmpty)
             return try RuleQueries.add(
-                change, file: "rules.csv", contentSHA256: "00", at: at.milliseconds,
+                change.changes, file: "rules.csv", contentSHA256: "00", at: at.milliseconds,
                 on: connection)
         }
     }
@@ -250,7 +242,7 @@ import Testing
             }.inForce(at: Self.november)
             seen.append(
                 "\(Self.german(rules) ?? 0) \(rules.exchangeRate("JPY")?.perEuro.text ?? "-") "
-                    + "\(rules.alwaysConsentRows.count)")
+                    + "\(rules.rows(of: .alwaysConsent).count)")
         }
         // What was withdrawn can be said again.
         try await Self.imported(
@@ -264,7 +256,7 @@ import Testing
     }
 
     private static func german(_ rules: RulesInForce) -> Int64? {
-        rules.threshold(storefront: "DEU", currency: "EUR", kind: .annual)?.amount
+        rules.rows(of: .threshold).first { $0.key.text == "threshold DEU EUR annual" }?.value
     }
 
     @Test(arguments: [
@@ -290,11 +282,9 @@ import Testing
         let connection = try await PostgresConnection.connect(person, applicationName: "test")
 
         let rules = try await Self.load(.from, Self.october, connection)
-        #expect(rules.thresholds.count == 56)
+        #expect(rules[.threshold].count == 56)
         await #expect {
-            try await Self.add(
-                RuleSet(thresholds: [], alwaysConsent: [], currencies: []), revision: 2,
-                on: connection)
+            try await Self.add([], revision: 2, on: connection)
         } throws: {
             ($0 as? PostgresError)?.sqlState == .insufficientPrivilege
         }

@@ -89,8 +89,11 @@ enum BatchTarget: FuzzTarget {
     ].map { [UInt8]($0) }
 
     private static let rules = RuleSet(
-        thresholds: [], alwaysConsent: [],
-        currencies: Currency.apple.map { .init(currency: $0, source: .apple) }
+        Currency.apple.map {
+            Rule(
+                Rule.Key(.currency, currency: $0.code), value: Int64($0.decimals),
+                source: RuleSource.apple.rawValue)
+        }
     ).inForce(at: Instant(milliseconds: 1_796_083_200_000))
 
     static func check(_ input: [UInt8]) {

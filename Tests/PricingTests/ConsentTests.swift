@@ -166,7 +166,7 @@ struct ConsentTests {
 
     @Test func rules_whenSeveralApply_areListedInOrder() {
         var rules = RuleSet.shipped
-        rules.alwaysConsent = [.init(storefront: "CHL", source: .apple)]
+        rules[.alwaysConsent] = [.alwaysConsent("CHL")]
         let context = JudgeContext(increaseHistory: [
             PastIncrease(sku: "ITEM", at: at("2026-06-01T00:00:00Z"))
         ])
@@ -182,8 +182,8 @@ struct ConsentTests {
 
     @Test func rules_whenDated_judgeFromTheirDay() {
         var rules = RuleSet.shipped
-        rules.thresholds.append(
-            .init(
+        rules[.threshold].append(
+            .threshold(
                 storefront: "USA", currency: "USD", kind: .nonannual, amount: 7000,
                 validFrom: at("2026-11-01T00:00:00Z"), source: .estimated))
         let before = Judge.make(now: "2026-10-31T23:59:59.999Z", rules: rules)
@@ -205,12 +205,12 @@ struct ConsentTests {
     }
 
     @Test func shippedRules_whenCounted_areApplesRowsAndTheRulesOwn() {
-        let storefronts = Set(RuleSet.shipped.thresholds.map(\.storefront))
+        let storefronts = Set(RuleSet.shipped[.threshold].map(\.storefront))
 
         #expect(storefronts.count == 28)
-        #expect(RuleSet.shipped.thresholds.count == 56)
+        #expect(RuleSet.shipped[.threshold].count == 56)
         #expect(
-            RuleSet.shipped.thresholds.allSatisfy { $0.source == .apple && $0.validFrom == nil })
-        #expect(RuleSet.shipped.alwaysConsent.isEmpty)
+            RuleSet.shipped[.threshold].allSatisfy { $0.isApples && $0.validFrom == nil })
+        #expect(RuleSet.shipped[.alwaysConsent].isEmpty)
     }
 }

@@ -17,11 +17,9 @@ struct ConsentTurnTests {
 
     private func asking(from day: String) -> RuleSet {
         var rules = RuleSet.shipped
-        rules.alwaysConsent = [
-            .init(storefront: "USA", isRequired: false, source: .apple),
-            .init(
-                storefront: "USA", isRequired: true, validFrom: at("\(day)T00:00:00Z"),
-                source: .apple),
+        rules[.alwaysConsent] = [
+            .alwaysConsent("USA", isRequired: false),
+            .alwaysConsent("USA", validFrom: at("\(day)T00:00:00Z")),
         ]
         return rules
     }
@@ -107,10 +105,8 @@ struct ConsentTurnTests {
     /// A weekly increase that is held goes when the earlier one has aged, whatever rule comes into force long after.
     @Test func firstCall_isTheFirstTurnThatLetsItGo() {
         var rules = RuleSet.shipped
-        rules.alwaysConsent = [
-            .init(
-                storefront: "JPN", isRequired: true, validFrom: at("2027-06-01T00:00:00Z"),
-                source: .apple)
+        rules[.alwaysConsent] = [
+            .alwaysConsent("JPN", validFrom: at("2027-06-01T00:00:00Z"))
         ]
         let context = JudgeContext(increaseHistory: [
             PastIncrease(sku: "ITEM", at: at("2025-12-20T00:00:00Z"))

@@ -64,8 +64,8 @@ struct EstimatedThresholdTests {
     func threshold_whenRulesAreDated_isTheOneOfTheInstant(now: String, expected: ThresholdOf) {
         var rules = Self.rules
         for (amount, day) in [(Int64(800_000), "2026-11-01"), (700_000, "2026-10-15")] {
-            rules.thresholds.append(
-                .init(
+            rules[.threshold].append(
+                .threshold(
                     storefront: "JPN", currency: "JPY", kind: .nonannual, amount: amount,
                     validFrom: Instant("\(day)T00:00:00Z"), source: .apple))
         }
@@ -96,11 +96,9 @@ struct EstimatedThresholdTests {
     ])
     func alwaysConsent_whenListedAndTakenOff_holdsBetween(now: String, expected: Bool) {
         var rules = RuleSet.shipped
-        rules.alwaysConsent = [
-            .init(storefront: "USA", validFrom: at("2026-10-01T00:00:00Z"), source: .apple),
-            .init(
-                storefront: "USA", isRequired: false, validFrom: at("2026-10-20T00:00:00Z"),
-                source: .apple),
+        rules[.alwaysConsent] = [
+            .alwaysConsent("USA", validFrom: at("2026-10-01T00:00:00Z")),
+            .alwaysConsent("USA", isRequired: false, validFrom: at("2026-10-20T00:00:00Z")),
         ]
 
         let plan = Judge.make(now: now, rules: rules).one(.make(10_000))
@@ -165,9 +163,9 @@ extension RuleSet {
             guard let rate = try? Rate(decimal: text) else {
                 preconditionFailure("no rate: \(text)")
             }
-            rules.exchangeRates.append(
-                .init(
-                    currency: currency, perEuro: rate, validFrom: at("2026-10-01T00:00:00Z"),
+            rules[.exchangeRate].append(
+                .exchangeRate(
+                    currency, perEuro: rate, validFrom: at("2026-10-01T00:00:00Z"),
                     source: "ecb"))
         }
         return rules

@@ -84,8 +84,8 @@ extension RuleSet {
     /// These rules, and that no storefront of these always asks.
     func neverAlways(_ storefronts: String...) -> RuleSet {
         var rules = self
-        rules.alwaysConsent += storefronts.map {
-            .init(storefront: $0, isRequired: false, source: .apple)
+        rules[.alwaysConsent] += storefronts.map {
+            .alwaysConsent($0, isRequired: false)
         }
         return rules
     }

@@ -137,11 +137,10 @@ import Testing
 
     private func rules(_ rates: [String: Int64]) -> RulesInForce {
         RuleSet(
-            thresholds: [], alwaysConsent: [], currencies: [],
-            exchangeRates: rates.compactMap { code, billionths in
+            rates.compactMap { code, billionths in
                 Rate(billionths: billionths).map {
-                    .init(
-                        currency: code, perEuro: $0,
+                    .exchangeRate(
+                        code, perEuro: $0,
                         validFrom: at(
                             code == "USD" ? "2026-10-30T00:00:00Z" : "2026-10-31T00:00:00Z"),
                         source: "ecb")

@@ -97,7 +97,7 @@ struct KoreaTests {
             period: "P1Y", renewalAt: "2027-02-15T00:00:00Z", startedAt: "2026-02-15T00:00:00Z",
             offer: "P1Y")
         var rules = RuleSet.shipped
-        rules.alwaysConsent = [.init(storefront: "KOR", source: .apple)]
+        rules[.alwaysConsent] = [.alwaysConsent("KOR")]
 
         let plan = Judge.make(now: "2027-01-10T00:00:00Z", rules: rules).one(
             .make(10_900_000, currency: "KRW"), facts)

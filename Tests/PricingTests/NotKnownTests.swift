@@ -109,9 +109,9 @@ struct NotKnownTests {
         storefront: String, expected: Bool?
     ) {
         var rules = RuleSet.shipped.neverAlways("PER")
-        rules.alwaysConsent += ["CHL", "ALB"].map { .init(storefront: $0, source: .apple) }
-        rules.thresholds.append(
-            .init(
+        rules[.alwaysConsent] += ["CHL", "ALB"].map { .alwaysConsent($0) }
+        rules[.threshold].append(
+            .threshold(
                 storefront: "JPN", currency: "USD", kind: .annual, amount: 5000, source: .estimated)
         )
 

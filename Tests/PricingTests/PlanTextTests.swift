@@ -83,7 +83,7 @@ struct PlanTextTests {
 
     @Test func hash_whenAPriceARuleOrARenewalDiffers_differs() {
         var rules = RuleSet.shipped
-        rules.currencies.removeLast()
+        rules[.currency].removeLast()
         let hashes = [
             hash("2026-11-10T00:00:00Z"), hash("2026-11-10T00:00:00Z", newPrice: 13_000),
             hash("2026-11-10T00:00:00Z", rules: rules), hash("2026-12-10T00:00:00Z"),

@@ -158,26 +158,26 @@ private struct RandomCase: RandomNumberGenerator {
             ("USD", 1_100_000_000), ("KRW", 1_500_000_000_000), ("JPY", 160_000_000_000),
         ]
         where maybe(60) {
-            rules.exchangeRates.append(
-                .init(
-                    currency: code,
+            rules[.exchangeRate].append(
+                .exchangeRate(
+                    code,
                     perEuro: Rate(billionths: Int64(rate) + number(0...1000)) ?? .one,
                     validFrom: one([nil, instant(near: edges)]), source: "ecb"))
         }
         for _ in 0..<number(0...4) {
             let (storefront, currency) = one(Self.places)
-            rules.thresholds.append(
-                .init(
+            rules[.threshold].append(
+                .threshold(
                     storefront: storefront, currency: currency,
                     kind: one([.annual, .nonannual]), amount: number(1...10) * 1000,
                     validFrom: one([nil, instant(near: edges)]),
                     source: one([.apple, .apple, .estimated])))
         }
         for _ in 0..<number(0...3) {
-            rules.alwaysConsent.append(
-                .init(
-                    storefront: one(Self.places).0, isRequired: maybe(40),
-                    validFrom: one([nil, instant(near: edges)]), source: .apple))
+            rules[.alwaysConsent].append(
+                .alwaysConsent(
+                    one(Self.places).0, isRequired: maybe(40),
+                    validFrom: one([nil, instant(near: edges)])))
         }
         return rules
     }

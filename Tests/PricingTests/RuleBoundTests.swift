@@ -162,8 +162,8 @@ struct RuleBoundTests {
     @Test(arguments: [(10, false), (2000, true)] as [(Int64, Bool)])
     func largestPrice_underAnAbsurdThreshold_isBounded(current: Int64, isFound: Bool) {
         var rules = RuleSet.shipped
-        rules.thresholds.append(
-            .init(
+        rules[.threshold].append(
+            .threshold(
                 storefront: "USA", currency: "USD", kind: .nonannual,
                 amount: 3_000_000_000_000_000_000,
                 source: .apple))
@@ -178,13 +178,9 @@ struct RuleBoundTests {
     /// Rules of other storefronts come into force, too, and change nothing for this one.
     @Test func turn_isTheFirstThatChangesTheVerdict() {
         var rules = RuleSet.shipped
-        rules.alwaysConsent = [
-            .init(
-                storefront: "JPN", isRequired: true, validFrom: at("2026-11-05T00:00:00Z"),
-                source: .apple),
-            .init(
-                storefront: "USA", isRequired: true, validFrom: at("2026-11-10T00:00:00Z"),
-                source: .apple),
+        rules[.alwaysConsent] = [
+            .alwaysConsent("JPN", validFrom: at("2026-11-05T00:00:00Z")),
+            .alwaysConsent("USA", validFrom: at("2026-11-10T00:00:00Z")),
         ]
         let now = at("2026-11-01T00:00:00Z")
         let judge = Judge(
@@ -204,10 +200,8 @@ struct RuleBoundTests {
     /// A year gets known before a rule comes into force: what is told is what happens first.
     @Test func turn_isTheEarliest_whateverBringsIt() {
         var rules = RuleSet.shipped
-        rules.alwaysConsent = [
-            .init(
-                storefront: "USA", isRequired: true, validFrom: at("2026-11-25T00:00:00Z"),
-                source: .apple)
+        rules[.alwaysConsent] = [
+            .alwaysConsent("USA", validFrom: at("2026-11-25T00:00:00Z"))
         ]
         let now = at("2026-11-01T00:00:00Z")
         let judge = Judge(

@@ -17,10 +17,10 @@ struct RuleEdgeTests {
     @Test(arguments: [("DEU", "EUR", "bank"), ("JPN", "JPY", "desk")])
     func estimate_namesWhoseRateItRestsOn(storefront: String, currency: String, source: String) {
         var rules = RuleSet.shipped.with(["USD": "1.25", "JPY": "160"])
-        rules.thresholds.removeAll { $0.currency == "EUR" }
-        for index in rules.exchangeRates.indices {
-            rules.exchangeRates[index].source =
-                rules.exchangeRates[index].currency == "USD" ? "bank" : "desk"
+        rules[.threshold].removeAll { $0.currency == "EUR" }
+        for index in rules[.exchangeRate].indices {
+            rules[.exchangeRate][index].source =
+                rules[.exchangeRate][index].currency == "USD" ? "bank" : "desk"
         }
 
         let estimate = threshold(rules, storefront, currency)?.estimate
@@ -28,9 +28,9 @@ struct RuleEdgeTests {
         #expect(estimate?.conversion?.source == source)
     }
 
-    private func rules(_ thresholds: [RuleSet.Threshold], _ perEuro: [String: String]) -> RuleSet {
+    private func rules(_ thresholds: [Rule], _ perEuro: [String: String]) -> RuleSet {
         var rules = RuleSet.shipped
-        rules.thresholds = thresholds
+        rules[.threshold] = thresholds
         return rules.with(perEuro)
     }
 
@@ -38,10 +38,10 @@ struct RuleEdgeTests {
     /// kind of period.
     @Test(arguments: 1...8)
     func estimate_beginsWithTheAmountOfTheUSA(number: Int) {
-        let others = (0..<12).map { RuleSet.Threshold("X\(number)\($0)", "USD", 6000) }
-        let own: [RuleSet.Threshold] = [
-            .init("USA", "CAD", 9000), .init("USA", "USD", 50_000, kind: .annual),
-            .init("USA", "USD", 5000),
+        let others = (0..<12).map { Rule.threshold("X\(number)\($0)", "USD", 6000) }
+        let own: [Rule] = [
+            .threshold("USA", "CAD", 9000), .threshold("USA", "USD", 50_000, kind: .annual),
+            .threshold("USA", "USD", 5000),
         ]
 
         let estimate = threshold(
@@ -54,7 +54,10 @@ struct RuleEdgeTests {
     @Test func estimate_isRoundedDown_andItsErrorUp() {
         let estimate = threshold(
             rules(
-                [.init("USA", "USD", 5000), .init("ALB", "USD", 5000), .init("AUT", "EUR", 5000)],
+                [
+                    .threshold("USA", "USD", 5000), .threshold("ALB", "USD", 5000),
+                    .threshold("AUT", "EUR", 5000),
+                ],
                 ["USD": "1.25", "CHF": "0.9300001"]), "CHE", "CHF")
 
         #expect(estimate?.amount == 3720)
@@ -70,7 +73,10 @@ struct RuleEdgeTests {
     func estimate_isComparedAsItWasBeforeItWasRounded(difference: Int64, expected: Bool?) {
         let estimate = threshold(
             rules(
-                [.init("USA", "USD", 3729), .init("AUT", "EUR", 3729), .init("BEL", "EUR", 4677)],
+                [
+                    .threshold("USA", "USD", 3729), .threshold("AUT", "EUR", 3729),
+                    .threshold("BEL", "EUR", 4677),
+                ],
                 ["USD": "1", "CHF": "1"]), "CHE", "CHF")
 
         #expect(estimate?.amount == 3720)
@@ -84,8 +90,8 @@ struct RuleEdgeTests {
         let estimate = threshold(
             rules(
                 [
-                    .init("USA", "USD", amount), .init("AUT", "EUR", amount),
-                    .init("BEL", "EUR", amount + 1),
+                    .threshold("USA", "USD", amount), .threshold("AUT", "EUR", amount),
+                    .threshold("BEL", "EUR", amount + 1),
                 ], ["USD": "1", "CHF": "0.000000001"]), "CHE", "CHF")
 
         #expect(estimate?.amount == 10)
@@ -98,8 +104,8 @@ struct RuleEdgeTests {
         let estimate = threshold(
             rules(
                 [
-                    .init("USA", "USD", 50_000), .init("AUT", "EUR", amount),
-                    .init("BEL", "EUR", amount),
+                    .threshold("USA", "USD", 50_000), .threshold("AUT", "EUR", amount),
+                    .threshold("BEL", "EUR", amount),
                 ], ["USD": "1", "CHF": "1"]), "CHE", "CHF")
 
         #expect(estimate?.estimate?.conversion?.correction.text == expected)
@@ -108,9 +114,9 @@ struct RuleEdgeTests {
     /// Of several rates the oldest says how old an estimate may be.
     @Test func estimate_saysSinceWhenItsOldestRateHolds() {
         var rules = RuleSet.shipped.with(["USD": "1.25", "JPY": "160"])
-        for index in rules.exchangeRates.indices
-        where rules.exchangeRates[index].currency == "USD" {
-            rules.exchangeRates[index].validFrom = at("2026-09-01T00:00:00Z")
+        for index in rules[.exchangeRate].indices
+        where rules[.exchangeRate][index].currency == "USD" {
+            rules[.exchangeRate][index].validFrom = at("2026-09-01T00:00:00Z")
         }
 
         let estimate = threshold(rules, "JPN", "JPY")?.estimate
@@ -121,9 +127,9 @@ struct RuleEdgeTests {
     /// So do the rates of the currencies in which Apple's other amounts are.
     @Test func estimate_saysSinceWhenTheRateOfAnotherRowHolds() {
         var rules = RuleSet.shipped.with(["USD": "1.25", "JPY": "160", "AUD": "1.7"])
-        for index in rules.exchangeRates.indices
-        where rules.exchangeRates[index].currency == "AUD" {
-            rules.exchangeRates[index].validFrom = at("2026-08-01T00:00:00Z")
+        for index in rules[.exchangeRate].indices
+        where rules[.exchangeRate][index].currency == "AUD" {
+            rules[.exchangeRate][index].validFrom = at("2026-08-01T00:00:00Z")
         }
 
         #expect(
@@ -147,9 +153,9 @@ struct RuleEdgeTests {
             PlanHash(rules: rules.inForce(at: Self.renewal), environment: .production).text
         }
         let expected = hash(reversed)
-        reversed.thresholds.reverse()
-        reversed.alwaysConsent.reverse()
-        reversed.currencies.reverse()
+        reversed[.threshold].reverse()
+        reversed[.alwaysConsent].reverse()
+        reversed[.currency].reverse()
 
         #expect(hash(reversed) == expected)
     }

@@ -1,4 +1,5 @@
 import Pricing
+import TestSupport
 import Testing
 
 @Suite struct RulesInForceTests {
@@ -8,27 +9,17 @@ import Testing
 
     /// One row of each kind, each from its own instant on.
     private static func rules() throws -> RuleSet {
-        RuleSet(
-            thresholds: [
-                RuleSet.Threshold(
-                    storefront: "DEU", currency: "EUR", kind: .annual, amount: 50_000,
-                    validFrom: instant(100), source: .apple),
-                RuleSet.Threshold(
-                    storefront: "USA", currency: "USD", kind: .annual, amount: 50_000,
-                    source: .apple),
-            ],
-            alwaysConsent: [
-                RuleSet.AlwaysConsent(storefront: "CHL", validFrom: instant(200), source: .apple)
-            ],
-            currencies: [
-                RuleSet.CurrencyRule(
-                    currency: Currency(code: "EUR", decimals: 2), validFrom: instant(300),
-                    source: .apple)
-            ],
-            exchangeRates: [
-                RuleSet.ExchangeRate(
-                    currency: "USD", perEuro: .one, validFrom: instant(400), source: "ecb")
-            ])
+        RuleSet([
+            .threshold(
+                storefront: "DEU", currency: "EUR", kind: .annual, amount: 50_000,
+                validFrom: instant(100), source: .apple),
+            .threshold(
+                storefront: "USA", currency: "USD", kind: .annual, amount: 50_000, source: .apple),
+            .alwaysConsent("CHL", validFrom: instant(200)),
+            .currency(
+                Currency(code: "EUR", decimals: 2), validFrom: instant(300), source: .apple),
+            .exchangeRate("USD", perEuro: .one, validFrom: instant(400), source: "ecb"),
+        ])
     }
 
     @Test func starts_areThoseOfEveryKind_inOrder() throws {

@@ -302,9 +302,9 @@ import Testing
 
     @Test func reportingCurrency_convertsByTheRates_orSaysThatItCannot() throws {
         var rules = RuleSet.shipped
-        rules.exchangeRates = [
-            .init(currency: "USD", perEuro: try Rate(decimal: "1.25"), source: "ecb"),
-            .init(currency: "JPY", perEuro: try Rate(decimal: "160"), source: "ecb"),
+        rules[.exchangeRate] = [
+            .exchangeRate("USD", perEuro: try Rate(decimal: "1.25"), source: "ecb"),
+            .exchangeRate("JPY", perEuro: try Rate(decimal: "160"), source: "ecb"),
         ]
         let usd = try #require(ReportingCurrency("USD", rules: rules.inForce(at: Self.now)))
 

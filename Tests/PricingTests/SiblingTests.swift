@@ -487,14 +487,10 @@ struct SiblingTests {
         signedAt: String, expected: [Consent]
     ) {
         var rules = RuleSet.shipped
-        rules.alwaysConsent = [
-            .init(storefront: "USA", isRequired: true, source: .apple),
-            .init(
-                storefront: "JPN", isRequired: true, validFrom: at("2026-10-15T00:00:00Z"),
-                source: .apple),
-            .init(
-                storefront: "USA", isRequired: false, validFrom: at("2026-10-20T00:00:00Z"),
-                source: .apple),
+        rules[.alwaysConsent] = [
+            .alwaysConsent("USA"),
+            .alwaysConsent("JPN", validFrom: at("2026-10-15T00:00:00Z")),
+            .alwaysConsent("USA", isRequired: false, validFrom: at("2026-10-20T00:00:00Z")),
         ]
         let now = at("2026-11-01T00:00:00Z")
         let judge = Judge(

@@ -164,11 +164,11 @@ struct ThresholdRuleTests {
         var rules = RuleSet.shipped.with([
             "USD": "1.25", "JPY": "160", "GBP": "0.85", "CHF": "0.93333",
         ])
-        rules.thresholds = [
-            .init("USA", "USD", 5_000), .init("AUT", "EUR", 5_000),
-            .init("JPN", "JPY", 800_000), .init("PRK", "JPY", 901_000),
-            .init("CHE", "CHF", 9_000, source: .estimated),
-            .init("USA", "USD", 50_000, kind: .annual),
+        rules[.threshold] = [
+            .threshold("USA", "USD", 5_000), .threshold("AUT", "EUR", 5_000),
+            .threshold("JPN", "JPY", 800_000), .threshold("PRK", "JPY", 901_000),
+            .threshold("CHE", "CHF", 9_000, source: .estimated),
+            .threshold("USA", "USD", 50_000, kind: .annual),
         ]
 
         check(item, rules)
@@ -191,8 +191,9 @@ struct ThresholdRuleTests {
     @Test func estimate_whereEveryAmountOfApplesIsHigher_isCorrected() {
         // 5 USD are 4 EUR by the rates, and Apple says 5 EUR in most storefronts.
         var rules = RuleSet.shipped.with(["USD": "1.25", "JPY": "160"])
-        rules.thresholds = [
-            .init("USA", "USD", 5_000), .init("AUT", "EUR", 5_000), .init("BEL", "EUR", 5_000),
+        rules[.threshold] = [
+            .threshold("USA", "USD", 5_000), .threshold("AUT", "EUR", 5_000),
+            .threshold("BEL", "EUR", 5_000),
         ]
         let item = Case("JPN", "JPY", "P1M", 1_000, by: 640_000, false, "estimated 800000 160000")
 
@@ -214,12 +215,12 @@ struct ThresholdRuleTests {
     }
 }
 
-extension RuleSet.Threshold {
-    init(
+extension Rule {
+    static func threshold(
         _ storefront: String, _ currency: String, _ amount: Int64, kind: PeriodKind = .nonannual,
         source: RuleSource = .apple
-    ) {
-        self.init(
+    ) -> Rule {
+        .threshold(
             storefront: storefront, currency: currency, kind: kind, amount: amount, source: source)
     }
 }

@@ -52,8 +52,8 @@ import Testing
     /// Apple's rules where the store has published ones, and the word that no storefront always asks.
     private static let rules: RuleSet = {
         var rules = RuleSet.shipped
-        rules.alwaysConsent = ["KOR", "JPN", "USA", "BRA"].map {
-            .init(storefront: $0, isRequired: false, source: .apple)
+        rules[.alwaysConsent] = ["KOR", "JPN", "USA", "BRA"].map {
+            .alwaysConsent($0, isRequired: false)
         }
         for storefront in ["KOR", "JPN"] {
             guard let market = Markets.byStorefront[storefront] else { continue }
@@ -61,8 +61,8 @@ import Testing
                 (PeriodKind.nonannual, market.thresholds.nonAnnual),
                 (.annual, market.thresholds.annual),
             ] {
-                rules.thresholds.append(
-                    .init(
+                rules[.threshold].append(
+                    .threshold(
                         storefront: storefront, currency: market.currency, kind: kind,
                         amount: amount, source: .apple))
             }

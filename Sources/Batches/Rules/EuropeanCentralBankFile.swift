@@ -25,15 +25,15 @@ enum EuropeanCentralBankFile {
         }
         var rows: [RuleFile.Row] = []
         for (currency, text) in zip(currencies, rates) where text != "N/A" {
-            let rate: RuleSet.ExchangeRate
+            let rate: Rule
             do throws(Rate.Fault) {
-                rate = RuleSet.ExchangeRate(
-                    currency: currency, perEuro: try Rate(decimal: text),
-                    validFrom: date.startAt, source: source)
+                rate = Rule.exchangeRate(
+                    currency, perEuro: try Rate(decimal: text), validFrom: date.startAt,
+                    source: source)
             } catch {
                 throw RuleRowBuilder.badRate(line, "the rate of \(currency)", text, error)
             }
-            rows.append(RuleFile.Row(line: line, rule: .exchangeRate(rate), isDated: true))
+            rows.append(RuleFile.Row(line: line, rule: rate, isDated: true))
         }
         return rows
     }

@@ -12,14 +12,22 @@ struct RuleCells {
         self.values = values
     }
 
-    /// The rule of a kind of `RuleRowBuilder.kinds`; nil where a cell is wrong.
-    mutating func rule(_ kind: String) -> RuleRow? {
-        switch kind {
-        case "threshold": threshold().map(RuleRow.threshold)
-        case "always_consent": alwaysConsent().map(RuleRow.alwaysConsent)
-        case "currency": currencyRule().map(RuleRow.currency)
-        case _: exchangeRate().map(RuleRow.exchangeRate)
-        }
+    /// The rule of a kind; nil where a cell is wrong.
+    mutating func rule(_ kind: Rule.Kind) -> Rule? {
+        allow(kind.keyColumns + kind.valueColumns, of: kind.rawValue)
+        let key = key(kind)
+        // What is wrong with an amount is told before the rest, and with another figure after it.
+        let amount = kind == .threshold ? amount() : nil
+        let (validFrom, source) = (validFrom(), source(kind))
+        let value =
+            switch kind {
+            case .threshold: amount
+            case .alwaysConsent: required()
+            case .currency: decimals()
+            case .exchangeRate: perEuro()
+            }
+        guard faults.isEmpty, let key, let value, let source else { return nil }
+        return Rule(key, value: value, validFrom: validFrom, source: source)
     }
 
     mutating func isWithdrawn() -> Bool {
@@ -35,20 +43,9 @@ struct RuleCells {
     }
 
     /// What a withdrawn row takes back. It names the rule and its date, and nothing else.
-    mutating func withdrawal(of kind: String) -> RuleFile.Withdrawal? {
-        let isThreshold = kind == "threshold"
-        let hasStorefront = isThreshold || kind == "always_consent"
-        let hasCurrency = kind != "always_consent"
-        var named: Set<RuleColumn> = []
-        if hasStorefront { named.insert(.storefront) }
-        if hasCurrency { named.insert(.currency) }
-        if isThreshold { named.insert(.periodKind) }
-        allow(named, withSource: false, of: "a withdrawn \(kind)")
-        let parts: [String?] = [
-            kind, hasStorefront ? storefront() : "", hasCurrency ? currency() : "",
-            isThreshold ? periodKind()?.rawValue : "",
-        ]
-        let key = parts.compactMap { $0 }.filter { !$0.isEmpty }.joined(separator: " ")
+    mutating func withdrawal(of kind: Rule.Kind) -> RuleFile.Withdrawal? {
+        allow(kind.keyColumns, withSource: false, of: "a withdrawn \(kind.rawValue)")
+        let key = key(kind)
         guard let date = values[.validFrom] else {
             note(
                 .badDate, "a withdrawn row does not say which row it takes back",
@@ -56,73 +53,46 @@ struct RuleCells {
             return nil
         }
         let validFrom = date == "ever" ? nil : self.validFrom()
-        return faults.isEmpty
-            ? RuleFile.Withdrawal(line: line, key: key, validFrom: validFrom) : nil
+        guard faults.isEmpty, let key else { return nil }
+        return RuleFile.Withdrawal(line: line, key: key, validFrom: validFrom)
     }
 
-    private mutating func threshold() -> RuleSet.Threshold? {
-        allow([.storefront, .currency, .periodKind, .amount, .amountMilliunits], of: "threshold")
-        let (storefront, currency, kind) = (storefront(), currency(), periodKind())
-        let (amount, validFrom, source) = (amount(), validFrom(), source())
-        guard faults.isEmpty, let storefront, let currency, let kind, let amount, let source
-        else { return nil }
-        return RuleSet.Threshold(
-            storefront: storefront, currency: currency, kind: kind, amount: amount,
-            validFrom: validFrom, source: source)
+    /// What the rule is about; nil where it cannot be told.
+    private mutating func key(_ kind: Rule.Kind) -> Rule.Key? {
+        let columns = kind.keyColumns
+        let storefront = columns.contains(.storefront) ? storefront() : ""
+        let currency = columns.contains(.currency) ? currency() : ""
+        let periodKind = columns.contains(.periodKind) ? periodKind() : nil
+        guard let storefront, let currency else { return nil }
+        return Rule.Key(kind, storefront: storefront, currency: currency, periodKind: periodKind)
     }
+}
 
-    private mutating func alwaysConsent() -> RuleSet.AlwaysConsent? {
-        allow([.storefront, .required], of: "always_consent")
-        let (storefront, validFrom, source) = (storefront(), validFrom(), source())
-        var isRequired = true
-        switch values[.required]?.lowercased() {
-        case nil, "true": break
-        case "false": isRequired = false
-        case _?:
-            note(.badRequired, "required cannot be \(shown(.required))", "write true or false")
+extension Rule.Kind {
+    /// The columns of what a rule is about: a file and the tables name them alike.
+    var keyColumns: [RuleColumn] {
+        switch self {
+        case .threshold: [.storefront, .currency, .periodKind]
+        case .alwaysConsent: [.storefront]
+        case .currency, .exchangeRate: [.currency]
         }
-        guard faults.isEmpty, let storefront, let source else { return nil }
-        return RuleSet.AlwaysConsent(
-            storefront: storefront, isRequired: isRequired, validFrom: validFrom, source: source)
     }
 
-    private mutating func currencyRule() -> RuleSet.CurrencyRule? {
-        allow([.currency, .decimals], of: "currency")
-        let (code, validFrom, source) = (currency(), validFrom(), source())
-        let text = values[.decimals] ?? ""
-        let decimals = Int(text).flatMap { (0...3).contains($0) && text.utf8.count == 1 ? $0 : nil }
-        if decimals == nil {
-            note(
-                .badDecimals, "decimals cannot be \(shown(.decimals))",
-                "write how many Apple's prices have: 0 to 3")
+    /// The columns of a file that say it.
+    fileprivate var valueColumns: [RuleColumn] {
+        switch self {
+        case .threshold: [.amount, .amountMilliunits]
+        case .alwaysConsent: [.required]
+        case .currency: [.decimals]
+        case .exchangeRate: [.perEuro]
         }
-        guard faults.isEmpty, let code, let decimals, let source else { return nil }
-        return RuleSet.CurrencyRule(
-            currency: Currency(code: code, decimals: decimals), validFrom: validFrom,
-            source: source)
-    }
-
-    private mutating func exchangeRate() -> RuleSet.ExchangeRate? {
-        allow([.currency, .perEuro], of: "exchange_rate")
-        let (code, validFrom) = (currency(), validFrom())
-        let text = values[.perEuro] ?? ""
-        var rate: Rate?
-        do throws(Rate.Fault) {
-            rate = try Rate(decimal: text)
-        } catch {
-            faults.append(RuleRowBuilder.badRate(line, "per_euro", text, error))
-        }
-        guard faults.isEmpty, let code, let rate else { return nil }
-        return RuleSet.ExchangeRate(
-            currency: code, perEuro: rate, validFrom: validFrom,
-            source: values[.source] ?? "import")
     }
 }
 
 extension RuleCells {
     /// Notes each cell that says nothing about the rule.
     private mutating func allow(
-        _ columns: Set<RuleColumn>, withSource: Bool = true, of rule: String
+        _ columns: [RuleColumn], withSource: Bool = true, of rule: String
     ) {
         let always: Set<RuleColumn> = [.rule, .validFrom, .withdrawn]
         for column in RuleColumn.allCases
@@ -210,10 +180,43 @@ extension RuleCells {
         return nil
     }
 
-    private mutating func source() -> RuleSource? {
+    private mutating func required() -> Int64? {
+        switch values[.required]?.lowercased() {
+        case nil, "true": return 1
+        case "false": return 0
+        case _?:
+            note(.badRequired, "required cannot be \(shown(.required))", "write true or false")
+            return nil
+        }
+    }
+
+    private mutating func decimals() -> Int64? {
+        let text = values[.decimals] ?? ""
+        if text.utf8.count == 1, let decimals = Int64(text), (0...3).contains(decimals) {
+            return decimals
+        }
+        note(
+            .badDecimals, "decimals cannot be \(shown(.decimals))",
+            "write how many Apple's prices have: 0 to 3")
+        return nil
+    }
+
+    private mutating func perEuro() -> Int64? {
+        let text = values[.perEuro] ?? ""
+        do throws(Rate.Fault) {
+            return try Rate(decimal: text).billionths
+        } catch {
+            faults.append(RuleRowBuilder.badRate(line, "per_euro", text, error))
+            return nil
+        }
+    }
+
+    /// Anybody may publish exchange rates. The other rules are Apple's, or estimates.
+    private mutating func source(_ kind: Rule.Kind) -> String? {
+        if kind == .exchangeRate { return values[.source] ?? "import" }
         switch values[.source] {
-        case nil, RuleSource.apple.rawValue: return .apple
-        case RuleSource.estimated.rawValue: return .estimated
+        case nil: return RuleSource.apple.rawValue
+        case RuleSource.apple.rawValue?, RuleSource.estimated.rawValue?: return values[.source]
         case _?:
             note(
                 .badSource, "source cannot be \(shown(.source))",

@@ -4,7 +4,7 @@ package import Pricing
 package struct RuleFile: Hashable, Sendable {
     package struct Row: Hashable, Sendable {
         package var line: Int
-        package var rule: RuleRow
+        package var rule: Rule
         /// Whether the file itself says from when the row holds.
         package var isDated: Bool
     }
@@ -12,8 +12,7 @@ package struct RuleFile: Hashable, Sendable {
     /// A row that takes back another row.
     package struct Withdrawal: Hashable, Sendable {
         package var line: Int
-        /// The key of that row, as `RuleRow.key`.
-        package var key: String
+        package var key: Rule.Key
         /// From when that row holds; nil where it has always held.
         package var validFrom: Instant?
     }
@@ -97,10 +96,13 @@ package struct RuleFile: Hashable, Sendable {
     ) -> [RuleFault] {
         let said =
             rows.map {
-                (line: $0.line, name: "\($0.rule.key) from \($0.rule.validFrom?.text ?? undated)")
+                (
+                    line: $0.line,
+                    name: "\($0.rule.key.text) from \($0.rule.validFrom?.text ?? undated)"
+                )
             }
             + withdrawals.map {
-                (line: $0.line, name: "\($0.key) from \($0.validFrom?.text ?? "ever")")
+                (line: $0.line, name: "\($0.key.text) from \($0.validFrom?.text ?? "ever")")
             }
         var lines: [String: Int] = [:]
         return said.compactMap { line, name in

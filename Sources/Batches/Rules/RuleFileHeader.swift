@@ -87,7 +87,7 @@ enum RuleFileHeader {
         guard columns.contains(.rule) else {
             throw row.fault(
                 .missingColumn, "the column rule is missing",
-                "add it: \(RuleRowBuilder.kinds.joined(separator: ", "))")
+                "add it: \(RuleRowBuilder.kinds)")
         }
         return .own(columns)
     }

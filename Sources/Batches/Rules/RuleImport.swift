@@ -4,10 +4,16 @@ package import Pricing
 package struct RuleImport: Hashable, Sendable {
     package struct Change: Hashable, Sendable {
         /// The new rule, or the one that is taken back.
-        package var rule: RuleRow
+        package var rule: Rule
         /// What holds at the instant from which the new rule holds, or what holds again; nil where nothing does.
-        package var old: RuleRow?
-        package var isWithdrawal = false
+        package var old: Rule?
+        package var isWithdrawal: Bool
+
+        package init(rule: Rule, old: Rule? = nil, isWithdrawal: Bool = false) {
+            self.rule = rule
+            self.old = old
+            self.isWithdrawal = isWithdrawal
+        }
     }
 
     package private(set) var changes: [Change] = []
@@ -21,7 +27,7 @@ package struct RuleImport: Hashable, Sendable {
 
     /// Compares a file with all that is stored. Rows without a date of their own hold from `from` on.
     package init(_ file: RuleFile, stored: RuleSet, from: Instant) {
-        var timelines: [String: [RuleRow]] = [:]
+        var timelines: [Rule.Key: [Rule]] = [:]
         // Stored rows come in the order of their dates.
         for row in stored.rows { timelines[row.key, default: []].append(row) }
         var pending = file.rows.map { row in
@@ -29,12 +35,11 @@ package struct RuleImport: Hashable, Sendable {
             if !row.isDated { row.rule.validFrom = from }
             return row
         }
-        pending.sort { ($0.rule.at, $0.line) < ($1.rule.at, $1.line) }
+        pending.sort { ($0.rule.startsAt, $0.line) < ($1.rule.startsAt, $1.line) }
         var found = withdraw(file.withdrawals, from: &timelines)
         let isNew = compare(pending, with: timelines)
         // A row without a date may meet one that names the very instant of the import.
-        found += RuleImport.unknownCurrencies(file, stored)
-        found += RuleImport.wrongDecimals(file, stored)
+        found += RuleImport.wrongCurrencies(file, stored)
         found += RuleFile.duplicates(of: pending, file.withdrawals, undated: "ever")
         let named = Set(file.faults.map(\.line))
         faults = (file.faults + found.filter { !named.contains($0.line) })
@@ -46,12 +51,9 @@ package struct RuleImport: Hashable, Sendable {
             stored: stored, at: from)
     }
 
-    /// The new rules, ready to be stored.
-    package var rules: RuleSet { RuleSet(changes.filter { !$0.isWithdrawal }.map(\.rule)) }
-
     /// Takes withdrawn rows out of the timelines, and returns the withdrawals that match none.
     private mutating func withdraw(
-        _ withdrawals: [RuleFile.Withdrawal], from timelines: inout [String: [RuleRow]]
+        _ withdrawals: [RuleFile.Withdrawal], from timelines: inout [Rule.Key: [Rule]]
     ) -> [RuleFault] {
         var found: [RuleFault] = []
         for withdrawal in withdrawals {
@@ -60,7 +62,7 @@ package struct RuleImport: Hashable, Sendable {
                 found.append(
                     RuleFault(
                         withdrawal.line, .nothingToWithdraw,
-                        "no row of \(withdrawal.key) holds from "
+                        "no row of \(withdrawal.key.text) holds from "
                             + "\(withdrawal.validFrom?.text ?? "ever"), or it is withdrawn already",
                         remedy: "name a row that rules show prints"))
                 continue
@@ -69,25 +71,28 @@ package struct RuleImport: Hashable, Sendable {
             timelines[withdrawal.key] = left
             changes.append(
                 Change(
-                    rule: taken, old: RuleImport.last(left, at: taken.at), isWithdrawal: true))
+                    rule: taken, old: RuleImport.last(left, at: taken.startsAt), isWithdrawal: true)
+            )
         }
         return found
     }
 
     /// Leaves out rows that repeat what is stored, and returns the new rows.
     private mutating func compare(
-        _ pending: [RuleFile.Row], with timelines: [String: [RuleRow]]
+        _ pending: [RuleFile.Row], with timelines: [Rule.Key: [Rule]]
     ) -> [RuleFile.Row] {
-        var added: [String: RuleRow] = [:]
+        var added: [Rule.Key: Rule] = [:]
         var isNew: [RuleFile.Row] = []
         for row in pending {
-            let known = RuleImport.last(timelines[row.rule.key] ?? [], at: row.rule.at)
+            let known = RuleImport.last(timelines[row.rule.key] ?? [], at: row.rule.startsAt)
             let new = added[row.rule.key]
-            let old = (new?.at ?? .min) >= (known?.at ?? .min) ? new ?? known : known
+            let old =
+                (new?.startsAt ?? .distantPast) >= (known?.startsAt ?? .distantPast)
+                ? new ?? known : known
             // A dated row is a fact of its own. It is left out only where this very fact is stored, so that a later
             // row for the days between changes those days alone.
-            let isKnown = row.isDated ? known?.at == row.rule.at : true
-            if isKnown, let old, old.value == row.rule.value {
+            let isKnown = row.isDated ? known?.startsAt == row.rule.startsAt : true
+            if isKnown, let old, old.words == row.rule.words {
                 unchangedCount += 1
                 continue
             }
@@ -99,90 +104,65 @@ package struct RuleImport: Hashable, Sendable {
     }
 
     /// The last row at or before an instant. The rows are in the order of their dates.
-    private static func last(_ rows: [RuleRow], at instant: Int64) -> RuleRow? {
+    private static func last(_ rows: [Rule], at instant: Instant) -> Rule? {
         var (low, high) = (0, rows.count)
         while low < high {
             let middle = (low + high) / 2
-            if rows[middle].at <= instant { low = middle + 1 } else { high = middle }
+            if rows[middle].startsAt <= instant { low = middle + 1 } else { high = middle }
         }
         return low > 0 ? rows[low - 1] : nil
     }
 
     /// The warnings about new thresholds, given what is stored.
     private static func warnings(
-        _ rows: [RuleFile.Row], timelines: [String: [RuleRow]], stored: RuleSet,
+        _ rows: [RuleFile.Row], timelines: [Rule.Key: [Rule]], stored: RuleSet,
         at now: Instant
     ) -> [RuleFault] {
+        let rules = rows.map(\.rule)
         var after = timelines
-        var (brought, keys): (Set<String>, Set<String>) = ([], [])
-        for row in rows {
-            guard case .threshold(let rule) = row.rule else { continue }
-            after[row.rule.key, default: []].append(row.rule)
-            brought.insert(RulePlausibility.name(rule, kind: rule.kind))
-            keys.insert(row.rule.key)
+        var brought: [Rule.Key: Set<Instant?>] = [:]
+        for rule in rules where rule.kind == .threshold {
+            after[rule.key, default: []].append(rule)
+            brought[rule.key, default: []].insert(rule.validFrom)
         }
-        for key in keys {
+        for key in brought.keys {
             let sorted = (after[key] ?? []).enumerated()
-                .sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }
+                .sorted { ($0.element.startsAt, $0.offset) < ($1.element.startsAt, $1.offset) }
             after[key] = sorted.map(\.element)
         }
         var rated = stored
-        rated.exchangeRates += rows.compactMap { row in
-            if case .exchangeRate(let rate) = row.rule { rate } else { nil }
-        }
+        rated.rows += rules.filter { $0.kind == .exchangeRate }
         let plausibility = RulePlausibility(
             stored: stored.inForce(at: now), timelines: after, rated: rated.inForce(at: now),
             brought: brought)
-        return rows.flatMap { row in
-            switch row.rule {
-            case .threshold(let rule): plausibility.warnings(of: rule, line: row.line)
-            case .currency(let rule): plausibility.warnings(of: rule, line: row.line)
-            case .exchangeRate(let rate): plausibility.warnings(of: rate, line: row.line)
-            case .alwaysConsent: [RuleFault]()
-            }
-        }.sorted { $0.line < $1.line }
+        return rows.flatMap { plausibility.warnings(of: $0.rule, line: $0.line) }
+            .sorted { $0.line < $1.line }
     }
 }
 
 extension RuleImport {
-    /// The faults of thresholds in a currency in which Apple has no prices: such a threshold is a typing error.
-    private static func unknownCurrencies(_ file: RuleFile, _ stored: RuleSet) -> [RuleFault] {
-        let known = decimals(file, stored)
-        return file.rows.compactMap { row in
-            guard case .threshold(let rule) = row.rule, known[rule.currency] == nil else {
-                return nil
-            }
-            return RuleFault(
-                row.line, .unknownCurrency, "Apple has no prices in \(rule.currency)",
-                remedy: "correct it, or add a row for the currency and its decimals")
+    /// The faults of thresholds in a currency in which Apple has no prices, or in steps that no price of the currency
+    /// has: such a threshold is a typing error.
+    private static func wrongCurrencies(_ file: RuleFile, _ stored: RuleSet) -> [RuleFault] {
+        var known: [String: Currency] = [:]
+        for rule in stored.rows where rule.kind == .currency {
+            known[rule.currency] = Currency(rule)
         }
-    }
-
-    /// The faults of amounts in steps that no price of the currency has.
-    private static func wrongDecimals(_ file: RuleFile, _ stored: RuleSet) -> [RuleFault] {
-        let known = decimals(file, stored)
-        return file.rows.compactMap { row in
-            guard case .threshold(let rule) = row.rule, let currency = known[rule.currency],
-                !currency.accepts(milliunits: rule.amount)
-            else { return nil }
+        for row in file.rows where row.rule.kind == .currency {
+            known[row.rule.currency] = Currency(row.rule)
+        }
+        return file.rows.filter { $0.rule.kind == .threshold }.compactMap { row in
+            let rule = row.rule
+            guard let currency = known[rule.currency] else {
+                return RuleFault(
+                    row.line, .unknownCurrency, "Apple has no prices in \(rule.currency)",
+                    remedy: "correct it, or add a row for the currency and its decimals")
+            }
+            guard !currency.accepts(milliunits: rule.value) else { return nil }
             return RuleFault(
                 row.line, .amountDecimals,
-                "\(PriceText.decimal(rule.amount)) has more decimals than \(rule.currency), which has "
+                "\(PriceText.decimal(rule.value)) has more decimals than \(rule.currency), which has "
                     + "\(currency.decimals)", remedy: "write Apple's own amount")
         }
     }
-
-    /// The currencies in which Apple prices, those of the file among them.
-    private static func decimals(_ file: RuleFile, _ stored: RuleSet) -> [String: Currency] {
-        var known: [String: Currency] = [:]
-        for row in stored.currencies { known[row.currency.code] = row.currency }
-        for row in file.rows {
-            if case .currency(let rule) = row.rule { known[rule.currency.code] = rule.currency }
-        }
-        return known
-    }
-}
-
-extension RuleRow {
-    fileprivate var at: Int64 { validFrom?.milliseconds ?? .min }
 }

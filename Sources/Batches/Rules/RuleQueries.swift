@@ -71,105 +71,73 @@ package enum RuleQueries {
         on connection: isolated PostgresConnection
     ) throws -> RuleSet {
         let scope = Scope(span, now, knownAt: known)
-        return RuleSet(
-            thresholds: try connection.query(
-                inForce(
-                    "consentThresholds", "consent_thresholds",
-                    key: ["storefront", "currency", "period_kind"], says: "amount_milliunits", scope
-                )
-            ).map(threshold),
-            alwaysConsent: try connection.query(
-                inForce(
-                    "alwaysConsentStorefronts", "always_consent_storefronts", key: ["storefront"],
-                    says: "is_required", scope)
-            ).map(alwaysConsent),
-            currencies: try connection.query(
-                inForce(
-                    "currencyDecimals", "currency_decimals", key: ["currency"], says: "decimals",
-                    scope)
-            ).map(currency),
-            exchangeRates: try connection.query(exchangeRates(scope)).compactMap(exchangeRate))
+        var rules = RuleSet()
+        for kind in Rule.Kind.allCases {
+            let query = kind == .exchangeRate ? exchangeRates(scope) : inForce(kind, scope)
+            rules.rows += try connection.query(query).compactMap { try rule(kind, $0) }
+        }
+        return rules
     }
 
-    /// Stores what a file changes as the next version, and returns its number. The database records who imports. `at`
-    /// is UTC milliseconds. Throws a unique violation where another import took the number.
+    private static func rule(_ kind: Rule.Kind, _ row: Row) throws -> Rule? {
+        let about = kind.keyColumns
+        var periodKind: PeriodKind?
+        if about.contains(.periodKind) {
+            periodKind = PeriodKind(rawValue: try row.text("period_kind"))
+            guard periodKind != nil else {
+                throw FactsError.unreadable("period_kind of a consent threshold")
+            }
+        }
+        let says = kind.stored.says
+        let value = try kind == .alwaysConsent ? (row.bool(says) ? 1 : 0) : row.int64(says)
+        let source = try row.text("source")
+        // It is never left out, because the table takes positive rates only.
+        if kind == .exchangeRate, Rate(billionths: value) == nil { return nil }
+        return try Rule(
+            Rule.Key(
+                kind, storefront: about.contains(.storefront) ? row.text("storefront") : "",
+                currency: about.contains(.currency) ? row.text("currency") : "",
+                periodKind: periodKind),
+            value: value,
+            validFrom: row.millisecondsOrNil("valid_from").map(Instant.init(milliseconds:)),
+            source: kind == .exchangeRate
+                ? source : (RuleSource(rawValue: source) ?? .unknown).rawValue,
+            recordedAt: row.millisecondsOrNil("recorded_at").map(Instant.init(milliseconds:)))
+    }
+
+    /// Stores what a file changes as the next version, and returns its number. The database records who imports;
+    /// `accepted` are the warnings that a person took. `at` is UTC milliseconds. Throws a unique violation where
+    /// another import took the number.
     package static func add(
-        _ change: RuleImport, file: String, contentSHA256: String, at: Int64,
-        on connection: isolated PostgresConnection
+        _ changes: [RuleImport.Change], accepted: [String] = [], file: String,
+        contentSHA256: String, at: Int64, on connection: isolated PostgresConnection
     ) throws -> Int {
-        try add(
-            change.changes.map { $0.rule.stored(isWithdrawn: $0.isWithdrawal) }, file: file,
-            contentSHA256: contentSHA256, accepted: change.warnings.map { $0.text(file: file) },
-            at: at, on: connection)
-    }
-
-    /// Stores rules as the next version, in the same way.
-    package static func add(
-        _ rules: RuleSet, file: String, contentSHA256: String, at: Int64,
-        on connection: isolated PostgresConnection
-    ) throws -> Int {
-        try add(
-            rules.rows.map { $0.stored(isWithdrawn: false) }, file: file,
-            contentSHA256: contentSHA256, accepted: [], at: at, on: connection)
-    }
-
-    private static func add(
-        _ rows: [StoredRule], file: String, contentSHA256: String, accepted: [String], at: Int64,
-        on connection: isolated PostgresConnection
-    ) throws -> Int {
-        try connection.decide(
+        let rules = changes.map(\.rule)
+        return try connection.decide(
             "importRules",
             """
             repricer.import_rules(\(file)::text, \(contentSHA256)::text, \(timestamp: at),
-                \(rows.map(\.kind)), \(texts: rows.map(\.storefront)), \(texts: rows.map(\.currency)),
-                \(texts: rows.map(\.periodKind)), \(timestamps: rows.map(\.validFrom)),
-                \(rows.map(\.value)), \(rows.map(\.source)), \(bools: rows.map(\.isWithdrawn)), \(accepted))
+                \(rules.map(\.kind.rawValue)), \(texts: rules.map { orNull($0.storefront) }),
+                \(texts: rules.map { orNull($0.currency) }),
+                \(texts: rules.map(\.key.periodKind?.rawValue)),
+                \(timestamps: rules.map(\.validFrom?.milliseconds)), \(rules.map(\.value)),
+                \(rules.map(\.source)), \(bools: changes.map(\.isWithdrawal)), \(accepted))
             """
         ).int("answer")
     }
+
+    private static func orNull(_ text: String) -> String? { text.isEmpty ? nil : text }
 }
 
-/// A rule as `import_rules` takes it, with the fields that its kind needs.
-private struct StoredRule {
-    var kind: String
-    var storefront: String?
-    var currency: String?
-    var periodKind: String?
-    /// From when it holds; nil where it has always held.
-    var validFrom: Int64?
-    var value: Int64
-    var source: String
-    /// Whether it takes a rule back. Value and source are then empty.
-    var isWithdrawn = false
-}
-
-extension RuleRow {
-    fileprivate func stored(isWithdrawn: Bool) -> StoredRule {
-        var rule = stored
-        rule.isWithdrawn = isWithdrawn
-        return rule
-    }
-
-    private var stored: StoredRule {
-        let validFrom = validFrom?.milliseconds
-        return switch self {
-        case .threshold(let row):
-            StoredRule(
-                kind: "threshold", storefront: row.storefront, currency: row.currency,
-                periodKind: row.kind.rawValue, validFrom: validFrom, value: row.amount,
-                source: row.source.rawValue)
-        case .alwaysConsent(let row):
-            StoredRule(
-                kind: "always_consent", storefront: row.storefront, validFrom: validFrom,
-                value: row.isRequired ? 1 : 0, source: row.source.rawValue)
-        case .currency(let row):
-            StoredRule(
-                kind: "currency", currency: row.currency.code, validFrom: validFrom,
-                value: Int64(row.currency.decimals), source: row.source.rawValue)
-        case .exchangeRate(let row):
-            StoredRule(
-                kind: "exchange_rate", currency: row.currency, validFrom: validFrom,
-                value: row.perEuro.billionths, source: row.source)
+extension Rule.Kind {
+    /// The query that reads the kind, its table, and the column of what a rule says.
+    fileprivate var stored: (query: String, table: String, says: String) {
+        switch self {
+        case .threshold: ("consentThresholds", "consent_thresholds", "amount_milliunits")
+        case .alwaysConsent:
+            ("alwaysConsentStorefronts", "always_consent_storefronts", "is_required")
+        case .currency: ("currencyDecimals", "currency_decimals", "decimals")
+        case .exchangeRate: ("exchangeRates", "exchange_rates", "billionths_per_euro")
         }
     }
 }
@@ -212,15 +180,15 @@ private struct Scope {
 }
 
 extension RuleQueries {
-    /// The rows in force of a table. Rows with the same `key` are about the same thing.
-    private static func inForce(
-        _ name: String, _ table: String, key: [String], says columns: String, _ scope: Scope
-    ) -> SQL {
+    /// The rows in force of a kind. Rows with the same key are about the same thing.
+    private static func inForce(_ kind: Rule.Kind, _ scope: Scope) -> SQL {
+        let (name, table, says) = kind.stored
+        let key = kind.keyColumns.map(\.rawValue)
         let keys = key.joined(separator: ", ")
         return """
             -- name: \(unsafe: name)
             WITH standing AS (
-                SELECT \(unsafe: keys), \(unsafe: columns), t.source, t.valid_from, t.recorded_at, t.revision
+                SELECT \(unsafe: keys), \(unsafe: says), t.source, t.valid_from, t.recorded_at, t.revision
                 FROM repricer.\(unsafe: table) t
                 WHERE \(fragment: scope.stands(table, key: key))
             ), chosen AS (
@@ -232,7 +200,7 @@ extension RuleQueries {
                 WHERE \(timestamp: scope.newestAt)::timestamptz IS NULL
                     OR valid_from > \(timestamp: scope.after)::timestamptz
             )
-            SELECT \(unsafe: keys), \(unsafe: columns), source,
+            SELECT \(unsafe: keys), \(unsafe: says), source,
                 nullif(valid_from, '-infinity') AS valid_from,
                 nullif(recorded_at, '-infinity') AS recorded_at
             FROM chosen c ORDER BY c.valid_from, c.revision, \(unsafe: keys)
@@ -264,51 +232,5 @@ extension RuleQueries {
                     AND \(fragment: stands)) r
             ORDER BY r.valid_from, r.revision, currency
             """
-    }
-}
-
-extension RuleQueries {
-    private static func threshold(_ row: Row) throws -> RuleSet.Threshold {
-        guard let kind = PeriodKind(rawValue: try row.text("period_kind")) else {
-            throw FactsError.unreadable("period_kind of a consent threshold")
-        }
-        return RuleSet.Threshold(
-            storefront: try row.text("storefront"), currency: try row.text("currency"),
-            kind: kind, amount: try row.int64("amount_milliunits"),
-            validFrom: try validFrom(row), source: try source(row), recordedAt: try recordedAt(row))
-    }
-
-    private static func alwaysConsent(_ row: Row) throws -> RuleSet.AlwaysConsent {
-        RuleSet.AlwaysConsent(
-            storefront: try row.text("storefront"), isRequired: try row.bool("is_required"),
-            validFrom: try validFrom(row), source: try source(row), recordedAt: try recordedAt(row))
-    }
-
-    private static func currency(_ row: Row) throws -> RuleSet.CurrencyRule {
-        RuleSet.CurrencyRule(
-            currency: Currency(
-                code: try row.text("currency"), decimals: try row.int("decimals")),
-            validFrom: try validFrom(row), source: try source(row), recordedAt: try recordedAt(row))
-    }
-
-    private static func exchangeRate(_ row: Row) throws -> RuleSet.ExchangeRate? {
-        // It is never nil, because the table takes positive rates only.
-        try Rate(billionths: row.int64("billionths_per_euro")).map {
-            RuleSet.ExchangeRate(
-                currency: try row.text("currency"), perEuro: $0, validFrom: try validFrom(row),
-                source: try row.text("source"), recordedAt: try recordedAt(row))
-        }
-    }
-
-    private static func validFrom(_ row: Row) throws -> Instant? {
-        try row.millisecondsOrNil("valid_from").map(Instant.init(milliseconds:))
-    }
-
-    private static func recordedAt(_ row: Row) throws -> Instant? {
-        try row.millisecondsOrNil("recorded_at").map(Instant.init(milliseconds:))
-    }
-
-    private static func source(_ row: Row) throws -> RuleSource {
-        RuleSource(rawValue: try row.text("source")) ?? .unknown
     }
 }

@@ -2,7 +2,7 @@ import Pricing
 
 /// Makes a rule of the cells of one row, or names all that is wrong with them.
 enum RuleRowBuilder {
-    static let kinds = ["threshold", "always_consent", "currency", "exchange_rate"]
+    static let kinds = Rule.Kind.allCases.map(\.rawValue).joined(separator: ", ")
     static let sourceCharactersMax = 64
 
     static func read(
@@ -17,12 +17,12 @@ enum RuleRowBuilder {
     }
 
     static func read(_ line: Int, _ values: [RuleColumn: String]) -> RuleFile.ReadLine {
-        guard let kind = values[.rule], kinds.contains(kind) else {
+        guard let kind = values[.rule].flatMap(Rule.Kind.init) else {
             return RuleFile.ReadLine(faults: [
                 RuleFault(
                     line, .unknownRule,
                     "there is no rule \(shownInMessage(values[.rule] ?? ""))",
-                    remedy: "use \(kinds.joined(separator: ", "))")
+                    remedy: "use \(kinds)")
             ])
         }
         var cells = RuleCells(line: line, values: values)

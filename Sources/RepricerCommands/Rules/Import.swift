@@ -55,7 +55,9 @@ extension Commands {
                     return (
                         change,
                         try RuleQueries.add(
-                            change, file: shownFile, contentSHA256: digest, at: now.milliseconds,
+                            change.changes,
+                            accepted: change.warnings.map { $0.text(file: shownFile) },
+                            file: shownFile, contentSHA256: digest, at: now.milliseconds,
                             on: connection)
                     )
                 }
@@ -156,7 +158,7 @@ struct RuleImportTold {
     }
 
     private static let columns: [Column<RuleImport.Change>] = [
-        .text("RULE", "rule") { $0.rule.key }, .text("OLD", "old", none: "-") { $0.shownOld },
+        .text("RULE", "rule") { $0.rule.key.text }, .text("OLD", "old", none: "-") { $0.shownOld },
         .shown(.left("NEW")) { "-> " + ($0.shownNew ?? "none") + $0.mark },
         .key("new") { $0.shownNew },
         .text("FROM", "valid_from", none: "ever") { $0.rule.validFrom?.text },
@@ -165,8 +167,8 @@ struct RuleImportTold {
 }
 
 extension RuleImport.Change {
-    fileprivate var shownOld: String? { isWithdrawal ? rule.value : old?.value }
+    fileprivate var shownOld: String? { isWithdrawal ? rule.words : old?.words }
     /// Nil: nothing holds.
-    fileprivate var shownNew: String? { isWithdrawal ? old?.value : rule.value }
+    fileprivate var shownNew: String? { isWithdrawal ? old?.words : rule.words }
     fileprivate var mark: String { isWithdrawal ? " (withdrawn)" : "" }
 }

@@ -34,8 +34,7 @@ struct MissingRules {
 
     init(asOf: Instant, rules: RulesInForce, open: [String: Int64]) {
         self.asOf = asOf
-        currencies = rules.currencyRows.compactMap { row in
-            let code = row.currency.code
+        currencies = rules.rows(of: .currency).map(\.currency).compactMap { code in
             let kinds = PeriodKind.allCases.filter {
                 rules.estimate(currency: code, kind: $0) == nil
             }
@@ -45,10 +44,10 @@ struct MissingRules {
                 code: code, kinds: kinds,
                 imports: rates.map { "exchange_rate \($0)" })
         }
-        let listed = Set(rules.alwaysConsentRows.map(\.storefront))
+        let listed = Set(rules.rows(of: .alwaysConsent).map(\.storefront))
         var known: [String: Set<PeriodKind>] = [:]
-        for row in rules.thresholdRows where row.source == .apple {
-            known[row.storefront, default: []].insert(row.kind)
+        for row in rules.rows(of: .threshold) where row.isApples {
+            if let kind = row.key.periodKind { known[row.storefront, default: []].insert(kind) }
         }
         storefronts = AppStorefronts.all.union(open.keys).sorted().compactMap { code in
             let kinds = PeriodKind.allCases.filter { known[code]?.contains($0) != true }

@@ -48,13 +48,11 @@ struct RulesShown {
     let latest: RuleQueries.Import?
     let rules: RulesInForce
 
-    private var alwaysConsent: [RuleSet.AlwaysConsent] {
-        rules.alwaysConsentRows.filter(\.isRequired)
-    }
+    private var alwaysConsent: [Rule] { rules.rows(of: .alwaysConsent).filter(\.isRequired) }
 
     var text: String {
         let storefronts = alwaysConsent.map(\.storefront).joined(separator: " ")
-        let hasRates = !rules.exchangeRateRows.isEmpty
+        let hasRates = !rules.rows(of: .exchangeRate).isEmpty
         var text = wrapped(
             "Consent is needed above 50 % and above the threshold, as of \(asOf.text).")
         text += wrapped(
@@ -72,10 +70,10 @@ struct RulesShown {
             )
         }
         let tables = [
-            rules.alwaysConsentRows.table(Self.alwaysConsentColumns),
-            rules.thresholdRows.table(Self.thresholds, isShownEmpty: true),
-            rules.currencyRows.table(Self.currencies, isShownEmpty: true),
-            rules.exchangeRateRows.table(Self.rates),
+            rules.rows(of: .alwaysConsent).table(Self.alwaysConsentColumns),
+            rules.rows(of: .threshold).table(Self.thresholds, isShownEmpty: true),
+            rules.rows(of: .currency).table(Self.currencies, isShownEmpty: true),
+            rules.rows(of: .exchangeRate).table(Self.rates),
             rules.estimateRows.table(Self.estimates),
         ]
         return text + tables.filter { !$0.isEmpty }.map { "\n" + $0 }.joined()
@@ -85,45 +83,44 @@ struct RulesShown {
         [
             "as_of": asOf, "version": latest?.revision, "imported_by": latest?.importedBy,
             "imported_at": latest?.importedAt, "file": latest?.file,
-            "thresholds": rules.thresholdRows.json(Self.thresholds),
+            "thresholds": rules.rows(of: .threshold).json(Self.thresholds),
             "always_consent": alwaysConsent.json(Self.alwaysConsentColumns),
-            "not_always_consent": rules.alwaysConsentRows.filter { !$0.isRequired }
+            "not_always_consent": rules.rows(of: .alwaysConsent).filter { !$0.isRequired }
                 .json(Self.alwaysConsentColumns),
-            "currencies": rules.currencyRows.json(Self.currencies),
-            "exchange_rates": rules.exchangeRateRows.json(Self.rates),
+            "currencies": rules.rows(of: .currency).json(Self.currencies),
+            "exchange_rates": rules.rows(of: .exchangeRate).json(Self.rates),
             "estimates": rules.estimateRows.json(Self.estimates),
         ]
     }
 
-    private static let alwaysConsentColumns: [Column<RuleSet.AlwaysConsent>] = [
-        .text("STOREFRONT", "storefront") { $0.storefront },
-        .shown(.left("ALWAYS ASKS")) { $0.isRequired ? "yes" : "no" },
-        .text("SOURCE", "source") { $0.source.rawValue },
-        .text("SINCE", "valid_from", none: "ever") { $0.validFrom?.text },
-        .text("RECORDED", "recorded_at", none: "shipped") { $0.recordedAt?.text },
-    ]
+    private static let alwaysConsentColumns: [Column<Rule>] =
+        [
+            .text("STOREFRONT", "storefront") { $0.storefront },
+            .shown(.left("ALWAYS ASKS")) { $0.isRequired ? "yes" : "no" },
+        ] + origin
 
-    private static let thresholds: [Column<RuleSet.Threshold>] = [
-        .text("STOREFRONT", "storefront") { $0.storefront },
-        .text("CURRENCY", "currency") { $0.currency },
-        .text("PERIOD", "period_kind") { $0.kind.rawValue },
-        .shown(.right("THRESHOLD")) { price($0.amount, currency: $0.currency) },
-        .key("amount_milliunits") { $0.amount }, .text("SOURCE", "source") { $0.source.rawValue },
-        .text("SINCE", "valid_from", none: "ever") { $0.validFrom?.text },
-        .text("RECORDED", "recorded_at", none: "shipped") { $0.recordedAt?.text },
-    ]
+    private static let thresholds: [Column<Rule>] =
+        [
+            .text("STOREFRONT", "storefront") { $0.storefront },
+            .text("CURRENCY", "currency") { $0.currency },
+            .text("PERIOD", "period_kind") { $0.key.periodKind?.rawValue },
+            .shown(.right("THRESHOLD")) { price($0.value, currency: $0.currency) },
+            .key("amount_milliunits") { $0.value },
+        ] + origin
 
-    private static let currencies: [Column<RuleSet.CurrencyRule>] = [
-        .text("CURRENCY", "currency") { $0.currency.code },
-        .number("DECIMALS", "decimals") { $0.currency.decimals },
-        .text("SOURCE", "source") { $0.source.rawValue },
-        .text("SINCE", "valid_from", none: "ever") { $0.validFrom?.text },
-        .text("RECORDED", "recorded_at", none: "shipped") { $0.recordedAt?.text },
-    ]
+    private static let currencies: [Column<Rule>] =
+        [
+            .text("CURRENCY", "currency") { $0.currency },
+            .number("DECIMALS", "decimals") { $0.value },
+        ] + origin
 
-    private static let rates: [Column<RuleSet.ExchangeRate>] = [
-        .text("CURRENCY", "currency") { $0.currency },
-        .shown(.right("PER EURO")) { $0.perEuro.text }, .key("per_euro") { $0.perEuro.text },
+    private static let rates: [Column<Rule>] =
+        [
+            .text("CURRENCY", "currency") { $0.currency },
+            .shown(.right("PER EURO")) { $0.perEuro.text }, .key("per_euro") { $0.perEuro.text },
+        ] + origin
+
+    private static let origin: [Column<Rule>] = [
         .text("SOURCE", "source") { $0.source },
         .text("SINCE", "valid_from", none: "ever") { $0.validFrom?.text },
         .text("RECORDED", "recorded_at", none: "shipped") { $0.recordedAt?.text },

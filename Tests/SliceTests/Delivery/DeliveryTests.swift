@@ -311,10 +311,7 @@ import Testing
         let at = harness.now
         try await harness.submitter.withTransaction { connection in
             _ = try RuleQueries.add(
-                RuleSet(
-                    thresholds: [],
-                    alwaysConsent: [.init(storefront: "USA", validFrom: at, source: .apple)],
-                    currencies: []),
+                [.init(rule: .alwaysConsent("USA", validFrom: at))],
                 file: "rules.csv", contentSHA256: "", at: at.milliseconds, on: connection)
         }
     }

@@ -272,10 +272,7 @@ extension DeliveryHarness {
         let at = now
         try await submitter.withTransaction { connection in
             _ = try RuleQueries.add(
-                RuleSet(
-                    thresholds: [],
-                    alwaysConsent: [.init(storefront: "USA", validFrom: at, source: .apple)],
-                    currencies: []),
+                [.init(rule: .alwaysConsent("USA", validFrom: at))],
                 file: "rules.csv", contentSHA256: "", at: at.milliseconds, on: connection)
         }
     }

@@ -146,16 +146,11 @@ struct Rehearsal {
     /// A person tells whether a storefront always asks, from a day on.
     func importAlways(_ storefront: String, _ isRequired: Bool, from day: String) async throws {
         let from = try #require(CivilDate(day)).startAt
-        let added = RuleSet(
-            thresholds: [],
-            alwaysConsent: [
-                .init(
-                    storefront: storefront, isRequired: isRequired, validFrom: from, source: .apple)
-            ], currencies: [])
+        let added = Rule.alwaysConsent(storefront, isRequired: isRequired, validFrom: from)
         let at = harness.now.milliseconds
         _ = try await harness.submitter.withTransaction {
             try RuleQueries.add(
-                added, file: "rules.csv", contentSHA256: "00", at: at, on: $0)
+                [.init(rule: added)], file: "rules.csv", contentSHA256: "00", at: at, on: $0)
         }
     }
 

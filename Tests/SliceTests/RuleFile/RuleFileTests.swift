@@ -15,13 +15,13 @@ struct RuleFileTests {
 
     private func outline(_ file: RuleFile) -> [String] {
         file.rows.map {
-            "\($0.line) \($0.rule.key): \($0.rule.value) from \($0.rule.validFrom?.text ?? "now")"
+            "\($0.line) \($0.rule.key.text): \($0.rule.words) from \($0.rule.validFrom?.text ?? "now")"
         }
     }
 
     private func outline(_ change: RuleImport) -> [String] {
         change.changes.map {
-            "\($0.rule.key): \($0.old?.value ?? "-") -> \($0.rule.value) "
+            "\($0.rule.key.text): \($0.old?.words ?? "-") -> \($0.rule.words) "
                 + ($0.rule.validFrom?.text ?? "ever")
         }
     }
@@ -207,7 +207,7 @@ struct RuleFileTests {
         let known = RuleImport(
             try read("Date,USD,\n2026-10-02,1.2,\n"), stored: .shipped, from: Self.now)
         var stored = RuleSet.shipped
-        stored.exchangeRates = known.rules.exchangeRates
+        stored.rows += known.changes.map(\.rule)
 
         let change = RuleImport(file, stored: stored, from: Self.now)
 
@@ -221,10 +221,10 @@ struct RuleFileTests {
 
     @Test func import_ofADayThatRepeatsTheRate_isKeptAsAFactOfItsOwn() throws {
         var stored = RuleSet.shipped
-        stored.exchangeRates =
+        stored.rows +=
             RuleImport(
                 try read("Date,USD,\n2026-10-01,1.1,\n"), stored: stored, from: Self.now
-            ).rules.exchangeRates
+            ).changes.map(\.rule)
 
         let change = RuleImport(
             try read("Date,USD,\n2026-10-03,1.1,\n"), stored: stored, from: Self.now)
@@ -264,8 +264,8 @@ struct RuleFileTests {
         let file = try read(text)
 
         #expect(file.faults.isEmpty)
-        #expect(file.rows.map(\.rule.key) == ["threshold DEU EUR nonannual"])
-        #expect(file.rows.map(\.rule.value) == ["5.00 EUR (apple)"])
+        #expect(file.rows.map(\.rule.key.text) == ["threshold DEU EUR nonannual"])
+        #expect(file.rows.map(\.rule.words) == ["5.00 EUR (apple)"])
     }
 
     @Test(arguments: [
@@ -303,7 +303,7 @@ struct RuleFileTests {
             "Date@USD@JPY\n2026-10-02@1,0876@163,45\n".replacing("@", with: separator))
 
         #expect(file.faults.isEmpty)
-        #expect(file.rows.map(\.rule.value).map { $0.prefix(6) } == ["1.0876", "163.45"])
+        #expect(file.rows.map(\.rule.words).map { $0.prefix(6) } == ["1.0876", "163.45"])
     }
 
     @Test func applesTable_withWrongRows_namesEachFaultOnce() throws {

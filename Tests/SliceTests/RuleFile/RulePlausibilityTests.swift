@@ -65,9 +65,9 @@ struct RulePlausibilityTests {
             + "threshold,JPN,JPY,nonannual,\(amount),\n"
         let rates = "exchange_rate,,JPY,,,160\nexchange_rate,,USD,,,1.1\n"
         var stored = RuleSet.shipped
-        stored.exchangeRates = try [("JPY", "160"), ("USD", "1.1")].map { currency, rate in
-            .init(
-                currency: currency, perEuro: try Rate(decimal: rate),
+        stored[.exchangeRate] = try [("JPY", "160"), ("USD", "1.1")].map { currency, rate in
+            .exchangeRate(
+                currency, perEuro: try Rate(decimal: rate),
                 validFrom: Instant(milliseconds: 1_790_000_000_000), source: "ecb")
         }
         let both = try RuleFile(
@@ -102,9 +102,9 @@ struct RulePlausibilityTests {
     ])
     func rateOrDecimals_thatCanHardlyBeMeant_areWarnedOf(row: String, warnings: [String]) throws {
         var stored = RuleSet.shipped
-        stored.exchangeRates = [
-            .init(
-                currency: "JPY", perEuro: try Rate(decimal: "160"),
+        stored[.exchangeRate] = [
+            .exchangeRate(
+                "JPY", perEuro: try Rate(decimal: "160"),
                 validFrom: Instant(milliseconds: 1_790_000_000_000), source: "ecb")
         ]
         let text = "rule,currency,per_euro,decimals,valid_from\n" + row
@@ -120,9 +120,9 @@ struct RulePlausibilityTests {
     @Test func rateThatCorrectsAWithdrawnOne_isPlausible() throws {
         var stored = RuleSet.shipped
         let from = Instant(milliseconds: 1_790_000_000_000)
-        stored.exchangeRates = [
-            .init(
-                currency: "JPY", perEuro: try Rate(decimal: "1.6"), validFrom: from, source: "desk")
+        stored[.exchangeRate] = [
+            .exchangeRate(
+                "JPY", perEuro: try Rate(decimal: "1.6"), validFrom: from, source: "desk")
         ]
         let text =
             "rule,currency,per_euro,valid_from,withdrawn\nexchange_rate,JPY,,\(from.text),true\n"
@@ -145,8 +145,8 @@ struct RulePlausibilityTests {
         #expect(try change(rows).faults.map { "\($0.line) \($0.code.rawValue)" } == faults)
     }
 
-    private static func german(_ amount: Int64, _ from: Instant?) -> RuleSet.Threshold {
-        RuleSet.Threshold(
+    private static func german(_ amount: Int64, _ from: Instant?) -> Rule {
+        .threshold(
             storefront: "DEU", currency: "EUR", kind: .nonannual, amount: amount, validFrom: from,
             source: .apple)
     }
@@ -154,17 +154,17 @@ struct RulePlausibilityTests {
     @Test func withdrawal_ofARow_namesWhatHoldsAgain() throws {
         var stored = RuleSet.shipped
         let october = Instant(milliseconds: 1_790_812_800_000)
-        stored.thresholds += [Self.german(5_000, nil), Self.german(9_000, october)]
+        stored[.threshold] += [Self.german(5_000, nil), Self.german(9_000, october)]
 
         let later = try change(
             "threshold,DEU,EUR,nonannual,,2026-10-01,true\n", stored: stored)
         let first = try change("threshold,DEU,EUR,nonannual,,ever,true\n", stored: stored)
 
         #expect(later.faults.isEmpty)
-        #expect(later.changes.map(\.rule.value) == ["9.00 EUR (apple)"])
-        #expect(later.changes.map { $0.old?.value } == ["5.00 EUR (apple)"])
+        #expect(later.changes.map(\.rule.words) == ["9.00 EUR (apple)"])
+        #expect(later.changes.map { $0.old?.words } == ["5.00 EUR (apple)"])
         #expect(later.changes.map(\.isWithdrawal) == [true])
-        #expect(first.changes.map { $0.old?.value } == [nil])
+        #expect(first.changes.map { $0.old?.words } == [nil])
     }
 
     @Test(arguments: [
