@@ -486,6 +486,19 @@ import Testing
         #expect(stillPaused.output.contains("`repricer resume --all`"))
     }
 
+    @Test func status_ofEverything_namesABatchThatAPersonPaused() async throws {
+        let office = try await Office()
+        let id = try await office.submit()
+        _ = await run("approve", id, "--yes", environment: office.ben)
+        _ = await run("pause", id, "--reason", "wrong prices", environment: office.ana)
+
+        let status = await run("status", environment: office.ana)
+
+        #expect(
+            status.output.contains(/PAUSED +batch spring since \S+\s+by\s+\S+\s+wrong\s+prices/),
+            "\(status.output)")
+    }
+
     @Test func status_ofARefusedRow_namesTheSubscriptionTheCodeAndTheNextTry() async throws {
         let office = try await Office()
         let id = try await office.submit()
