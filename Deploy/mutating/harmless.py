@@ -75,17 +75,7 @@ HARMLESS = {
         "it is asked about instants before that start alone",
     "RuleCourse.swift: without known[start] = rules":
         "only forgets what it has looked up",
-    "RulesInForce.swift: <= ($1.storefront, $1.currency, $1.kind.rawValue)":
-        "no two have the same key",
-    "RulesInForce.swift: alwaysConsent.values.sorted { $0.storefront <= $1.storefront }":
-        "no two have the same key",
-    "RulesInForce.swift: currencies.values.sorted { $0.currency.code <= $1.currency.code }":
-        "no two have the same key",
-    "RulesInForce.swift: .sorted { ($0.currency, $0.kind.rawValue) <= ($1.currency, $1.kind.rawValue) }":
-        "no two have the same key",
-    "RulesInForce.swift: exchangeRates.values.sorted { $0.currency <= $1.currency }":
-        "no two have the same key",
-    "RulesInForce.swift: .sorted { ($0.at, $0.order) <= ($1.at, $1.order) }":
+    "RulesInForce.swift: return rows.values.filter { $0.kind == kind }.sorted { order($0.key) <= order($1.key) }":
         "no two have the same key",
     "Scenario/LargestWithoutConsent.swift: var over = min(2, current / currency.smallestStep)":
         "other steps of the search, which ends at the same price",
