@@ -1,6 +1,7 @@
-import Pricing
 import TestSupport
 import Testing
+
+@testable import Pricing
 
 @Suite struct RulesInForceTests {
     private static func instant(_ milliseconds: Int64) -> Instant {
@@ -24,5 +25,19 @@ import Testing
 
     @Test func starts_areThoseOfEveryKind_inOrder() throws {
         #expect(try Self.rules().starts.map(\.milliseconds) == [100, 200, 300, 400])
+    }
+
+    /// Of one storefront the later row holds, wherever the earlier one stands, and the rows behind both hold, too.
+    @Test func laterRow_beforeAnEarlierOne_holds_andSoDoesWhatFollows() {
+        let rules = RulesInForce(
+            RuleSet([
+                .alwaysConsent("CHL", isRequired: false, validFrom: Self.instant(200)),
+                .alwaysConsent("CHL", validFrom: Self.instant(100)), .alwaysConsent("KOR"),
+                .alwaysConsent("IND", validFrom: Self.instant(301)),
+            ]), at: Self.instant(300))
+
+        #expect(
+            rules.rows(of: .alwaysConsent).map { "\($0.storefront) \($0.isRequired)" }
+                == ["CHL false", "KOR true"])
     }
 }
