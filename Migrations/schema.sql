@@ -5404,12 +5404,11 @@ BEGIN
             FROM jsonb_array_elements(b.waves) WITH ORDINALITY AS w (wave, number)), b.holdout_basis_points, b.undoes_batch_id)::text
         INTO v_batch FROM batches b WHERE b.batch_id = p_batch_id;
     SELECT string_agg(d.bucket || ':' || d.digest, ',' ORDER BY d.bucket) INTO v_rows FROM (
-        SELECT c.bucket, encode(sha256(convert_to(string_agg(json_build_array(c.original_transaction_id, c.change_id, c.line,
+        SELECT c.bucket, encode(sha256(convert_to(string_agg(ROW(c.original_transaction_id, c.change_id, c.line,
                 c.wave, c.is_held_out, c.undoes_change_id, c.sku, c.dependent_skus, c.direction, c.currency, c.storefront, c.period,
-                c.current_price_milliunits, c.new_price_milliunits, c.expected_price_milliunits, c.effective_on_or_after,
-                c.forecast_consent, to_char(c.forecast_effective_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'),
-                c.forecast_seats)::text, E'\n'
-                ORDER BY c.original_transaction_id COLLATE "C", c.change_id), 'UTF8')), 'hex') AS digest
+                c.current_price_milliunits, c.new_price_milliunits, c.expected_price_milliunits,
+                c.effective_on_or_after - date '2000-01-01', c.forecast_consent, extract(epoch FROM c.forecast_effective_at),
+                c.forecast_seats)::text, E'\n' ORDER BY c.line, c.change_id), 'UTF8')), 'hex') AS digest
         FROM price_changes c WHERE c.batch_id = p_batch_id GROUP BY c.bucket) d;
     RETURN encode(sha256(convert_to(v_batch || E'\n' || coalesce(v_rows, ''), 'UTF8')), 'hex');
 END

@@ -1,6 +1,7 @@
 import Facts
 import Pricing
 import ServiceKit
+import Synchronization
 
 /// Reads what the App Store says before calls go on. It does so where the service was away for longer than its
 /// reconciliation allows, and in a database that was restored or failed over to, which may have lost calls. Until
@@ -13,6 +14,10 @@ package struct CatchUp: Service {
     private let lagMax: Duration?
     /// How long a call that the former database knew of may still be on its way, in real time.
     private let flightTime: Duration
+    /// The readings that fail, of which the log tells once.
+    private let outage: Outage
+    /// From when on the reading goes that the log has told of, in UTC milliseconds.
+    private let told = Told()
     private static let askEvery: Duration = .seconds(1)
     private static let failureWait: Duration = .seconds(10)
 
@@ -20,6 +25,9 @@ package struct CatchUp: Service {
         self.reconciler = reconciler
         self.lagMax = lagMax
         self.flightTime = flightTime
+        outage = Outage(
+            log: reconciler.dependencies.log, level: .warning,
+            failure: "the history is not read; calls wait", recovery: "the history is read again")
     }
 
     private var dependencies: Reconciler.Dependencies { reconciler.dependencies }
@@ -46,7 +54,12 @@ package struct CatchUp: Service {
     package func step() async throws -> Bool {
         let dependencies = dependencies
         let controls = try await noted { _ in nil }
-        guard let since = controls.catchUpSince, controls.catchUpBy == nil else { return true }
+        guard let since = controls.catchUpSince else {
+            // Another replica may have read what this one could not.
+            wentOn()
+            return true
+        }
+        guard controls.catchUpBy == nil else { return true }
         let realNow = dependencies.realClock.nowMilliseconds()
         guard realNow >= controls.catchUpFrom ?? realNow else { return true }
         // After this instant no call of a lost database is on its way, so what is signed from now on tells what the
@@ -59,6 +72,7 @@ package struct CatchUp: Service {
             let (summary, failure) = try await reconciler.readHistory(
                 since: start, through: through,
                 began: {
+                    guard told.isNews(since) else { return }
                     dependencies.log.notice(
                         "calls wait until the notification history is read", ["since": start.text])
                 })
@@ -68,8 +82,7 @@ package struct CatchUp: Service {
         if let failure {
             // A service that ends says nothing of the App Store.
             if failure is CancellationError { throw failure }
-            dependencies.log.warning(
-                "the history is not read; calls wait", ["why": "\(failure)"])
+            outage.note(failure)
             try await dependencies.noteCatchUp("\(failure)")
             return false
         }
@@ -82,10 +95,17 @@ package struct CatchUp: Service {
             if isRestored { try askForStatuses(since: since, at: askedAt, on: connection) }
             _ = try connection.pipeline([ServiceControlQueries.endCatchUp(isRestored: isRestored)])
         }
+        wentOn()
         dependencies.log.notice(
             "caught up; calls go on",
             ["missed": "\(summary.history.new)", "pages": "\(summary.history.pages)"])
         return true
+    }
+
+    /// What fails from now on is told anew.
+    private func wentOn() {
+        outage.end()
+        told.forget()
     }
 
     /// Up to when the history must be read at least, by the business clock: to where no call of the lost database can be
@@ -124,4 +144,18 @@ package struct CatchUp: Service {
             return try ServiceControlQueries.everything(on: connection)
         }
     }
+}
+
+private final class Told: Sendable {
+    private let since = Mutex<Int64?>(nil)
+
+    /// Whether the log has not told of the reading from this instant on; it has from now on.
+    func isNews(_ instant: Int64) -> Bool {
+        since.withLock { since in
+            defer { since = instant }
+            return since != instant
+        }
+    }
+
+    func forget() { since.withLock { $0 = nil } }
 }

@@ -68,10 +68,7 @@ package final class ReconcileService: Service {
         dependencies.metrics.increment(
             "repricer_reconcile_runs_total", labels: ["result": failure == nil ? "done" : "failed"])
         if let failure {
-            // Runs between that were another replica's, and went through, have told of no end here.
-            if failedAt.withLock({ $0.map { start - $0 > 2 * every.milliseconds } ?? false }) {
-                outage.end()
-            }
+            if wentThroughElsewhere(until: start) { outage.end() }
             failedAt.withLock { $0 = start }
             outage.note("\(failure)")
             try await dependencies.noteCatchUp("\(failure)")
@@ -87,6 +84,17 @@ package final class ReconcileService: Service {
                 ])
         }
         return .ran(summary)
+    }
+
+    /// Whether other replicas' runs went through since the last failed one here, which has told of no end: so long this
+    /// replica itself does not wait before it tries a failed run again, by whatever clock.
+    private func wentThroughElsewhere(until start: Int64) -> Bool {
+        guard let failed = failedAt.withLock({ $0 }) else { return false }
+        let clock = reconciler.dependencies.clock
+        let between = clock.realDuration(of: .milliseconds(start - failed))
+        return between
+            > max(
+                clock.realDuration(of: every) * 2, (Self.failureWait + Self.pauseMax) * 2)
     }
 
     static func declare(_ metrics: Metrics) {

@@ -296,6 +296,23 @@ import Testing
         await harness.close()
     }
 
+    /// The schedule is shorter than the wait after a failed run: that wait is no sign of another replica's success.
+    @Test func runsThatFail_onAShortSchedule_areToldOnce() async throws {
+        let harness = try await Harness.make()
+        let lines = LogLines()
+        let history = ScriptedHistory(faults: [0: .refused(403), 1: .refused(403)])
+        let service = ReconcileService(
+            harness.reconciler(history, ScriptedDoor(), log: lines.log()), every: .seconds(5))
+
+        for _ in 0..<2 {
+            _ = try await service.runIfDue()
+            harness.clock.advance(by: .seconds(35))
+        }
+
+        #expect(lines.about("reconciling").count == 1, "\(lines.all)")
+        await harness.close()
+    }
+
     /// Another replica's runs went through in between: what fails later is told anew.
     @Test func runsThatFailAgain_afterThoseOfAnotherReplica_areToldAnew() async throws {
         let harness = try await Harness.make()

@@ -662,6 +662,33 @@ import Testing
         await harness.close()
     }
 
+    /// One line when calls begin to wait, one when the reading fails, and one for each end, however often it is tried.
+    @Test func historyThatIsRefused_isToldOnce_andItsEnd() async throws {
+        let harness = try await Self.approved(1)
+        let lines = LogLines()
+        _ = try await harness.reconciler(ScriptedHistory(), ScriptedDoor()).runOnce()
+        harness.clock.advance(by: .seconds(3601))
+        let history = ScriptedHistory(faults: [
+            0: .refused(403), 1: .refused(403), 2: .refused(403),
+        ])
+        let catchUp = CatchUp(
+            harness.reconciler(history, ScriptedDoor(), log: lines.log()),
+            lagMax: .seconds(3600), flightTime: .zero)
+        try await catchUp.prepare()
+
+        for _ in 0..<3 { #expect(try await !catchUp.step()) }
+        for _ in 0..<2 { #expect(try await catchUp.step()) }
+
+        for line in [
+            "calls wait until the notification history is read",
+            "the history is not read; calls wait", "the history is read again",
+            "caught up; calls go on",
+        ] {
+            #expect(lines.about("message=\"\(line)\"").count == 1, "\(lines.all)")
+        }
+        await harness.close()
+    }
+
     @Test func historyReadLately_holdsNothingBack() async throws {
         let harness = try await Self.approved(1)
         let reconciler = harness.reconciler(ScriptedHistory(), ScriptedDoor())
