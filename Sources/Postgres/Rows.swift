@@ -159,14 +159,16 @@ package struct Row: Sendable {
     }
 
     /// The text form of each column, in their order; nil for NULL. It serves who reads all columns of many rows.
-    package func textsOrNil() -> [String?] {
+    package func textsOrNil(
+        _ text: (_ field: Int, _ bytes: UnsafeBufferPointer<UInt8>) -> String
+    ) -> [String?] {
         (0..<PQnfields(handle.pointer)).map { field in
             guard PQgetisnull(handle.pointer, index, field) == 0,
                 let start = PQgetvalue(handle.pointer, index, field)
             else { return nil }
-            let length = Int(PQgetlength(handle.pointer, index, field))
-            return String(
-                decoding: UnsafeRawBufferPointer(start: start, count: length), as: UTF8.self)
+            let value = UnsafeRawBufferPointer(
+                start: start, count: Int(PQgetlength(handle.pointer, index, field)))
+            return value.withMemoryRebound(to: UInt8.self) { text(Int(field), $0) }
         }
     }
 

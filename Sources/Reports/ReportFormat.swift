@@ -67,6 +67,8 @@ package struct ReportRenderer: Sendable {
 /// bytes, because there are millions of cells.
 private func csv(_ rows: [[String?]], areTexts: [Bool]) -> String {
     var bytes: [UInt8] = []
+    // As much as the rows of most reports have.
+    bytes.reserveCapacity(rows.count * 512)
     for row in rows {
         for (index, cell) in row.enumerated() {
             if index > 0 { bytes.append(UInt8(ascii: ",")) }
