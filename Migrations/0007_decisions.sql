@@ -938,6 +938,7 @@ DECLARE
     v_stray bigint;
     v_line bigint;
     v_held_out bigint;
+    v_queued bigint;
     v_recorded_at timestamptz;
     v_exceeded text[];
     v_first text;
@@ -1044,15 +1045,17 @@ BEGIN
             (original_transaction_id, bucket, change_id, occurred_at, state, evidence_kind, evidence_id, actor)
         SELECT original_transaction_id, bucket, change_id, p_at, 'queued', 'approval', v_by, v_by
         FROM queued;
+    GET DIAGNOSTICS v_queued = ROW_COUNT;
     PERFORM append_audit(session_user::text, p_at, 'approve', 'batch:' || p_batch_id,
         json_build_object('name', v_batch.name, 'rows', v_rows, 'held_out', nullif(v_held_out, 0),
+            'ended_before', nullif(v_rows - v_held_out - v_queued, 0),
             'submitted_by', v_batch.submitted_by, 'plan_hash', v_batch.plan_hash, 'first_approved_by', v_first,
             'waves', CASE WHEN v_batch.waves <> '[]'
                 THEN (SELECT string_agg(w ->> 'label', ',') FROM jsonb_array_elements(v_batch.waves) w) END));
     IF v_batch.waves -> 0 ->> 'release' = 'approval' THEN
         PERFORM release_waves_through(v_batch, 1, session_user::text, p_at);
     END IF;
-    RETURN v_rows - v_held_out;
+    RETURN v_queued;
 END
 $$;
 

@@ -109,7 +109,7 @@ struct Claimer: Sendable {
                     isRestored: locked.isRestored),
                 SubscriptionQueries.renewingSKUs(ofCustomers: tokens),
                 ImportedIncreaseQueries.increases(of: locked.ids))
-            let carriers = try carriers(of: open, on: connection)
+            let carriers = try open.values.carriers(on: connection)
             let (judge, late) = try judges(now, revision, on: connection)
             var claim = Claim()
             let postponed = postponed(locked, open, realNow: realNow)
@@ -118,8 +118,8 @@ struct Claimer: Sendable {
             for id in locked.ids {
                 guard let found = open[id], let subscription = stored[id], postponed[id] == nil
                 else { continue }
-                let judged = judged(
-                    found, subscription, imported[id] ?? [], siblings, carriers, by: judge, late)
+                let context = found.context(of: subscription, imported[id], siblings, carriers)
+                let judged = judged(found, subscription, context, by: judge, late)
                 claim.judged += judged.count
                 // A change that the App Store has is not judged by itself, but followed.
                 guard try !adopt(judged, subscription.facts, on: connection) else { continue }
@@ -229,32 +229,11 @@ struct Claimer: Sendable {
             batchID, realNow: engine.realClock.nowMilliseconds(), on: connection)
     }
 
-    /// The subscriptions that these changes name for their dependents.
-    private func carriers(
-        of open: [String: OpenChangeQueries.Claimable], on connection: isolated DatabaseConnection
-    ) throws -> [String: SubscriptionQueries.Carrier] {
-        let ids = Set(
-            open.values.flatMap(\.changes).flatMap(\.named).compactMap(\.originalTransactionID)
-        ).sorted()
-        return ids.isEmpty ? [:] : try SubscriptionQueries.carriers(ids, on: connection)
-    }
-
     private func judged(
         _ found: OpenChangeQueries.Claimable, _ stored: SubscriptionQueries.Stored,
-        _ imported: [PastIncrease], _ siblings: [String: Set<String>],
-        _ carriers: [String: SubscriptionQueries.Carrier],
-        by judge: Judge, _ late: Judge
+        _ context: JudgeContext, by judge: Judge, _ late: Judge
     ) -> [JudgedChange] {
-        let changes = found.changes
-        var context = JudgeContext(
-            increases: stored.increases, imported: imported, openChanges: changes, ours: found.ours)
-        context.siblingSKUs = stored.facts.appAccountToken.flatMap { siblings[$0] } ?? []
-        for reference in changes.flatMap(\.named) {
-            context.note(
-                reference, on: reference.originalTransactionID.flatMap { carriers[$0] },
-                customer: stored.facts.appAccountToken)
-        }
-        return changes.filter { $0.state == .queued && $0.isReady && !$0.waits && !$0.isHeld }.map {
+        found.changes.filter { $0.state == .queued && $0.isReady && !$0.waits && !$0.isHeld }.map {
             change in
             let verdict = verdict(on: change, stored.facts, context, by: judge)
             let slip: Slip =
@@ -422,13 +401,6 @@ private final class JudgedChange {
                 ),
             ]
         }
-    }
-}
-
-extension OpenChangeQueries.OpenChange {
-    /// The dependents that are named with their subscription.
-    fileprivate var named: [DependentReference] {
-        dependentSKUs.map { DependentReference($0) }.filter { $0.originalTransactionID != nil }
     }
 }
 

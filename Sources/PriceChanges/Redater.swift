@@ -22,7 +22,8 @@ package struct Redater: Sendable {
             guard let bucket = try RedatingQueries.nextBucket(on: connection) else { return 0 }
             let ids = try RedatingQueries.take(bucket: bucket, limit: limit, on: connection)
             guard !ids.isEmpty else { return 0 }
-            let open = try OpenChangeQueries.openChanges(ids, on: connection)
+            let open = try connection.ask(OpenChangeQueries.openChanges(ids))
+            let carriers = try open.values.carriers(on: connection)
             let (stored, _) = try SubscriptionQueries.loadReadable(ids, on: connection)
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
             let siblings = try SubscriptionQueries.renewingSKUs(ofCustomers: tokens, on: connection)
@@ -32,15 +33,11 @@ package struct Redater: Sendable {
                 environment: environment, now: now)
             var statements: [DatabaseStatement] = []
             for id in ids {
-                guard let changes = open[id], let subscription = stored[id] else { continue }
-                var context = JudgeContext(
-                    increases: subscription.increases, imported: imported[id] ?? [],
-                    openChanges: changes)
-                context.siblingSKUs =
-                    subscription.facts.appAccountToken.flatMap { siblings[$0] } ?? []
-                for change in changes where change.state.isUnsent {
+                guard let found = open[id], let subscription = stored[id] else { continue }
+                let context = found.context(of: subscription, imported[id], siblings, carriers)
+                for change in found.changes where change.state.isUnsent {
                     guard change.undoes == nil else {
-                        statements += Self.moveAlong(change, among: changes)
+                        statements += Self.moveAlong(change, among: found.changes)
                         continue
                     }
                     statements += Self.redate(

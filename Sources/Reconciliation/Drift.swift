@@ -4,15 +4,17 @@ package import Pricing
 package struct Drift: Hashable, Sendable {
     /// The name of the field in `repricer.subscriptions`; for a field of an item `items.SKU.…`.
     package var field: String
+    /// Its name among `fields`: without the SKU, so that a count by field has few keys.
+    package var countedField: String
     package var ours: String
     package var apples: String
 
-    /// The fields that may differ. A field of an item stands without its SKU.
+    /// The fields that may differ, as they are counted. A field of an item stands as `items.FIELD`, without its SKU.
     package static let fields = [
         "status", "auto_renews", "in_billing_retry", "grace_period_expires_at",
         "expiration_intent", "storefront", "currency", "period", "renewal_period", "product_id",
-        "latest_transaction_id", "expires_at", "renewal_at", "items", "current_price",
-        "renewal_price", "renews", "offer", "increase",
+        "latest_transaction_id", "expires_at", "renewal_at", "items", "items.current_price",
+        "items.renewal_price", "items.renews", "items.offer", "items.increase",
     ]
 
     /// The fields that differ. Tokens and instants of signing are left out, because they change without a change of
@@ -22,13 +24,14 @@ package struct Drift: Hashable, Sendable {
     ) -> [Drift] {
         var drifts: [Drift] = []
         func compare<Value: Equatable>(
-            _ field: String, _ left: Value?, _ right: Value?, _ text: (Value) -> String
+            _ field: String, countedAs counted: String? = nil, _ left: Value?, _ right: Value?,
+            _ text: (Value) -> String
         ) {
             guard left != right else { return }
             drifts.append(
                 Drift(
-                    field: field, ours: left.map(text) ?? "nothing",
-                    apples: right.map(text) ?? "nothing"))
+                    field: field, countedField: counted ?? field,
+                    ours: left.map(text) ?? "nothing", apples: right.map(text) ?? "nothing"))
         }
         compare("status", ours.status, apples.status) { "\($0)" }
         compare("auto_renews", ours.autoRenews, apples.autoRenews) { "\($0)" }
@@ -52,14 +55,22 @@ package struct Drift: Hashable, Sendable {
             let left = ours.items.first { $0.sku == sku }
             let right = apples.items.first { $0.sku == sku }
             guard let left, let right else {
-                compare("items.\(sku)", left, right) { _ in "listed" }
+                compare("items.\(sku)", countedAs: "items", left, right) { _ in "listed" }
                 continue
             }
-            compare("items.\(sku).current_price", left.currentPrice, right.currentPrice) { "\($0)" }
-            compare("items.\(sku).renewal_price", left.renewalPrice, right.renewalPrice) { "\($0)" }
-            compare("items.\(sku).renews", left.renews, right.renews) { "\($0)" }
-            compare("items.\(sku).offer", left.offer, right.offer) { $0.text }
-            compare("items.\(sku).increase", left.increase, right.increase) { $0.text }
+            func compareItem<Value: Equatable>(
+                _ field: String, _ value: (SubscriptionFacts.Item) -> Value?,
+                _ text: (Value) -> String
+            ) {
+                compare(
+                    "items.\(sku).\(field)", countedAs: "items.\(field)", value(left),
+                    value(right), text)
+            }
+            compareItem("current_price", \.currentPrice) { "\($0)" }
+            compareItem("renewal_price", \.renewalPrice) { "\($0)" }
+            compareItem("renews", \.renews) { "\($0)" }
+            compareItem("offer", \.offer, \.text)
+            compareItem("increase", \.increase, \.text)
         }
         return drifts
     }

@@ -19,7 +19,8 @@ package struct StatusCheckRunner: Sendable {
         /// How often one id is tried without an answer.
         package var attemptsMax = 5
         package var retry = Backoff(first: .milliseconds(500), max: .seconds(20))
-        /// How long a claim holds a check. It is longer than any call takes; afterwards another process may claim it.
+        /// How long a claim holds a check. Where the App Store asks for a longer silence, another process may claim it
+        /// meanwhile, and the status is read twice.
         package var claimFor: Duration = .seconds(60)
         package var pace: Duration = .milliseconds(10)
         /// How many lines of drift are kept for the report. All are counted.
@@ -320,16 +321,8 @@ package struct StatusCheckSummary: Hashable, Sendable {
         outcomes[settled.outcome, default: 0] += 1
         for line in lines {
             drifted += 1
-            for drift in line.drifts { driftFields[Self.kind(of: drift.field), default: 0] += 1 }
+            for drift in line.drifts { driftFields[drift.countedField, default: 0] += 1 }
             if driftLines.count < keep { driftLines.append(line) }
         }
-    }
-
-    /// The field without the SKU, so that a count by field has few keys.
-    private static func kind(of field: String) -> String {
-        let parts = field.split(separator: ".")
-        guard parts.first == "items" else { return field }
-        let leaf = parts.count > 2 ? parts.last.map(String.init) : nil
-        return leaf.map { "items.\($0)" } ?? "items"
     }
 }

@@ -5,11 +5,12 @@ import ServiceKit
 
 /// Resolves calls of unknown outcome by reading the statuses of their subscriptions. It never sends a call again.
 struct UnknownOutcomes<Kind: CallKind>: Sendable {
-    private static var perRound: Int { 25 }
-
     let engine: CallEngine
     let kind: Kind
     let settlement: CallSettlement<Kind>
+
+    /// As many as there are permits for before their leases end, and 25 at most.
+    private var perRound: Int { min(25, kind.checkPermitSource.permitsAhead) }
 
     struct Summary: Hashable, Sendable {
         var checked = 0
@@ -49,7 +50,7 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
         return try await engine.pool.withTransaction { connection in
             try StoreCallQueries.takeOverUnknown(
                 gate, bucket: bucket, owner: engine.owner, leaseUntil: engine.leaseUntil,
-                realNow: realNow, limit: Self.perRound, besides: seen, on: connection)
+                realNow: realNow, limit: perRound, besides: seen, on: connection)
         }
     }
 

@@ -95,6 +95,3 @@ package enum RepricerCommands {
             ? HelpText.overview(of: all) : HelpText.text(of: commands)
     }
 }
-
-/// The commands, each in the file of its verb.
-enum Commands {}

@@ -88,6 +88,9 @@ import Testing
             #"repricer_store_requests_total{endpoint="change_price",result="throttled"} 0"#,
             #"repricer_store_request_seconds_count{endpoint="status"} 0"#,
             #"repricer_notifications_total{outcome="jws_chain"} 0"#,
+            #"repricer_notifications_total{outcome="wrong_shared_secret"} 0"#,
+            #"repricer_notifications_total{outcome="two_passwords"} 0"#,
+            #"repricer_drift_total{field="items.current_price"} 0"#,
             #"repricer_webhooks_total{result="given_up"} 0"#, "repricer_delivery_failures_total 0",
             #"repricer_http_requests_total{route="notifications",status="503"} 0"#,
         ] {

@@ -71,6 +71,26 @@ import Testing
         #expect(DocumentRules.strays(ofPaths: repository.paths) == [])
     }
 
+    @Test func folders_ofAModule_needEachOtherInNoCircle() {
+        let modules = Dictionary(grouping: repository.files(in: ["Sources"])) {
+            $0.path.split(separator: "/").dropFirst().first.map(String.init) ?? ""
+        }
+        var circles: [String] = []
+        var uses = 0
+        for (module, files) in modules {
+            let needs = FolderRules.uses(
+                files.map { file in
+                    let folders = file.path.split(separator: "/").dropFirst(2).dropLast()
+                    return (folders.joined(separator: "/"), file.text)
+                })
+            uses += needs.values.map(\.count).reduce(0, +)
+            circles += FolderRules.circles(needs).map { "\(module)/\($0)" }
+        }
+
+        #expect(uses > 50)
+        #expect(circles.sorted() == [])
+    }
+
     @Test func stateDiagram_always_showsTheStatesOfAChange() throws {
         let states = DocumentRules.diagramStates(try Repository.text("Sources/README.md"))
 

@@ -40,6 +40,23 @@ import Testing
         }
     }
 
+    @Test func circle_ofFolders_isFound() {
+        let store = SwiftText("package struct Store { struct Row {} }\nprivate struct Own {}")
+        let reader = SwiftText("enum Reader { func read(_ store: Store) {} }\nstruct Own {}")
+        let clean = SwiftText(
+            "// Reader\nlet text = \"Reader\"\nprivate struct Own {}\nlet own: Own")
+        let planted = SwiftText("extension Reader {}")
+
+        func circles(_ root: SwiftText) -> [String] {
+            FolderRules.circles(
+                FolderRules.uses([("Wire", store), ("Wire", root), ("Reading", reader)]))
+        }
+
+        #expect(FolderRules.types(store) == ["Store"])
+        #expect(circles(clean) == [])
+        #expect(circles(planted) == ["Reading", "Wire"])
+    }
+
     @Test func testsThatNeverRun_withoutTheirAttribute_areFound() {
         let source = SwiftText(
             """

@@ -18,7 +18,7 @@ package struct LegacyFault: Error, Hashable, Sendable, CustomStringConvertible {
 /// until that status is known.
 package struct LegacyNotification: Sendable {
     /// The beginning of its ids. No id that Apple signs begins so.
-    package static let idPrefix = "v1:"
+    package static let idPrefix = WireNotification.legacyPrefix
     /// What stands in the evidence for the secret.
     package static let redaction = "[shared secret]"
     private static let limits = JSONDocument.Limits(bytesMax: 1 << 20, depthMax: 32)

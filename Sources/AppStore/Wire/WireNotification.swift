@@ -25,7 +25,9 @@ struct WireNotification: WireObject {
     /// The longest name. Apple's have 36 characters, and an index of PostgreSQL takes 2,700.
     private static let nameBytesMax = 256
     static let digestPrefix = "sha256:"
-    private static let ownPrefixes = [digestPrefix, LegacyNotification.idPrefix]
+    /// The beginning of the ids that V1 notifications get.
+    static let legacyPrefix = "v1:"
+    private static let ownPrefixes = [digestPrefix, legacyPrefix]
 
     /// What it is, where it is no notification. Every app gets other statements that the same chain has signed, and a
     /// forwarder may send the wrong one. Every notification of Apple's has `notificationType` and `notificationUUID`.

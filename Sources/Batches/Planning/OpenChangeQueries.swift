@@ -90,13 +90,6 @@ package enum OpenChangeQueries {
         package var awaitsStatus = false
     }
 
-    /// The open changes of locked subscriptions, read after the lock.
-    package static func openChanges(
-        _ ids: [String], on connection: isolated PostgresConnection
-    ) throws -> [String: [OpenChange]] {
-        try connection.ask(openChanges(ids))
-    }
-
     /// The open changes of those subscriptions of one bucket that have no call in flight, of whatever kind. `probing`
     /// is as in `openChangeColumns`.
     package static func claimable(
@@ -112,10 +105,7 @@ package enum OpenChangeQueries {
             -- name: claimableChanges
             SELECT \(fragment: openChangeColumns(probing: probing)),
                 coalesce(c.next_attempt_at > \(timestamp: realNow), false) AS waits,
-                \(fragment: isOpen) AS is_open, \(fragment: wasCalled) AS was_called,
-                \(fragment: awaitsStatus) AS awaits_status,
-                CASE WHEN c.new_price_milliunits > c.current_price_milliunits THEN c.effective_at END
-                    AS increased_at
+                \(fragment: awaitsStatus) AS awaits_status
             FROM repricer.price_changes c
             JOIN repricer.batches b ON b.batch_id = c.batch_id
             WHERE c.original_transaction_id = ANY (\(ids)::text[])
@@ -124,25 +114,39 @@ package enum OpenChangeQueries {
                 AND NOT \(fragment: StoreCallQueries.isInFlight(
                     "c.original_transaction_id", bucket: "\(bucket)::smallint"))
             ORDER BY c.original_transaction_id, c.send_by, c.change_id
+            """, claimable)
+    }
+
+    /// The open changes of locked subscriptions, read after the lock, whether calls are in flight or not.
+    package static func openChanges(_ ids: [String]) -> Question<[String: Claimable]> {
+        Question(
             """
-        ) { rows in
-            var found: [String: Claimable] = [:]
-            found.reserveCapacity(rows.count)
-            for row in rows {
-                let id = try row.text("original_transaction_id")
-                if try row.bool("was_called") { found[id, default: Claimable()].wasCalled = true }
-                if try row.bool("awaits_status") {
-                    found[id, default: Claimable()].awaitsStatus = true
-                }
-                if let at = try row.instant("increased_at") {
-                    let sku = try row.textOrNil("current_sku") ?? row.text("sku")
-                    found[id, default: Claimable()].ours.insert(PastIncrease(sku: sku, at: at))
-                }
-                guard try row.bool("is_open") else { continue }
-                found[id, default: Claimable()].changes.append(try OpenChange(row))
+            -- name: openChanges
+            SELECT \(fragment: openChangeColumns()), false AS waits, false AS awaits_status
+            FROM repricer.price_changes c
+            JOIN repricer.batches b ON b.batch_id = c.batch_id
+            WHERE c.original_transaction_id = ANY (\(ids)::text[])
+                AND (\(fragment: isOpen) OR \(fragment: wasCalled))
+                AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))
+            ORDER BY c.original_transaction_id, c.send_by, c.change_id
+            """, claimable)
+    }
+
+    private static func claimable(_ rows: Rows) throws -> [String: Claimable] {
+        var found: [String: Claimable] = [:]
+        found.reserveCapacity(rows.count)
+        for row in rows {
+            let id = try row.text("original_transaction_id")
+            if try row.bool("was_called") { found[id, default: Claimable()].wasCalled = true }
+            if try row.bool("awaits_status") { found[id, default: Claimable()].awaitsStatus = true }
+            if let at = try row.instant("increased_at") {
+                let sku = try row.textOrNil("current_sku") ?? row.text("sku")
+                found[id, default: Claimable()].ours.insert(PastIncrease(sku: sku, at: at))
             }
-            return found
+            guard try row.bool("is_open") else { continue }
+            found[id, default: Claimable()].changes.append(try OpenChange(row))
         }
+        return found
     }
 
     private static let isOpen: SQL = """
@@ -154,7 +158,7 @@ package enum OpenChangeQueries {
         (c.sent_at IS NOT NULL OR c.doubtful_since IS NOT NULL)
         """
 
-    /// The columns of an open change. `probing` is a halted batch of which one call probes.
+    /// The columns of what a claim reads. `probing` is a halted batch of which one call probes.
     private static func openChangeColumns(probing: String? = nil) -> SQL {
         """
         c.original_transaction_id, c.change_id, c.batch_id, c.sku, c.current_sku, c.state,
@@ -172,29 +176,10 @@ package enum OpenChangeQueries {
         b.is_paused AND b.batch_id IS DISTINCT FROM \(uuid: probing) OR c.wave > b.released_wave
             OR \(fragment: StorefrontHalt.holds("c")) AS is_held_back, b.grouping,
         c.request_reference_id IS NULL AND c.reason IS NULL AND c.moved_since_call IS NULL
-            AND c.planned_effective_at IS NULL AND c.former_skus IS NULL AS is_fresh
+            AND c.planned_effective_at IS NULL AND c.former_skus IS NULL AS is_fresh,
+        \(fragment: isOpen) AS is_open, \(fragment: wasCalled) AS was_called,
+        CASE WHEN c.new_price_milliunits > c.current_price_milliunits THEN c.effective_at END AS increased_at
         """
-    }
-
-    private static func openChanges(_ ids: [String]) -> Question<[String: [OpenChange]]> {
-        Question(
-            """
-            -- name: openChanges
-            SELECT \(fragment: openChangeColumns()), false AS waits
-            FROM repricer.price_changes c
-            JOIN repricer.batches b ON b.batch_id = c.batch_id
-            WHERE c.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: isOpen)
-                AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))
-            ORDER BY c.original_transaction_id, c.send_by, c.change_id
-            """
-        ) { rows in
-            var changes: [String: [OpenChange]] = [:]
-            for row in rows {
-                let change = try OpenChange(row)
-                changes[change.originalTransactionID, default: []].append(change)
-            }
-            return changes
-        }
     }
 
     /// Defers the due changes of a subscription whose facts cannot be read. `until` is real time.

@@ -80,6 +80,8 @@ package struct IngestError: Error, Sendable, CustomStringConvertible {
 package struct IngestReader: Sendable {
     /// The longest line, in bytes, as for a body over HTTP.
     package static let lineBytesMax = 1 << 20
+    /// The code of the refusal of a longer one.
+    static let lineTooLong = "line_too_long"
     /// How many lines are verified and stored at the same time: enough for two full batches.
     private static let flyingMax = 2 * NotificationStore.batchMax
     private static let flyingBytesMax = 8 << 20
@@ -173,7 +175,7 @@ package struct IngestReader: Sendable {
             return intake.count(
                 .refused(
                     NotificationRefusal(
-                        .malformed, code: "line_too_long",
+                        .malformed, code: Self.lineTooLong,
                         message: "longer than \(Self.lineBytesMax) bytes")))
         }
         switch Envelope.payload(in: line.bytes) {

@@ -14,6 +14,10 @@ package struct LegacyIntake: Sendable {
     package typealias AskForStatus =
         @Sendable (_ originalTransactionID: String, _ at: Int64) async throws -> Void
 
+    /// The codes of its refusals that no other has.
+    static let codes = ["two_passwords", "no_notification_type", wrongSecret]
+    private static let wrongSecret = "wrong_shared_secret"
+
     private let intake: NotificationIntake
     private let secret: SharedSecret
     private let bundleID: String
@@ -73,7 +77,7 @@ package struct LegacyIntake: Sendable {
         }
         guard secret.isEqual(to: notification.password ?? []) else {
             throw NotificationRefusal(
-                .forbidden, code: "wrong_shared_secret",
+                .forbidden, code: Self.wrongSecret,
                 message: "password is not the app's shared secret")
         }
         // Where the body names no app, the secret says which one it is, because the secret is the app's own.

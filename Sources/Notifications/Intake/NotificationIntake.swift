@@ -16,17 +16,17 @@ package enum IntakeOutcome: Hashable, Sendable {
 /// Where all notifications come in, over HTTP and from files: it verifies and stores them, and says what became of
 /// each.
 package final class NotificationIntake: Sendable {
-    /// The values of `result` in `repricer_notifications_total`: stored, or refused with a code.
+    /// The values of `outcome` in `repricer_notifications_total`: what became of a payload, or the code of its refusal.
     private static let outcomes =
         ["new", "duplicate", "not_understood", "unavailable", "unstorable_value"]
-        + NotificationError.codes + Envelope.codes
+        + NotificationError.codes + Envelope.codes + LegacyIntake.codes + [IngestReader.lineTooLong]
 
     private let check: NotificationCheck
     private let turnstile = Turnstile()
     private let batcher: ArrivalBatcher
     private let clock: any WallClock
     private let metrics: Metrics
-    // These are kept at hand, because what is written for each notification must not be found by name.
+    // These are kept at hand, because looking each up by its name costs time for every notification.
     private let verifyTime: Timing
     private let storeTime: Timing
     private let stored: Counter

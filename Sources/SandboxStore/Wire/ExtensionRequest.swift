@@ -1,3 +1,48 @@
+/// What a call asks for: days, reason and the caller's identifier.
+struct ExtensionTerms: Hashable, Sendable {
+    var days: Int64
+    var reason: Int64
+    var requestIdentifier: String
+}
+
+/// Extend Subscription Renewal Dates for All Active Subscribers, at work for hours.
+struct MassExtension: Hashable, Sendable {
+    var terms: ExtensionTerms
+    var productID: String
+    /// nil: all.
+    var storefronts: [String]?
+    var beganAt: Int64
+    var endsAt: Int64
+    /// Still to be reached, in this order, at even distances.
+    var waiting: [Int64]
+    var total: Int
+    var succeeded: Int64 = 0
+    var failed: Int64 = 0
+    var completedAt: Int64?
+
+    /// The instant of the next subscription, or of the end.
+    var nextAt: Int64 {
+        guard !waiting.isEmpty else { return endsAt }
+        let done = Int64(total - waiting.count)
+        return beganAt + (endsAt - beganAt) * (done + 1) / (Int64(total) + 1)
+    }
+
+    var summary: MassSummary {
+        MassSummary(
+            requestIdentifier: terms.requestIdentifier, productID: productID,
+            storefronts: storefronts, succeeded: succeeded, failed: failed)
+    }
+}
+
+/// The counts of a mass extension that is complete.
+struct MassSummary: Codable, Hashable, Sendable {
+    var requestIdentifier: String
+    var productID: String
+    var storefronts: [String]?
+    var succeeded: Int64
+    var failed: Int64
+}
+
 extension ExtensionTerms {
     /// `ExtendRenewalDateRequest`, and what `MassExtendRenewalDateRequest` shares with it.
     init(_ body: [String: JSONValue]) throws(StoreError) {

@@ -128,11 +128,25 @@ struct DeliveryHarness {
         return try await stored(planned, content: content, terms: terms).batchID
     }
 
-    func approve(_ batchID: String) async throws {
+    /// How many changes are queued by it; nil where a second approver is needed.
+    @discardableResult
+    func approve(_ batchID: String) async throws -> Int64? {
         let at = now.milliseconds
-        _ = try await approver.withTransaction {
+        return try await approver.withTransaction {
             try BatchQueries.approve(batchID, at: at, on: $0)
         }
+    }
+
+    /// What the audit trail says of this step of a batch.
+    func audited(_ action: String, _ batchID: String) async throws -> String {
+        let owner = try await TestDatabase.connect()
+        let rows = try await owner.query(
+            """
+            SELECT details::text AS details FROM repricer.audit_trail
+            WHERE action = \(action) AND object = \("batch:" + batchID)
+            """)
+        await owner.close()
+        return try rows.one().text("details")
     }
 
     @discardableResult

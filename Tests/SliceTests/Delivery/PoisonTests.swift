@@ -114,7 +114,9 @@ import Testing
             "1", at: Harness.start.advanced(by: 80 * day))
         harness.clock.set(Harness.start.advanced(by: 81 * day).milliseconds)
         #expect(try await harness.changes() == ["A cancelled item_missing_at_renewal"])
-        try await harness.submit([Harness.row("1", to: 11990, line: 3)], content: "second")
+        try await harness.subscribe("2", before: -80 * day)
+        let second = try await harness.submit(
+            [Harness.row("1", to: 11990, line: 3), Harness.row("2", line: 4)], content: "second")
 
         // A statement from before says that the subscriber only paused: the period began on day 80.
         try await harness.tell(
@@ -123,8 +125,17 @@ import Testing
                 purchased: Harness.start.advanced(by: 41 * day)))
 
         #expect(
-            try await harness.changes() == ["A scheduled", "A ineligible conflict_open_change"])
+            try await harness.changes() == [
+                "A scheduled", "A ineligible conflict_open_change", "A awaiting_approval",
+            ])
         #expect(try await harness.count("dependency_roles") == 2)
+
+        // Who approves is told of what may be called by it, and the trail of what may not.
+        #expect(try await harness.approve(second) == 1)
+        let details = try await harness.audited("approve", second)
+        #expect(
+            details.contains(#""rows":2,"#) && details.contains(#""ended_before":1,"#),
+            "\(details)")
         await harness.close()
     }
 

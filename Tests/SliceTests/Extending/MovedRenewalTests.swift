@@ -51,6 +51,25 @@ import Testing
         await harness.delivery.close()
     }
 
+    /// Without a token only the name says on which subscription the dependent lives.
+    @Test func unsentChange_withADependentOnAnotherSubscription_isDatedAnew() async throws {
+        let harness = try await ExtensionHarness.make()
+        for id in ["1", "2"] { try await harness.subscribe(id) }
+        try await harness.delivery.submitAndApprove([
+            DeliveryHarness.row("1", dependents: ["2/B"])
+        ])
+        let before = try await dates(harness)
+
+        try await harness.tellExtended("1", days: 20, at: 1000)
+        harness.pass(.seconds(5))
+        try await harness.work(harness.extender())
+
+        let after = try await dates(harness)
+        #expect(after.effectiveAt == before.effectiveAt + 20 * Self.day)
+        #expect(after.sendBy == before.sendBy + 20 * Self.day)
+        await harness.delivery.close()
+    }
+
     @Test func sentChange_whenRenewalIsExtended_movesWithIt() async throws {
         let harness = try await ExtensionHarness.make()
         try await harness.subscribe("1")

@@ -27,6 +27,29 @@ import Testing
         #expect(Drift.fields.contains("renewal_period"))
     }
 
+    /// A label that was not declared would begin with its first drift, and an alert would miss that.
+    @Test func drift_ofAnyItem_isCountedUnderAFieldThatWasDeclared() {
+        var ours = SubscriptionFacts(originalTransactionID: "1")
+        var apples = ours
+        // The end of this SKU is the name of a field.
+        ours.items = [
+            SubscriptionFacts.Item(sku: "com.example.increase"),
+            SubscriptionFacts.Item(sku: "com.example.news"),
+        ]
+        apples.items = [SubscriptionFacts.Item(sku: "com.example.news")]
+        apples.items[0].currentPrice = 9990
+        apples.items[0].renewalPrice = 9990
+        apples.items[0].renews = true
+
+        let drifts = Drift.between(ours, apples)
+
+        #expect(
+            drifts.map(\.countedField) == [
+                "items", "items.current_price", "items.renewal_price", "items.renews",
+            ])
+        #expect(drifts.allSatisfy { Drift.fields.contains($0.countedField) })
+    }
+
     @Test func unknownOutcome_whenReconciled_isCheckedAndNeverSent() async throws {
         let harness = try await Harness.make([.lost])
         try await harness.subscribe("1")
