@@ -1550,6 +1550,22 @@ CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer LANGUAGE sql IM
     RETURN CASE p_period WHEN 'P1W' THEN 52 WHEN 'P2M' THEN 6 WHEN 'P3M' THEN 4 WHEN 'P6M' THEN 2 WHEN 'P1Y' THEN 1
         ELSE 12 END;
 
+-- Who takes an end back within the paid period goes on to pay: no end is believed against a renewal that was charged since.
+-- What the customer bought anew is no renewal, nor is what follows it.
+CREATE VIEW repricer.returned_dependents AS
+SELECT d.batch_id, d.original_transaction_id, d.bucket, d.change_id, d.dependent_sku
+FROM repricer.dependent_cancellations d
+CROSS JOIN LATERAL (
+    SELECT min(k.purchased_at) FILTER (WHERE NOT k.is_purchase) AS renewed_at, min(k.purchased_at) FILTER (WHERE k.is_purchase) AS bought_at
+    FROM repricer.charges k
+    WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
+        AND k.sku = CASE WHEN d.is_cross_subscription
+            THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
+        AND k.purchased_at > d.settled_at
+        AND (k.refunded_milliunits = 0 OR k.refunded_milliunits < k.price_milliunits * k.quantity)) k
+WHERE d.state = 'confirmed' AND k.renewed_at < coalesce(k.bought_at, 'infinity');
+COMMENT ON VIEW repricer.returned_dependents IS 'Dependents that were proved cancelled, and renewed since.';
+
 CREATE VIEW repricer.lost_dependents AS
 -- A dependent that has a lost change of its own in the batch is counted with that change.
 SELECT d.batch_id, d.original_transaction_id, d.change_id, c.currency, c.storefront, c.period, count(*) AS dependents,
@@ -1582,6 +1598,10 @@ JOIN repricer.price_changes c
     ON c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
 LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = d.target_transaction_id
 WHERE d.state = 'confirmed' AND coalesce(d.currency, c.currency) = c.currency AND c.undoes_change_id IS NULL
+    AND NOT EXISTS (
+        SELECT FROM repricer.returned_dependents x
+        WHERE x.original_transaction_id = d.original_transaction_id AND x.change_id = d.change_id
+            AND x.dependent_sku = d.dependent_sku)
     AND NOT EXISTS (
         SELECT FROM repricer.price_changes o
         WHERE o.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
@@ -1720,7 +1740,10 @@ COMMENT ON VIEW repricer.batch_effects IS
 CREATE VIEW report.dependent_cancellation AS
 SELECT d.batch_id, b.name AS batch_name, d.original_transaction_id, d.change_id, d.parent_sku, d.dependent_sku,
     d.cause, d.state, d.currency, d.price_milliunits, d.requested_at, d.requested_by_evidence, d.settled_at,
-    d.settled_by_evidence, d.detail, d.state = 'confirmed' AS is_proved, d.is_cross_subscription,
+    d.settled_by_evidence, d.detail, d.state = 'confirmed' AND NOT EXISTS (
+        SELECT FROM repricer.returned_dependents x
+        WHERE x.original_transaction_id = d.original_transaction_id AND x.change_id = d.change_id
+            AND x.dependent_sku = d.dependent_sku) AS is_proved, d.is_cross_subscription,
     d.target_transaction_id AS dependent_transaction_id, d.cancel_reference_id,
     CASE WHEN d.is_cross_subscription THEN coalesce(d.target_period, t.period) ELSE c.period END AS period
 FROM repricer.dependent_cancellations d
@@ -1852,12 +1875,12 @@ CREATE VIEW repricer.reconciliation_checks (check_name, is_per_batch, is_of_mone
     ('charges_wrong_currency', true, true,
         'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'),
     ('charges_refunded', true, true, 'charges since a call that were refunded, in part or in full, and have no other name'),
-    ('dependents_in_discrepancy', true, false, 'dependents whose cancellation could not be proved'),
+    ('dependents_in_discrepancy', true, false, 'dependents whose cancellation could not be proved, or that renewed since'),
     ('dependents_not_recorded', true, false, 'dependents of declined changes that nobody looks after'),
     ('notifications_not_understood', false, false, 'notifications stored but not understood'),
     ('refunds_without_amount', false, false, 'refund notices that do not say how much was given back, or when'),
     ('amounts_left_out', true, true,
-        'statements with an amount, or what it hangs on, that cannot be meant: money that is in no sum'),
+        'statements with an amount, or what it hangs on, that cannot be meant: money that is in no sum, or counts as one seat'),
     ('inbox_stuck', false, false, 'notifications with an error, or waiting for more than a day');
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
 
@@ -1936,8 +1959,11 @@ WITH problems (batch_id, check_name, problems) AS (
         AND t.signed_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
     GROUP BY c.batch_id
     UNION ALL
-    SELECT batch_id, 'dependents_in_discrepancy', count(*) FROM repricer.dependent_cancellations
-        WHERE state = 'discrepancy' GROUP BY batch_id
+    SELECT d.batch_id, 'dependents_in_discrepancy', count(*) FROM (
+        SELECT d.batch_id FROM repricer.dependent_cancellations d WHERE d.state = 'discrepancy'
+        UNION ALL
+        SELECT x.batch_id FROM repricer.returned_dependents x) d
+        GROUP BY d.batch_id
     UNION ALL
     SELECT c.batch_id, 'dependents_not_recorded', count(*)
         FROM repricer.price_changes c
@@ -2773,7 +2799,9 @@ WITH imported AS (
         CASE WHEN b.currency <> t.currency AND t.per_euro / r.per_euro IS NOT NULL THEN r.currency || ' '
             || trim_scale(r.per_euro / 1000000000) || ' for EUR 1 since ' || (r.valid_from AT TIME ZONE 'UTC')::date END AS rate_used,
         CASE WHEN b.currency <> t.currency AND t.per_euro / r.per_euro IS NOT NULL THEN t.currency || ' '
-            || trim_scale(t.per_euro / 1000000000) || ' for EUR 1 since ' || (t.valid_from AT TIME ZONE 'UTC')::date END AS target_used
+            || trim_scale(t.per_euro / 1000000000) || ' for EUR 1 since ' || (t.valid_from AT TIME ZONE 'UTC')::date END AS target_used,
+        CASE WHEN b.currency <> t.currency THEN ARRAY[CASE WHEN r.per_euro IS NULL THEN b.currency END,
+            CASE WHEN t.per_euro IS NULL THEN t.currency END] END AS lacking
     FROM report.revenue_bridge b CROSS JOIN target t LEFT JOIN rates r ON r.currency = b.currency
 ), sums AS (
     SELECT batch_id, batch_name, month, reporting_currency,
@@ -2786,7 +2814,9 @@ WITH imported AS (
         round(sum(refunds_milliunits * rate)) AS refunds,
         round(sum(closing_milliunits * rate)) AS closing,
         (min(valid_from) AT TIME ZONE 'UTC')::date AS rates_from,
-        array_agg(DISTINCT currency ORDER BY currency) FILTER (WHERE rate IS NULL) AS without_rate,
+        (SELECT array_agg(DISTINCT u.currency ORDER BY u.currency)
+            FROM unnest(array_agg(lacking) FILTER (WHERE lacking IS NOT NULL)) AS u (currency) WHERE u.currency IS NOT NULL)
+            AS without_rate,
         -- The null of the euro, whose rate is nobody's, is in no list.
         (SELECT array_agg(u.used ORDER BY u.used)
             FROM (SELECT unnest(array_agg(DISTINCT rate_used) || max(target_used)) AS used) u WHERE u.used IS NOT NULL) AS rates
@@ -3040,7 +3070,7 @@ CREATE FUNCTION repricer.text_at(p_name text, p_text text) RETURNS text LANGUAGE
 BEGIN
     p_text := regexp_replace(p_text, '\mrepricer\.(price_changes|batches|charges|money_entries|told_statements|'
         'subscriptions|dependent_cancellations|dependent_claims|frozen_figures|unfrozen_changes|past_change_figures|missing_renewals|charged_renewals|explained_charges|'
-        'paid_changes|silent_open_changes|heard_charges|live_change_figures|live_forecast_outcomes|live_charge_exceptions|untallied_changes|change_tallies|change_figures|figure_tallies|lost_dependents)\M',
+        'paid_changes|silent_open_changes|heard_charges|live_change_figures|live_forecast_outcomes|live_charge_exceptions|untallied_changes|change_tallies|change_figures|figure_tallies|lost_dependents|returned_dependents)\M',
         'repricer.\1_at(p_at)', 'g');
     IF p_text ~ '_at\(p_at\)(\s*(,|\)|WHERE|GROUP|JOIN|LEFT|CROSS)|\s*$)' THEN
         RAISE EXCEPTION '% reads a table without an alias', p_name;
@@ -3065,7 +3095,7 @@ BEGIN
     FOR v IN SELECT name, is_report FROM (VALUES
             (1, 'charged_renewals', false), (2, 'explained_charges', false), (2, 'heard_charges', false), (2, 'paid_changes', false),
             (3, 'live_change_figures', false), (3, 'live_forecast_outcomes', false),
-            (4, 'missing_renewals', false), (4, 'silent_open_changes', false), (4, 'lost_dependents', false), (4, 'live_charge_exceptions', false), (5, 'untallied_changes', false), (6, 'change_tallies', false),
+            (4, 'missing_renewals', false), (4, 'silent_open_changes', false), (4, 'returned_dependents', false), (5, 'lost_dependents', false), (4, 'live_charge_exceptions', false), (5, 'untallied_changes', false), (6, 'change_tallies', false),
             (7, 'price_change', true), (8, 'consent_funnel', true), (9, 'revenue_impact', true), (10, 'pending_consent', true),
             (11, 'upcoming_effective', true), (12, 'dependent_cancellation', true), (13, 'forecast_accuracy', true),
             (14, 'money', true), (15, 'charge_exception', true),
@@ -3430,7 +3460,7 @@ BEGIN
         ('dependent_cancellation', 'settled_at', 'When it was proved or given up.'),
         ('dependent_cancellation', 'settled_by_evidence', 'The signed statement that proves it.'),
         ('dependent_cancellation', 'detail', 'What was found, in words.'),
-        ('dependent_cancellation', 'is_proved', 'Whether a signed statement shows that the item is gone.'),
+        ('dependent_cancellation', 'is_proved', 'Whether a signed statement shows that the item is gone, and no renewal of it was charged since.'),
         ('dependent_cancellation', 'is_cross_subscription', 'Whether the item is on another subscription of the customer.'),
         ('dependent_cancellation', 'dependent_transaction_id', 'That subscription, once found.'),
         ('dependent_cancellation', 'cancel_reference_id',
@@ -3523,7 +3553,7 @@ BEGIN
         ('revenue_bridge_total', 'other_milliunits', 'Likewise.'),
         ('revenue_bridge_total', 'closing_milliunits', 'Likewise.'),
         ('revenue_bridge_total', 'rates_from', 'The day of the oldest rate that it rests on; null: nothing was converted.'),
-        ('revenue_bridge_total', 'without_rate', 'Currencies that have no rate: their money is in no figure of the row.'),
+        ('revenue_bridge_total', 'without_rate', 'Currencies that have no rate: their money is in no figure of the row. Where the currency of the row is one of them, no other money is.'),
         ('revenue_bridge_total', 'rates',
             'The rates that were used, each with the day since which it holds: units for one euro, whose own is 1. Money is '
             'divided by the rate of its currency and multiplied by that of the reporting one.'),

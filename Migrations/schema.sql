@@ -2404,6 +2404,25 @@ $$;
 
 COMMENT ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, batch uuid) IS 'report.consent_funnel as it was known at the instant: by what was recorded until then, late news left out.';
 
+CREATE VIEW repricer.returned_dependents AS
+ SELECT d.batch_id,
+    d.original_transaction_id,
+    d.bucket,
+    d.change_id,
+    d.dependent_sku
+   FROM (repricer.dependent_cancellations d
+     CROSS JOIN LATERAL ( SELECT min(k_1.purchased_at) FILTER (WHERE (NOT k_1.is_purchase)) AS renewed_at,
+            min(k_1.purchased_at) FILTER (WHERE k_1.is_purchase) AS bought_at
+           FROM repricer.charges k_1
+          WHERE ((k_1.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k_1.sku =
+                CASE
+                    WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                    ELSE d.dependent_sku
+                END) AND (k_1.purchased_at > d.settled_at) AND ((k_1.refunded_milliunits = 0) OR (k_1.refunded_milliunits < (k_1.price_milliunits * k_1.quantity))))) k)
+  WHERE ((d.state = 'confirmed'::text) AND (k.renewed_at < COALESCE(k.bought_at, 'infinity'::timestamp with time zone)));
+
+COMMENT ON VIEW repricer.returned_dependents IS 'Dependents that were proved cancelled, and renewed since.';
+
 CREATE VIEW report.dependent_cancellation AS
  SELECT d.batch_id,
     b.name AS batch_name,
@@ -2420,7 +2439,9 @@ CREATE VIEW report.dependent_cancellation AS
     d.settled_at,
     d.settled_by_evidence,
     d.detail,
-    (d.state = 'confirmed'::text) AS is_proved,
+    ((d.state = 'confirmed'::text) AND (NOT (EXISTS ( SELECT
+           FROM repricer.returned_dependents x
+          WHERE ((x.original_transaction_id = d.original_transaction_id) AND (x.change_id = d.change_id) AND (x.dependent_sku = d.dependent_sku)))))) AS is_proved,
     d.is_cross_subscription,
     d.target_transaction_id AS dependent_transaction_id,
     d.cancel_reference_id,
@@ -2465,7 +2486,7 @@ COMMENT ON COLUMN report.dependent_cancellation.settled_by_evidence IS 'The sign
 
 COMMENT ON COLUMN report.dependent_cancellation.detail IS 'What was found, in words.';
 
-COMMENT ON COLUMN report.dependent_cancellation.is_proved IS 'Whether a signed statement shows that the item is gone.';
+COMMENT ON COLUMN report.dependent_cancellation.is_proved IS 'Whether a signed statement shows that the item is gone, and no renewal of it was charged since.';
 
 COMMENT ON COLUMN report.dependent_cancellation.is_cross_subscription IS 'Whether the item is on another subscription of the customer.';
 
@@ -2502,7 +2523,9 @@ BEGIN
     d.settled_at,
     d.settled_by_evidence,
     d.detail,
-    (d.state = 'confirmed'::text) AS is_proved,
+    ((d.state = 'confirmed'::text) AND (NOT (EXISTS ( SELECT
+           FROM repricer.returned_dependents_at(p_at) x
+          WHERE ((x.original_transaction_id = d.original_transaction_id) AND (x.change_id = d.change_id) AND (x.dependent_sku = d.dependent_sku)))))) AS is_proved,
     d.is_cross_subscription,
     d.target_transaction_id AS dependent_transaction_id,
     d.cancel_reference_id,
@@ -3645,7 +3668,7 @@ CREATE VIEW repricer.reconciliation_checks AS
     "*VALUES*".column2 AS is_per_batch,
     "*VALUES*".column3 AS is_of_money,
     "*VALUES*".column4 AS meaning
-   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals since the call of a change that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_relisted'::text,true,true,'charges whose transaction Apple has signed with another item in their place, at another price'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full, and have no other name'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refund notices that do not say how much was given back, or when'::text), ('amounts_left_out'::text,true,true,'statements with an amount, or what it hangs on, that cannot be meant: money that is in no sum'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
+   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals since the call of a change that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_relisted'::text,true,true,'charges whose transaction Apple has signed with another item in their place, at another price'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full, and have no other name'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved, or that renewed since'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refund notices that do not say how much was given back, or when'::text), ('amounts_left_out'::text,true,true,'statements with an amount, or what it hangs on, that cannot be meant: money that is in no sum, or counts as one seat'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
 
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
 
@@ -3739,12 +3762,16 @@ CREATE VIEW report.reconciliation AS
              JOIN repricer.price_changes c ON (((c.original_transaction_id = t.original_transaction_id) AND (t.signed_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)))))
           GROUP BY c.batch_id
         UNION ALL
-         SELECT dependent_cancellations.batch_id,
+         SELECT d.batch_id,
             'dependents_in_discrepancy'::text,
             count(*) AS count
-           FROM repricer.dependent_cancellations
-          WHERE (dependent_cancellations.state = 'discrepancy'::text)
-          GROUP BY dependent_cancellations.batch_id
+           FROM ( SELECT d_1.batch_id
+                   FROM repricer.dependent_cancellations d_1
+                  WHERE (d_1.state = 'discrepancy'::text)
+                UNION ALL
+                 SELECT x.batch_id
+                   FROM repricer.returned_dependents x) d
+          GROUP BY d.batch_id
         UNION ALL
          SELECT c.batch_id,
             'dependents_not_recorded'::text,
@@ -4341,7 +4368,19 @@ CREATE VIEW report.revenue_bridge_total AS
                 CASE
                     WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((t.currency || ' '::text) || trim_scale((t.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || ((t.valid_from AT TIME ZONE 'UTC'::text))::date)
                     ELSE NULL::text
-                END AS target_used
+                END AS target_used,
+                CASE
+                    WHEN (b.currency <> t.currency) THEN ARRAY[
+                    CASE
+                        WHEN (r.per_euro IS NULL) THEN b.currency
+                        ELSE NULL::text
+                    END,
+                    CASE
+                        WHEN (t.per_euro IS NULL) THEN t.currency
+                        ELSE NULL::text
+                    END]
+                    ELSE NULL::text[]
+                END AS lacking
            FROM ((report.revenue_bridge b
              CROSS JOIN target t)
              LEFT JOIN rates r ON ((r.currency = b.currency)))
@@ -4359,7 +4398,9 @@ CREATE VIEW report.revenue_bridge_total AS
             round(sum(((converted.refunds_milliunits)::numeric * converted.rate))) AS refunds,
             round(sum(((converted.closing_milliunits)::numeric * converted.rate))) AS closing,
             ((min(converted.valid_from) AT TIME ZONE 'UTC'::text))::date AS rates_from,
-            array_agg(DISTINCT converted.currency ORDER BY converted.currency) FILTER (WHERE (converted.rate IS NULL)) AS without_rate,
+            ( SELECT array_agg(DISTINCT u.currency ORDER BY u.currency) AS array_agg
+                   FROM unnest(array_agg(converted.lacking) FILTER (WHERE (converted.lacking IS NOT NULL))) u(currency)
+                  WHERE (u.currency IS NOT NULL)) AS without_rate,
             ( SELECT array_agg(u.used ORDER BY u.used) AS array_agg
                    FROM ( SELECT unnest((array_agg(DISTINCT converted.rate_used) || max(converted.target_used))) AS used) u
                   WHERE (u.used IS NOT NULL)) AS rates
@@ -4431,7 +4472,7 @@ COMMENT ON COLUMN report.revenue_bridge_total.closing_milliunits IS 'Likewise.';
 
 COMMENT ON COLUMN report.revenue_bridge_total.rates_from IS 'The day of the oldest rate that it rests on; null: nothing was converted.';
 
-COMMENT ON COLUMN report.revenue_bridge_total.without_rate IS 'Currencies that have no rate: their money is in no figure of the row.';
+COMMENT ON COLUMN report.revenue_bridge_total.without_rate IS 'Currencies that have no rate: their money is in no figure of the row. Where the currency of the row is one of them, no other money is.';
 
 COMMENT ON COLUMN report.revenue_bridge_total.rates IS 'The rates that were used, each with the day since which it holds: units for one euro, whose own is 1. Money is divided by the rate of its currency and multiplied by that of the reporting one.';
 
@@ -4508,7 +4549,19 @@ BEGIN
                 CASE
                     WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((t.currency || ' '::text) || trim_scale((t.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || ((t.valid_from AT TIME ZONE 'UTC'::text))::date)
                     ELSE NULL::text
-                END AS target_used
+                END AS target_used,
+                CASE
+                    WHEN (b.currency <> t.currency) THEN ARRAY[
+                    CASE
+                        WHEN (r.per_euro IS NULL) THEN b.currency
+                        ELSE NULL::text
+                    END,
+                    CASE
+                        WHEN (t.per_euro IS NULL) THEN t.currency
+                        ELSE NULL::text
+                    END]
+                    ELSE NULL::text[]
+                END AS lacking
            FROM ((report.revenue_bridge_as_of(p_at, p_batch) b
              CROSS JOIN target t)
              LEFT JOIN rates r ON ((r.currency = b.currency)))
@@ -4526,7 +4579,9 @@ BEGIN
             round(sum(((converted.refunds_milliunits)::numeric * converted.rate))) AS refunds,
             round(sum(((converted.closing_milliunits)::numeric * converted.rate))) AS closing,
             ((min(converted.valid_from) AT TIME ZONE 'UTC'::text))::date AS rates_from,
-            array_agg(DISTINCT converted.currency ORDER BY converted.currency) FILTER (WHERE (converted.rate IS NULL)) AS without_rate,
+            ( SELECT array_agg(DISTINCT u.currency ORDER BY u.currency) AS array_agg
+                   FROM unnest(array_agg(converted.lacking) FILTER (WHERE (converted.lacking IS NOT NULL))) u(currency)
+                  WHERE (u.currency IS NOT NULL)) AS without_rate,
             ( SELECT array_agg(u.used ORDER BY u.used) AS array_agg
                    FROM ( SELECT unnest((array_agg(DISTINCT converted.rate_used) || max(converted.target_used))) AS used) u
                   WHERE (u.used IS NOT NULL)) AS rates
@@ -4613,6 +4668,8 @@ CREATE VIEW repricer.lost_dependents AS
      JOIN repricer.price_changes c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
      LEFT JOIN repricer.subscriptions t ON ((t.original_transaction_id = d.target_transaction_id)))
   WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
+           FROM repricer.returned_dependents x
+          WHERE ((x.original_transaction_id = d.original_transaction_id) AND (x.change_id = d.change_id) AND (x.dependent_sku = d.dependent_sku))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes o
           WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND ((
                 CASE
@@ -7151,6 +7208,8 @@ CREATE FUNCTION repricer.lost_dependents_at(p_at timestamp with time zone) RETUR
      JOIN repricer.price_changes_at(p_at) c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
      LEFT JOIN repricer.subscriptions_at(p_at) t ON ((t.original_transaction_id = d.target_transaction_id)))
   WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
+           FROM repricer.returned_dependents_at(p_at) x
+          WHERE ((x.original_transaction_id = d.original_transaction_id) AND (x.change_id = d.change_id) AND (x.dependent_sku = d.dependent_sku))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) o
           WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND ((
                 CASE
@@ -9266,6 +9325,26 @@ BEGIN
             next_attempt_at = CASE WHEN parked_reason IS NULL THEN next_attempt_at END
         WHERE batch_id = p_batch_id AND stage = 'queued' AND (is_held OR parked_reason IS NOT NULL);
 END
+$$;
+
+CREATE FUNCTION repricer.returned_dependents_at(p_at timestamp with time zone) RETURNS SETOF repricer.returned_dependents
+    LANGUAGE sql STABLE
+    AS $$
+ SELECT d.batch_id,
+    d.original_transaction_id,
+    d.bucket,
+    d.change_id,
+    d.dependent_sku
+   FROM (repricer.dependent_cancellations_at(p_at) d
+     CROSS JOIN LATERAL ( SELECT min(k_1.purchased_at) FILTER (WHERE (NOT k_1.is_purchase)) AS renewed_at,
+            min(k_1.purchased_at) FILTER (WHERE k_1.is_purchase) AS bought_at
+           FROM repricer.charges_at(p_at) k_1
+          WHERE ((k_1.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k_1.sku =
+                CASE
+                    WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
+                    ELSE d.dependent_sku
+                END) AND (k_1.purchased_at > d.settled_at) AND ((k_1.refunded_milliunits = 0) OR (k_1.refunded_milliunits < (k_1.price_milliunits * k_1.quantity))))) k)
+  WHERE ((d.state = 'confirmed'::text) AND (k.renewed_at < COALESCE(k.bought_at, 'infinity'::timestamp with time zone)))
 $$;
 
 CREATE FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid DEFAULT NULL::uuid) RETURNS TABLE(batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
@@ -13214,6 +13293,8 @@ GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone,
 GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.returned_dependents TO repricer_service;
+
 GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_finance;
 GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_pricing;
 GRANT SELECT ON TABLE report.dependent_cancellation TO repricer_service;
@@ -13662,6 +13743,8 @@ REVOKE ALL ON FUNCTION repricer.require_pricing() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.require_pricing() TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.resume_batch(p_batch_id uuid, p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.returned_dependents_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
 

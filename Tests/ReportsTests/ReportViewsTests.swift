@@ -302,6 +302,38 @@ import Testing
         #expect(rows.map { Self.pick($0, "price_milliunits", "period") } == [["500000", period]])
     }
 
+    /// Its customer took the end back within the paid period. What was bought anew is another matter, and what was given
+    /// back in full brings nothing.
+    @Test(arguments: [
+        ("false, 0", true), ("true, 0", false), ("false, 500000", false),
+    ])
+    func dependent_thatRenewedSinceItWasProvedGone_isNoLoss(
+        charge: String, isReturned: Bool
+    ) async throws {
+        let elsewhere =
+            ReportFixture.everyState + """
+                INSERT INTO repricer.subscriptions (original_transaction_id, bucket, period) VALUES ('30', repricer.bucket_of('30'), 'P1Y');
+                UPDATE repricer.dependent_cancellations SET is_cross_subscription = true, dependent_sku = '30/EXTRA',
+                    target_transaction_id = '30';
+                INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at,
+                    price_milliunits, currency, is_purchase, refunded_milliunits)
+                VALUES ('30', repricer.bucket_of('30'), 'back', 'EXTRA', '2026-04-01Z', 500000, 'JPY', \(charge));
+                """
+
+        let impact = try await Self.read(.revenueImpact, sql: elsewhere)
+        let cancellations = try await Self.read(.dependentCancellation, sql: "")
+        let checks = try await Self.read(.reconciliation, sql: "")
+
+        let yen = try #require(impact.first { $0["currency"] == "JPY" })
+        #expect(
+            Self.pick(yen, "dependents_cancelled", "dependent_lost_per_period_milliunits")
+                == (isReturned ? ["0", "0"] : ["1", "500000"]))
+        #expect(
+            cancellations.map { Self.pick($0, "is_proved") } == [[isReturned ? "false" : "true"]])
+        let check = try #require(checks.first { $0["check_name"] == "dependents_in_discrepancy" })
+        #expect(check["problems"] == (isReturned ? "1" : "0"))
+    }
+
     @Test func pendingConsent_whenDueLater_isNotOverdue() async throws {
         let rows = try await Self.read(.pendingConsent)
 

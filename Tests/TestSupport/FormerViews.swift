@@ -108,6 +108,17 @@ package enum FormerViews {
             LEFT JOIN factors theirs ON theirs.period = coalesce(d.target_period, t.period)
             WHERE d.state = 'confirmed' AND coalesce(d.currency, c.currency) = c.currency
                 AND NOT EXISTS (
+                    SELECT FROM repricer.charges k
+                    WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
+                        AND k.sku = regexp_replace(d.dependent_sku, '^[0-9]+/', '') AND k.purchased_at > d.settled_at
+                        AND NOT k.is_purchase
+                        AND (k.refunded_milliunits = 0 OR k.refunded_milliunits < k.price_milliunits * k.quantity)
+                        AND NOT EXISTS (
+                            SELECT FROM repricer.charges p
+                            WHERE p.original_transaction_id = k.original_transaction_id AND p.sku = k.sku AND p.is_purchase
+                                AND p.purchased_at > d.settled_at AND p.purchased_at <= k.purchased_at
+                                AND (p.refunded_milliunits = 0 OR p.refunded_milliunits < p.price_milliunits * p.quantity)))
+                AND NOT EXISTS (
                     SELECT FROM repricer.price_changes o
                     WHERE o.original_transaction_id
                             = coalesce(d.target_transaction_id, d.original_transaction_id)
@@ -374,13 +385,13 @@ package enum FormerViews {
                 ('charges_wrong_currency', true,
                     'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'),
                 ('charges_refunded', true, 'charges since a call that were refunded, in part or in full, and have no other name'),
-                ('dependents_in_discrepancy', true, 'dependents whose cancellation could not be proved'),
+                ('dependents_in_discrepancy', true, 'dependents whose cancellation could not be proved, or that renewed since'),
                 ('dependents_not_recorded', true, 'dependents of declined changes that nobody looks after'),
                 ('notifications_not_understood', false, 'notifications stored but not understood'),
                 ('refunds_without_amount', false,
                     'refund notices that do not say how much was given back, or when'),
                 ('amounts_left_out', true,
-                    'statements with an amount, or what it hangs on, that cannot be meant: money that is in no sum'),
+                    'statements with an amount, or what it hangs on, that cannot be meant: money that is in no sum, or counts as one seat'),
                 ('inbox_stuck', false, 'notifications with an error, or waiting for more than a day')
         ), problems (batch_id, check_name, problems) AS (
             SELECT batch_id, 'rows_add_up', count(*) FROM report.batch_summary
@@ -440,8 +451,12 @@ package enum FormerViews {
                     count(*)
                 FROM former.charge_exception GROUP BY 1, 2
             UNION ALL
-            SELECT batch_id, 'dependents_in_discrepancy', count(*) FROM repricer.dependent_cancellations
-                WHERE state = 'discrepancy' GROUP BY batch_id
+            SELECT d.batch_id, 'dependents_in_discrepancy', count(*) FROM repricer.dependent_cancellations d
+                WHERE d.state = 'discrepancy' OR EXISTS (
+                    SELECT FROM repricer.returned_dependents x
+                    WHERE x.original_transaction_id = d.original_transaction_id AND x.change_id = d.change_id
+                        AND x.dependent_sku = d.dependent_sku)
+                GROUP BY d.batch_id
             UNION ALL
             SELECT c.batch_id, 'dependents_not_recorded', count(*)
                 FROM repricer.price_changes c
