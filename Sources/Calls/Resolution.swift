@@ -1,4 +1,4 @@
-import AppStore
+package import AppStore
 package import Facts
 package import Pricing
 package import ServiceKit

@@ -9,16 +9,12 @@ extension StoreAnswer {
 
     package init<Value>(_ outcome: CallOutcome<Value>, words: (Value) -> StoreWords) {
         switch outcome {
-        case .answered(let value, let raw):
-            var reply = StoreReply(raw)
-            reply.isVerified = true
-            self = .answered(words(value), reply)
-        case .throttled(let until, let raw): self = .throttled(until: until, StoreReply(raw))
-        case .unknownOutcome(let reason, let raw):
-            self = .unknown(reason: reason, raw.map { StoreReply($0) } ?? StoreReply())
+        case .answered(let value, let reply): self = .answered(words(value), reply)
+        case .throttled(let until, let reply): self = .throttled(until: until, reply)
+        case .unknown(let reason, let reply): self = .unknown(reason: reason, reply)
         case .notSent(let reason): self = .notSent(reason: reason)
-        case .refused(let code, let message, let raw):
-            self = Self.refused(code, message, StoreReply(raw))
+        case .refused(let code, let message, let reply):
+            self = Self.refused(code, message, reply)
         }
     }
 
@@ -42,13 +38,5 @@ extension StoreAnswer {
             StoreRefusal(
                 code: code.rawValue, name: code.label, message: message,
                 meaning: meaning), reply)
-    }
-}
-
-extension StoreReply {
-    fileprivate init(_ raw: RawAnswer) {
-        self.init(
-            httpStatus: raw.status == 0 ? nil : raw.status, body: raw.status == 0 ? nil : raw.body,
-            retryAfter: raw.retryAfter, leftAt: raw.leftAt)
     }
 }

@@ -36,27 +36,6 @@ package struct StoreWords: Sendable, ExpressibleByArrayLiteral {
     package init(arrayLiteral statements: SubscriptionEvent...) { self.init(statements) }
 }
 
-package struct StoreReply: Hashable, Sendable {
-    package var httpStatus: Int?
-    package var body: String?
-    /// How long the `Retry-After` of an error asks to wait, in real time.
-    package var retryAfter: Duration?
-    /// When it left, by the App Store's clock; nil where that is not told.
-    package var leftAt: Instant?
-    /// Whether the App Store's signatures in it were verified.
-    package var isVerified = false
-
-    package init(
-        httpStatus: Int? = nil, body: String? = nil, retryAfter: Duration? = nil,
-        leftAt: Instant? = nil
-    ) {
-        self.httpStatus = httpStatus
-        self.body = body
-        self.retryAfter = retryAfter
-        self.leftAt = leftAt
-    }
-}
-
 package struct StoreRefusal: Hashable, Sendable {
     package enum Meaning: Hashable, Sendable {
         /// The refusal is final for this change.

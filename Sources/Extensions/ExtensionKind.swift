@@ -47,10 +47,12 @@ struct ExtensionKind: CallKind {
         }
         let outcome = await calls.extend(
             originalTransactionID: call.subject, request, leavingBefore: leavingBefore)
-        if case .answered(let answer, let raw) = outcome, !answer.isSuccess {
+        if case .answered(let answer, let reply) = outcome, !answer.isSuccess {
             return .refused(
-                StoreRefusal(code: raw.status, name: "not_extended", message: "", meaning: .reject),
-                StoreReply(httpStatus: raw.status, body: raw.body))
+                StoreRefusal(
+                    code: reply.httpStatus ?? 0, name: "not_extended", message: "",
+                    meaning: .reject),
+                StoreReply(httpStatus: reply.httpStatus, body: reply.body))
         }
         return StoreAnswer(outcome) { StoreWords(extendedTo: $0.effectiveAt) }
     }

@@ -207,7 +207,7 @@ package struct HistoryReader: Sendable {
                 }
                 failures += 1
                 try await backOff(after: failures, "\(code)", &random)
-            case .unknownOutcome(let reason, _), .notSent(let reason):
+            case .unknown(let reason, _), .notSent(let reason):
                 failures += 1
                 try await backOff(after: failures, reason, &random)
             }

@@ -74,11 +74,11 @@ import Testing
         let outcome = try await change(
             answer(["signedTransactionInfo": transaction, "signedRenewalInfo": renewal]))
 
-        guard case .answered(let value, let raw) = outcome else {
+        guard case .answered(let value, let reply) = outcome else {
             Issue.record("\(outcome)")
             return
         }
-        #expect(raw.status == 200)
+        #expect(reply.httpStatus == 200)
         #expect(value.source == .response)
         #expect(value.type == nil)
         #expect(
@@ -116,21 +116,21 @@ import Testing
 
         for json in unusable {
             let outcome = try await change(answer(json))
-            guard case .unknownOutcome(let reason, let raw) = outcome else {
+            guard case .unknown(let reason, let reply) = outcome else {
                 Issue.record("\(json): \(outcome)")
                 continue
             }
             #expect(!reason.isEmpty)
-            #expect(raw?.status == 200)
+            #expect(reply.httpStatus == 200)
         }
         guard
-            case .unknownOutcome(_, let raw) = try await change(
+            case .unknown(_, let reply) = try await change(
                 .success(HTTPResponse(status: 200, body: [0, 0xFF])))
         else {
             Issue.record("binary body")
             return
         }
-        #expect(raw?.body == "\u{FFFD}\u{FFFD}")
+        #expect(reply.body == "\u{FFFD}\u{FFFD}")
     }
 
     @Test(arguments: [
@@ -140,36 +140,37 @@ import Testing
     ])
     func changePrice_whenRefused_carriesTheCode(status: Int, code: Int, text: String) async throws {
         guard
-            case .refused(let found, let message, let raw) = try await change(refusal(status, code))
+            case .refused(let found, let message, let reply) = try await change(
+                refusal(status, code))
         else {
             Issue.record("not refused")
             return
         }
         #expect(found.description == text)
         #expect(message == "Sorry.")
-        #expect(raw.status == status)
-        #expect(raw.body.contains("errorCode"))
+        #expect(reply.httpStatus == status)
+        #expect(reply.body?.contains("errorCode") == true)
     }
 
     @Test func changePrice_whenNotTheAppStoreAnswers_haltsInsteadOfRejecting() async throws {
         let page = HTTPResponse.html(404, "<html>" + String(repeating: "x", count: 70_000))
 
-        guard case .refused(let code, _, let raw) = try await change(.success(page)) else {
+        guard case .refused(let code, _, let reply) = try await change(.success(page)) else {
             Issue.record("not refused")
             return
         }
 
         #expect(code.disposition(onRetry: false) == .haltService)
-        #expect(raw.body.utf8.count == RawAnswer.bodyBytesMax)
+        #expect(reply.body?.utf8.count == StoreReply.bodyBytesMax)
     }
 
     @Test(arguments: [(500, 5_000_000), (500, 5_000_001), (503, 0), (408, 0)])
     func changePrice_whenTheServerFails_hasAnUnknownOutcome(status: Int, code: Int) async throws {
-        guard case .unknownOutcome(_, let raw) = try await change(refusal(status, code)) else {
+        guard case .unknown(_, let reply) = try await change(refusal(status, code)) else {
             Issue.record("not unknown")
             return
         }
-        #expect(raw?.status == status)
+        #expect(reply.httpStatus == status)
     }
 
     @Test(
@@ -207,14 +208,14 @@ import Testing
         ] as [([(String, String)], Int64?)])
     func answer_saysWhenItLeft(headers: [(String, String)], leftAt: Int64?) async throws {
         guard
-            case .refused(_, _, let raw) = try await change(
+            case .refused(_, _, let reply) = try await change(
                 refusal(400, 4_000_004, HTTPHeaders(headers)))
         else {
             Issue.record("not refused")
             return
         }
 
-        #expect(raw.leftAt?.milliseconds == leftAt)
+        #expect(reply.leftAt?.milliseconds == leftAt)
     }
 
     /// What a rehearsal signs is dated by its own clock, and its answers by the machine's.
@@ -226,13 +227,13 @@ import Testing
         let client = try AppStoreClient.make(http, clock: clock)
 
         guard
-            case .refused(_, _, let raw) = await client.changePrice(
+            case .refused(_, _, let reply) = await client.changePrice(
                 transactionID: subscription, request: try .example())
         else {
             Issue.record("not refused")
             return
         }
-        #expect(raw.leftAt == nil)
+        #expect(reply.leftAt == nil)
     }
 
     @Test func changePrice_whenTheConnectionFails_saysWhetherItMayHaveArrived() async throws {
@@ -241,7 +242,7 @@ import Testing
 
         #expect(
             try await change(.failure(lost))
-                == .unknownOutcome(reason: "no answer (timedOut)", raw: nil))
+                == .unknown(reason: "no answer (timedOut)", StoreReply()))
         #expect(try await change(.failure(unsent)) == .notSent(reason: "refused (cannotConnect)"))
     }
 

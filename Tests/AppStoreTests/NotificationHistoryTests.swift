@@ -77,7 +77,7 @@ import Testing
     func page_ofSomethingElse_isNoAnswer(_ text: String) async throws {
         let (outcome, _) = try await page(text)
 
-        guard case .unknownOutcome(let reason, _) = outcome else {
+        guard case .unknown(let reason, _) = outcome else {
             Issue.record("\(outcome)")
             return
         }

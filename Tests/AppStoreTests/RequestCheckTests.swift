@@ -113,7 +113,7 @@ import Testing
 
 extension CallOutcome {
     fileprivate var refusedWith: APIErrorCode? {
-        guard case .refused(let code, let message, let raw) = self, raw.status == 0,
+        guard case .refused(let code, let message, let reply) = self, reply.httpStatus == nil,
             message.hasPrefix("not sent: ")
         else { return nil }
         return code

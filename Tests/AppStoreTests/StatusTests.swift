@@ -62,7 +62,7 @@ import Testing
 
         let (outcome, _) = try await statuses([last(1, subscription), forged])
 
-        guard case .unknownOutcome(let reason, _) = outcome else {
+        guard case .unknown(let reason, _) = outcome else {
             Issue.record("\(outcome)")
             return
         }

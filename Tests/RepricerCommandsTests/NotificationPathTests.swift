@@ -11,24 +11,24 @@ import Testing
         var description: String { "wrong_bundle: the bundle id is not ours" }
     }
 
-    private static func raw(_ status: Int) -> RawAnswer {
-        RawAnswer(HTTPResponse(status: status, body: []))
+    private static func reply(_ status: Int) -> StoreReply {
+        StoreReply(HTTPResponse(status: status, body: []))
     }
 
     private static func entry(_ results: [String]) -> CallOutcome<NotificationHistoryPage.Entry> {
         .answered(
             .init(
                 signedPayload: "a.b.c",
-                sendAttempts: results.map { .init(result: $0) }), raw: raw(200))
+                sendAttempts: results.map { .init(result: $0) }), reply(200))
     }
 
     private static func refused<Value>(_ code: Int) -> CallOutcome<Value> {
-        .refused(code: APIErrorCode(rawValue: code), message: "no", raw: raw(code / 10_000))
+        .refused(code: APIErrorCode(rawValue: code), message: "no", reply(code / 10_000))
     }
 
     /// Everything goes well but for what a case changes.
     private func path(
-        request: CallOutcome<String> = .answered("token", raw: raw(200)),
+        request: CallOutcome<String> = .answered("token", reply(200)),
         statuses: [CallOutcome<NotificationHistoryPage.Entry>] = [entry(["SUCCESS"])],
         isOurs: Bool = true, isStored: Bool = true
     ) -> NotificationPath {
@@ -70,7 +70,7 @@ import Testing
             (path(request: Self.refused(302)), .requested, "check REPRICER_API_BASE_URL"),
             (path(request: Self.refused(4_000_028)), .requested, "`repricer config check`"),
             (
-                path(request: .unknownOutcome(reason: "5000000", raw: nil)), .requested,
+                path(request: .unknown(reason: "5000000", StoreReply())), .requested,
                 "no usable answer: 5000000"
             ),
             (

@@ -136,7 +136,7 @@ package struct AppStoreClient: Sendable {
             response = try await http.send(request, leavingBefore: leavingBefore)
         } catch {
             return error.requestMayHaveArrived
-                ? .unknownOutcome(reason: "\(error)", raw: nil) : .notSent(reason: "\(error)")
+                ? .unknown(reason: "\(error)", StoreReply()) : .notSent(reason: "\(error)")
         }
         // A 401 is a definite refusal, so nothing was done. Where the token may be the reason, the call counts as not
         // sent, and goes again with a fresh token when its turn comes. A second call here would have no permit of the
@@ -156,14 +156,16 @@ package struct AppStoreClient: Sendable {
         _ response: HTTPResponse,
         read: (_ body: [UInt8], _ now: Int64) throws(AnswerReader.Failure) -> Value
     ) -> CallOutcome<Value> {
-        var raw = RawAnswer(response)
-        if !(clock is VirtualClock) { raw.leftAt = response.leftAt }
+        var reply = StoreReply(response)
+        if !(clock is VirtualClock) { reply.leftAt = response.leftAt }
         let now = clock.nowMilliseconds()
         if (200...299).contains(response.status) {
             do {
-                return .answered(try read(response.body, now), raw: raw)
+                let value = try read(response.body, now)
+                reply.isVerified = true
+                return .answered(value, reply)
             } catch {
-                return .unknownOutcome(reason: error.reason, raw: raw)
+                return .unknown(reason: error.reason, reply)
             }
         }
         let error = JSONDocument.read(response.body)
@@ -174,16 +176,16 @@ package struct AppStoreClient: Sendable {
             return .throttled(
                 until: RetryAfter.instant(
                     response.headers["Retry-After"], now: now, date: response.headers["Date"]),
-                raw: raw)
+                reply)
         case 408, 500...599:
-            raw.retryAfter = response.headers["Retry-After"].map { value in
+            reply.retryAfter = response.headers["Retry-After"].map { value in
                 let until = RetryAfter.instant(
                     value, now: now, date: response.headers["Date"])
                 return clock.realDuration(of: .milliseconds(until.milliseconds - now))
             }
-            return .unknownOutcome(reason: "the App Store answered \(code)", raw: raw)
+            return .unknown(reason: "the App Store answered \(code)", reply)
         default:
-            return .refused(code: code, message: message, raw: raw)
+            return .refused(code: code, message: message, reply)
         }
     }
 }

@@ -73,7 +73,7 @@ package struct StoreRequestWatch: Sendable {
         case .answered: "answered"
         case .refused: "refused"
         case .throttled: "throttled"
-        case .unknownOutcome: "unknown"
+        case .unknown: "unknown"
         case .notSent: "not_sent"
         }
     }

@@ -41,7 +41,7 @@ extension ConfigurationCheck {
                 Self.comparison)
         case .throttled(let until, _):
             return away("the App Store asks for silence until \(until.text)")
-        case .unknownOutcome(let reason, _), .notSent(let reason):
+        case .unknown(let reason, _), .notSent(let reason):
             return away("a signed call failed: \(reason)")
         }
     }

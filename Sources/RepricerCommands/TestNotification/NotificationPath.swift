@@ -107,7 +107,7 @@ struct NotificationPath: Sendable {
                 "the App Store can't be reached: \(reason); check the network, the proxy and "
                     + "REPRICER_API_BASE_URL")
             finding.isAppStoreAway = true
-        case .unknownOutcome(let reason, _):
+        case .unknown(let reason, _):
             finding.fail(
                 .requested,
                 "the App Store gives no usable answer: \(reason); try again later, and see "
@@ -133,7 +133,7 @@ struct NotificationPath: Sendable {
             case .refused(let code, _, _):
                 trouble = "its status is refused (\(code)): \(code.meaning ?? "")"
             case .throttled: trouble = "the App Store asks for silence"
-            case .unknownOutcome(let reason, _), .notSent(let reason):
+            case .unknown(let reason, _), .notSent(let reason):
                 trouble = "its status can't be read: \(reason)"
             }
         }

@@ -1,3 +1,4 @@
+import AppStore
 import Batches
 import Calls
 import Dependents

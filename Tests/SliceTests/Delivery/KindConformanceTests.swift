@@ -142,7 +142,7 @@ import Testing
             StoreAnswer(
                 CallOutcome<Void>.refused(
                     code: APIErrorCode(rawValue: code), message: "as scripted",
-                    raw: RawAnswer(HTTPResponse(status: code / 10_000, body: [])))
+                    StoreReply(HTTPResponse(status: code / 10_000, body: [])))
             ) { StoreWords([]) })
 
         try await harness.run(harness.canceller(store), rounds: 20)
@@ -170,7 +170,7 @@ private struct CodedExtensions: ExtensionCalls {
         }
         return .refused(
             code: APIErrorCode(rawValue: code), message: "as scripted",
-            raw: RawAnswer(HTTPResponse(status: code / 10_000, body: [])))
+            StoreReply(HTTPResponse(status: code / 10_000, body: [])))
     }
 
     func extendAll(
@@ -181,7 +181,7 @@ private struct CodedExtensions: ExtensionCalls {
         }
         return .refused(
             code: APIErrorCode(rawValue: code), message: "as scripted",
-            raw: RawAnswer(HTTPResponse(status: code / 10_000, body: [])))
+            StoreReply(HTTPResponse(status: code / 10_000, body: [])))
     }
 
     func extensionStatus(
@@ -204,7 +204,7 @@ private struct CodedCancels: CancelCalls {
         return StoreAnswer(
             CallOutcome<Void>.refused(
                 code: APIErrorCode(rawValue: code), message: "as scripted",
-                raw: RawAnswer(HTTPResponse(status: code / 10_000, body: [])))
+                StoreReply(HTTPResponse(status: code / 10_000, body: [])))
         ) { StoreWords([]) }
     }
 }

@@ -87,7 +87,7 @@ import Testing
         let answer = StoreAnswer(
             CallOutcome<Void>.refused(
                 code: APIErrorCode(rawValue: code), message: "",
-                raw: RawAnswer(HTTPResponse(status: code / 10_000, body: [])))
+                StoreReply(HTTPResponse(status: code / 10_000, body: [])))
         ) { StoreWords([]) }
         let refusal = try #require(answer.refusal)
         let recent = RecentAnswers()

@@ -1,3 +1,4 @@
+import AppStore
 import Pricing
 import Testing
 

@@ -1,3 +1,4 @@
+import AppStore
 import Facts
 import Pricing
 import ServiceKit

@@ -48,8 +48,8 @@ final class ScriptedExtensions: ExtensionCalls {
     var taken: [String: Int] { state.withLock { $0.taken } }
     var checks: Int { state.withLock { $0.checks } }
 
-    private static func raw(_ status: Int) -> RawAnswer {
-        RawAnswer(HTTPResponse(status: status, body: []))
+    private static func reply(_ status: Int) -> StoreReply {
+        StoreReply(HTTPResponse(status: status, body: []))
     }
 
     private func outcome<Value: Sendable>(
@@ -58,19 +58,19 @@ final class ScriptedExtensions: ExtensionCalls {
         state.withLock { state in
             state.calls.append(line)
             state.identifiers.append(identifier)
-            let reply = state.replies.isEmpty ? Reply.done : state.replies.removeFirst()
-            switch reply {
+            let next = state.replies.isEmpty ? Reply.done : state.replies.removeFirst()
+            switch next {
             case .done:
                 state.taken[identifier, default: 0] += 1
-                return .answered(value, raw: Self.raw(200))
+                return .answered(value, Self.reply(200))
             case .lost:
                 state.taken[identifier, default: 0] += 1
-                return .unknownOutcome(reason: "timed out", raw: nil)
-            case .unavailable: return .unknownOutcome(reason: "500", raw: Self.raw(500))
+                return .unknown(reason: "timed out", StoreReply())
+            case .unavailable: return .unknown(reason: "500", Self.reply(500))
             case .refused(let code):
                 return .refused(
-                    code: APIErrorCode(rawValue: code), message: "no", raw: Self.raw(code / 10_000))
-            case .throttled(let until): return .throttled(until: until, raw: Self.raw(429))
+                    code: APIErrorCode(rawValue: code), message: "no", Self.reply(code / 10_000))
+            case .throttled(let until): return .throttled(until: until, Self.reply(429))
             case .notSent: return .notSent(reason: "connection refused")
             }
         }
@@ -104,9 +104,9 @@ final class ScriptedExtensions: ExtensionCalls {
             state.checks += 1
             guard let status = state.massStatus else {
                 return .refused(
-                    code: .statusRequestNotFound, message: "no", raw: Self.raw(404))
+                    code: .statusRequestNotFound, message: "no", Self.reply(404))
             }
-            return .answered(status, raw: Self.raw(200))
+            return .answered(status, Self.reply(200))
         }
     }
 }

@@ -37,20 +37,20 @@ final class HeldExtensions: ExtensionCalls {
         leavingBefore: ContinuousClock.Instant?
     ) async -> CallOutcome<ExtensionAnswer> {
         await hold()
-        return .unknownOutcome(reason: "let go", raw: nil)
+        return .unknown(reason: "let go", StoreReply())
     }
 
     func extendAll(
         _ request: MassExtensionRequest, leavingBefore: ContinuousClock.Instant?
     ) async -> CallOutcome<String> {
         await hold()
-        return .unknownOutcome(reason: "let go", raw: nil)
+        return .unknown(reason: "let go", StoreReply())
     }
 
     func extensionStatus(
         productID: String, requestIdentifier: String
     ) async -> CallOutcome<MassExtensionStatus> {
-        .unknownOutcome(reason: "none", raw: nil)
+        .unknown(reason: "none", StoreReply())
     }
 }
 

@@ -1,3 +1,4 @@
+import AppStore
 import Calls
 import Postgres
 import Reconciliation

@@ -55,18 +55,18 @@ final class ScriptedHistory: HistoryCalls {
     func history(
         _ request: NotificationHistoryRequest, paginationToken: String?
     ) async -> CallOutcome<NotificationHistoryPage> {
-        let raw = RawAnswer(HTTPResponse(status: 200, body: []))
+        let reply = StoreReply(HTTPResponse(status: 200, body: []))
         return state.withLock { state in
             let fault = state.faults[state.asked.count]
             state.asked.append(Asked(request: request, token: paginationToken))
             var page = page(of: state.entries, request, paginationToken)
             switch fault {
             case .away: return .notSent(reason: "connection refused")
-            case .throttled(let until): return .throttled(until: until, raw: raw)
+            case .throttled(let until): return .throttled(until: until, reply)
             case .expiredToken:
-                return .refused(code: .paginationTokenExpired, message: "", raw: raw)
+                return .refused(code: .paginationTokenExpired, message: "", reply)
             case .refused(let code):
-                return .refused(code: APIErrorCode(rawValue: code), message: "no", raw: raw)
+                return .refused(code: APIErrorCode(rawValue: code), message: "no", reply)
             case .noToken:
                 page?.hasMore = true
                 page?.paginationToken = nil
@@ -76,9 +76,9 @@ final class ScriptedHistory: HistoryCalls {
             case nil: break
             }
             guard let page else {
-                return .refused(code: .invalidPaginationToken, message: "", raw: raw)
+                return .refused(code: .invalidPaginationToken, message: "", reply)
             }
-            return .answered(page, raw: raw)
+            return .answered(page, reply)
         }
     }
 
