@@ -147,7 +147,7 @@ private final class InstantStore: StoreCalls {
             key: .init(
                 signedAt: Instant(milliseconds: SystemClock().nowMilliseconds()),
                 evidenceID: intent.requestReferenceID),
-            source: .response, originalTransactionID: intent.originalTransactionID)
+            source: .response, originalTransactionID: intent.transactionID)
         var renewal = RenewalStatement(
             items: intent.items.map {
                 var item = StatementItem(sku: $0.sku)

@@ -37,16 +37,15 @@ extension LiveStoreCalls: CancelCalls {
     package func cancel(
         _ intent: CancelIntent, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer {
-        let call: CancelCall
         do {
-            call = try CancelCall(
+            let call = try CancelCall(
                 requestReferenceID: intent.requestReferenceID,
                 consistencyToken: intent.consistencyToken, storefront: intent.storefront)
+            let outcome = await client.cancel(
+                transactionID: intent.transactionID, request: call, leavingBefore: leavingBefore)
+            return StoreAnswer(outcome) { [$0] }
         } catch {
             return .invalid(error)
         }
-        let outcome = await client.cancel(
-            transactionID: intent.transactionID, request: call, leavingBefore: leavingBefore)
-        return StoreAnswer(outcome) { StoreWords([$0]) }
     }
 }

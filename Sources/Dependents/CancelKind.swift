@@ -1,6 +1,5 @@
 import Calls
 import Facts
-import Foundation
 import Pricing
 import ServiceKit
 
@@ -29,10 +28,7 @@ struct CancelKind: CallKind {
     func send(
         _ call: StoreCall, _ claimed: Never?, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer {
-        guard
-            let intent = try? JSONDecoder().decode(  // Unreadable: said in the answer.
-                CancelIntent.self, from: Data(call.intent.utf8))
-        else { return .unknown(reason: "the stored call can't be read", StoreReply()) }
+        guard let intent = call.said(CancelIntent.self) else { return .unreadableIntent }
         return await cancels.cancel(intent, leavingBefore: leavingBefore)
     }
 

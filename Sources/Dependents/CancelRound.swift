@@ -283,10 +283,10 @@ struct CancelRound: Sendable {
             consistencyToken: try Self.token(for: facts, on: connection),
             storefront: facts.storefront)
         let served = falling.contains(open) ? falling : falling + [open]
-        let call = StoreCall(
+        let call = try StoreCall(
             .cancel, subject: target, callID: intent.requestReferenceID, bucket: Bucket.of(target),
             parents: Set(served.map(\.originalTransactionID)).sorted(),
-            intent: String(decoding: try JSONEncoder().encode(intent), as: UTF8.self))
+            saying: intent)
         _ = try connection.pipeline(
             engine.intents([call], now: Instant(milliseconds: now))
                 + CancelQueries.claim(call, for: served))

@@ -1,7 +1,6 @@
 import AppStore
 import Calls
 import Facts
-import Foundation
 import Pricing
 
 /// Calls of Extend a Subscription Renewal Date. Each extends one subscription, under the identifier of its request.
@@ -34,9 +33,7 @@ struct ExtensionKind: CallKind {
     func send(
         _ call: StoreCall, _ claimed: Never?, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer {
-        guard let intent = Self.intent(of: call) else {
-            return .unknown(reason: "the stored call can't be read", StoreReply())
-        }
+        guard let intent = call.said(Intent.self) else { return .unreadableIntent }
         let request: ExtensionRequest
         do {
             request = try ExtensionRequest(
@@ -59,11 +56,6 @@ struct ExtensionKind: CallKind {
 
     func check(_ call: StoreCall) async -> StoreAnswer {
         await store.checkStatus(transactionID: call.subject)
-    }
-
-    static func intent(of call: StoreCall) -> Intent? {
-        // Whoever asks reports an intent that cannot be read.
-        try? JSONDecoder().decode(Intent.self, from: Data(call.intent.utf8))
     }
 
     /// The proof that an extension was applied, by call id.
@@ -116,7 +108,7 @@ struct ExtensionKind: CallKind {
     func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution {
         if let proof = scene[attempt.call.callID] { return .applied(proof) }
         var policy = policy
-        policy.checksRefusals = Self.intent(of: attempt.call)?.isRepeated ?? true
+        policy.checksRefusals = attempt.call.said(Intent.self)?.isRepeated ?? true
         return ResolutionTable(attempt.call, policy, attempt.verdict).resolve(attempt.answer)
     }
 

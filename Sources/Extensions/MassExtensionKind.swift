@@ -1,7 +1,6 @@
 import AppStore
 import Calls
 import Facts
-import Foundation
 import Pricing
 import ServiceKit
 
@@ -38,7 +37,7 @@ struct MassExtensionKind: CallKind {
     func send(
         _ call: StoreCall, _ claimed: Never?, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer {
-        guard let intent = Self.intent(of: call) else { return Self.unreadable }
+        guard let intent = call.said(Intent.self) else { return .unreadableIntent }
         let request: MassExtensionRequest
         do {
             request = try MassExtensionRequest(
@@ -52,18 +51,10 @@ struct MassExtensionKind: CallKind {
     }
 
     func check(_ call: StoreCall) async -> StoreAnswer {
-        guard let intent = Self.intent(of: call) else { return Self.unreadable }
+        guard let intent = call.said(Intent.self) else { return .unreadableIntent }
         let outcome = await calls.extensionStatus(
             productID: intent.productID, requestIdentifier: intent.requestIdentifier)
         return StoreAnswer(outcome) { StoreWords(massExtension: $0) }
-    }
-
-    private static let unreadable = StoreAnswer.unknown(
-        reason: "the stored call can't be read", StoreReply())
-
-    private static func intent(of call: StoreCall) -> Intent? {
-        // The answer reports an intent that cannot be read.
-        try? JSONDecoder().decode(Intent.self, from: Data(call.intent.utf8))
     }
 
     /// What the App Store answered, by call id: that the extension runs, or that it is complete, with its numbers.
@@ -100,7 +91,7 @@ struct MassExtensionKind: CallKind {
                 ? notFound(call, refusal) : checkLater(refusal, errorCode: call.errorCode)
         case .refused, .throttled, .unknown, .notSent:
             var policy = policy
-            policy.checksRefusals = Self.intent(of: call)?.isRepeated ?? true
+            policy.checksRefusals = call.said(Intent.self)?.isRepeated ?? true
             return ResolutionTable(call, policy, attempt.verdict).resolve(attempt.answer)
         }
     }

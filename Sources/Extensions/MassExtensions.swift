@@ -1,6 +1,5 @@
 import Calls
 import Facts
-import Foundation
 import Pricing
 import ServiceKit
 
@@ -54,15 +53,14 @@ struct MassExtensions: Sendable {
 }
 
 extension StoreCall {
-    /// The intent of a new mass extension.
+    /// A new call of an extension.
     init(
         _ kind: Kind, subject: String, bucket: Int, carries extensionID: String,
         saying intent: some Encodable, realNow: Int64
     ) throws {
         var random = SystemRandomNumberGenerator()
-        self.init(
+        try self.init(
             kind, subject: subject, callID: UUIDv7.make(nowMilliseconds: realNow, random: &random),
-            bucket: bucket, carries: [extensionID],
-            intent: String(decoding: try JSONEncoder().encode(intent), as: UTF8.self))
+            bucket: bucket, carries: [extensionID], saying: intent)
     }
 }

@@ -272,7 +272,6 @@ struct Claimer: Sendable {
         // Most changes carry no dependents, and then nobody asks what renews.
         let renewing = group.allSatisfy(\.change.dependentSKUs.isEmpty) ? [] : facts.renewingSKUs
         let intent = PriceChangeIntent(
-            originalTransactionID: facts.originalTransactionID,
             transactionID: facts.originalTransactionID,
             requestReferenceID: UUIDv7.make(nowMilliseconds: realNow, random: &random),
             // The token was refused, and the status shows no other.
@@ -287,7 +286,7 @@ struct Claimer: Sendable {
                     dependentSKUs: $0.change.dependentSKUs.filter(renewing.contains))
             })
         let call = StoreCall(
-            .priceChange, subject: intent.originalTransactionID, callID: intent.requestReferenceID,
+            .priceChange, subject: intent.transactionID, callID: intent.requestReferenceID,
             bucket: bucket, carries: group.map(\.change.changeID), intent: intent.text)
         return (call, intent, group)
     }

@@ -1,11 +1,10 @@
+import Calls
 import Facts
-import Foundation
 import JSON
 import Pricing
 
 /// What a request contains, kept with the intent, so that a retry sends the very same content.
 package struct PriceChangeIntent: Hashable, Sendable {
-    package var originalTransactionID: String
     /// The original transaction id of the subscription, which Apple accepts as well as any later one.
     package var transactionID: String
     package var requestReferenceID: String
@@ -31,13 +30,12 @@ extension PriceChangeIntent {
         var items: [Item]
     }
 
-    /// Throws where the stored intent cannot be read.
-    init(of call: StoreCall) throws {
-        let words = try JSONDecoder().decode(Words.self, from: Data(call.intent.utf8))
+    /// Nil where the stored intent cannot be read.
+    init?(of call: StoreCall) {
+        guard let words = call.said(Words.self) else { return nil }
         self.init(
-            originalTransactionID: call.subject, transactionID: call.subject,
-            requestReferenceID: call.callID, consistencyToken: words.consistencyToken,
-            currency: words.currency,
+            transactionID: call.subject, requestReferenceID: call.callID,
+            consistencyToken: words.consistencyToken, currency: words.currency,
             storefront: words.storefront, items: words.items)
     }
 

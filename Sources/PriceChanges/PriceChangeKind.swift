@@ -35,10 +35,9 @@ package struct PriceChangeKind: CallKind {
     package func send(
         _ call: StoreCall, _ claimed: ClaimedCall?, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer {
-        guard
-            let intent = claimed?.intent
-                ?? (try? PriceChangeIntent(of: call))  // Unreadable: said in the answer.
-        else { return .unknown(reason: "the stored call can't be read", StoreReply()) }
+        guard let intent = claimed?.intent ?? PriceChangeIntent(of: call) else {
+            return .unreadableIntent
+        }
         return await store.changePrice(intent, leavingBefore: leavingBefore)
     }
 
@@ -184,7 +183,7 @@ extension Attempt<PriceChangeKind> {
     /// What the status that was read after a stale token shows of it.
     fileprivate var staleToken: Resolution.Release.StaleToken {
         // Where the intent cannot be read, nothing was sent.
-        let sent = (claimed?.intent ?? (try? PriceChangeIntent(of: call)))?.consistencyToken
+        let sent = (claimed?.intent ?? PriceChangeIntent(of: call))?.consistencyToken
         guard
             let status = newest.filter({ $0.originalTransactionID == call.subject })
                 .max(by: { $0.key < $1.key })

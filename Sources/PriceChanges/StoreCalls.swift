@@ -21,9 +21,8 @@ extension LiveStoreCalls: StoreCalls {
     package func changePrice(
         _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer {
-        let call: PriceChangeCall
         do {
-            call = try PriceChangeCall(
+            let call = try PriceChangeCall(
                 requestReferenceID: intent.requestReferenceID,
                 consistencyToken: intent.consistencyToken,
                 currency: intent.currency, storefront: intent.storefront,
@@ -31,12 +30,12 @@ extension LiveStoreCalls: StoreCalls {
                     PriceChangeCall.Item(
                         sku: $0.sku, priceMilliunits: $0.price, dependentSKUs: $0.dependentSKUs)
                 })
+            let outcome = await client.changePrice(
+                transactionID: intent.transactionID, request: call, leavingBefore: leavingBefore)
+            return StoreAnswer(outcome) { [$0] }
         } catch {
             return .invalid(error)
         }
-        let outcome = await client.changePrice(
-            transactionID: intent.transactionID, request: call, leavingBefore: leavingBefore)
-        return StoreAnswer(outcome) { StoreWords([$0]) }
     }
 
     package func prepare(_ calls: Int) async {

@@ -88,7 +88,7 @@ import Testing
 
         try await harness.deliver(harness.scheduler())
 
-        #expect(harness.store.calls.map(\.originalTransactionID) == ["2"])
+        #expect(harness.store.calls.map(\.transactionID) == ["2"])
         await harness.close()
     }
 

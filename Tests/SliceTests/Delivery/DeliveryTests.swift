@@ -380,7 +380,7 @@ import Testing
         harness.clock.advance(by: .seconds(1))
         try await harness.deliver(harness.scheduler())
 
-        #expect(harness.store.calls.map(\.originalTransactionID).sorted() == ids.sorted())
+        #expect(harness.store.calls.map(\.transactionID).sorted() == ids.sorted())
         #expect(try await harness.changes().allSatisfy { $0 == "A scheduled" })
         await harness.close()
     }

@@ -116,7 +116,7 @@ import Testing
 
         try await harness.deliver(harness.scheduler())
 
-        let order = harness.store.calls.map(\.originalTransactionID)
+        let order = harness.store.calls.map(\.transactionID)
         #expect(order.count == 40)
         #expect(Set(order.prefix(10)) == Set(ids.suffix(10)))
         await harness.close()
@@ -143,7 +143,7 @@ import Testing
 
         try await harness.deliver(harness.scheduler())
 
-        let order = harness.store.calls.map(\.originalTransactionID)
+        let order = harness.store.calls.map(\.transactionID)
         #expect(order.count == 40)
         #expect(Set(order.prefix(10)) == Set(inTime))
         await harness.close()
@@ -169,7 +169,7 @@ import Testing
 
         try await harness.deliver(harness.scheduler())
 
-        #expect(harness.store.calls.map(\.originalTransactionID) == [other])
+        #expect(harness.store.calls.map(\.transactionID) == [other])
         try await holder.script("ROLLBACK")
         await holder.close()
         await harness.close()
@@ -203,14 +203,14 @@ import Testing
     @Test(arguments: [nil, "token \"1\""])
     func intent_asStored_readsBack(token: String?) throws {
         let intent = PriceChangeIntent(
-            originalTransactionID: "1", transactionID: "1", requestReferenceID: "id",
+            transactionID: "1", requestReferenceID: "id",
             consistencyToken: token, currency: "USD", storefront: "USA",
             items: [
                 .init(sku: "é\\\u{1}", price: 9990, dependentSKUs: ["B", "C\n"]),
                 .init(sku: "D", price: 1, dependentSKUs: []),
             ])
 
-        let read = try PriceChangeIntent(
+        let read = PriceChangeIntent(
             of: StoreCall(
                 .priceChange, subject: "1", callID: "id", bucket: 0, carries: ["c"],
                 intent: intent.text))
@@ -234,7 +234,7 @@ import Testing
         store.answer()
         _ = try? await service.value
 
-        #expect(Set(harness.store.applied.values.map(\.originalTransactionID)) == Set(ids))
+        #expect(Set(harness.store.applied.values.map(\.transactionID)) == Set(ids))
         #expect(try await harness.changes() == ids.map { _ in "A scheduled" })
         await harness.close()
     }

@@ -275,7 +275,7 @@ private struct PoisonedStore: StoreCalls {
     ) async -> StoreAnswer {
         poison(
             await store.changePrice(intent, leavingBefore: leavingBefore),
-            intent.originalTransactionID)
+            intent.transactionID)
     }
 
     func checkStatus(transactionID: String) async -> StoreAnswer {

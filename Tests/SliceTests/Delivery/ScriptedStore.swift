@@ -162,7 +162,7 @@ final class ScriptedStore: StoreCalls {
         let asked = intent.items.map(\.sku)
         return SubscriptionEvent(
             key: .init(signedAt: now(), evidenceID: id), source: source,
-            originalTransactionID: intent.originalTransactionID,
+            originalTransactionID: intent.transactionID,
             renewal: RenewalStatement(
                 autoRenewStatus: 1, consistencyToken: "next",
                 items: (Set(usual).isSuperset(of: asked) ? usual : asked).map { sku in

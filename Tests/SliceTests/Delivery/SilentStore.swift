@@ -42,7 +42,7 @@ final class SilentStore: StoreCalls {
     func changePrice(
         _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer {
-        if ids.contains(intent.originalTransactionID) {
+        if ids.contains(intent.transactionID) {
             await withCheckedContinuation { continuation in
                 let goesOn = state.withLock { state in
                     state.asked += 1

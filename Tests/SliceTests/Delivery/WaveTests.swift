@@ -59,7 +59,7 @@ import Testing
         try await harness.deliver(harness.scheduler())
 
         #expect(try await harness.changes() == ["A queued", "A scheduled", "B scheduled"])
-        #expect(Set(harness.store.calls.map(\.originalTransactionID)) == [Self.halves.first])
+        #expect(Set(harness.store.calls.map(\.transactionID)) == [Self.halves.first])
 
         #expect(try await Self.release(harness, batchID) == 2)
         try await harness.deliver(harness.scheduler())

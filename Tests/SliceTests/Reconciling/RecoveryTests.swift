@@ -34,9 +34,8 @@ import Testing
         _ harness: Harness, _ id: String, to price: Int64 = 10990
     ) async throws {
         let intent = PriceChangeIntent(
-            originalTransactionID: id, transactionID: id,
-            requestReferenceID: "6d9b7c1e-0000-4000-8000-00000000000\(id)", consistencyToken: nil,
-            currency: "USD", storefront: "USA",
+            transactionID: id, requestReferenceID: "6d9b7c1e-0000-4000-8000-00000000000\(id)",
+            consistencyToken: nil, currency: "USD", storefront: "USA",
             items: [.init(sku: "A", price: price, dependentSKUs: [])])
         _ = await harness.store.changePrice(intent, leavingBefore: .now)
     }
