@@ -1,4 +1,5 @@
 package import AppStore
+package import Notifications
 
 /// The call that reading the history needs. The App Store client makes it; tests script their own.
 package protocol HistoryCalls: Sendable {
@@ -18,16 +19,11 @@ extension AppStoreClient: HistoryCalls {
 
 /// Where notifications are handed in. What comes from the history is verified and stored as if it had come over HTTP.
 package protocol NotificationDoor: Sendable {
-    func take(_ signedPayload: String) async -> DoorAnswer
+    func take(_ signedPayload: String) async -> IntakeOutcome
 }
 
-package enum DoorAnswer: Hashable, Sendable {
-    /// It is durable. `isNew` is false where it was known.
-    case stored(isNew: Bool)
-    /// It is forged, of another app, or cannot be stored. The code is stable and short.
-    case refused(code: String)
-    /// It is not stored, because the database is away or too much waits.
-    case unavailable(String)
-    /// It is not stored, because the database has been migrated for newer programs.
-    case outdated(String)
+extension NotificationIntake: NotificationDoor {
+    package func take(_ signedPayload: String) async -> IntakeOutcome {
+        await take(signedPayload, seen: { _ in })
+    }
 }

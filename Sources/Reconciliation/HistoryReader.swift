@@ -1,6 +1,7 @@
 import AppStore
 import Calls
 import Facts
+import Notifications
 package import Pricing
 package import ServiceKit
 
@@ -225,11 +226,11 @@ package struct HistoryReader: Sendable {
     private func take(
         _ page: NotificationHistoryPage, into summary: inout HistorySummary
     ) async throws {
-        let answers = await withTaskGroup(of: DoorAnswer.self) { group in
+        let answers = await withTaskGroup(of: IntakeOutcome.self) { group in
             for entry in page.entries {
                 group.addTask { await door.take(entry.signedPayload) }
             }
-            return await group.reduce(into: [DoorAnswer]()) { $0.append($1) }
+            return await group.reduce(into: [IntakeOutcome]()) { $0.append($1) }
         }
         for answer in answers {
             switch answer {
@@ -277,15 +278,15 @@ package struct HistorySummary: Hashable, Sendable {
 
     package var refusedCount: Int { refused.values.reduce(0, +) }
 
-    mutating func add(_ page: NotificationHistoryPage, _ answers: [DoorAnswer]) {
+    mutating func add(_ page: NotificationHistoryPage, _ answers: [IntakeOutcome]) {
         pages += 1
         seen += page.entries.count + page.unreadable
         unreadable += page.unreadable
         for answer in answers {
             switch answer {
-            case .stored(let isNew):
+            case .stored(let isNew, _):
                 if isNew { new += 1 } else { duplicate += 1 }
-            case .refused(let code): refused[code, default: 0] += 1
+            case .refused(let refusal): refused[refusal.code, default: 0] += 1
             case .unavailable, .outdated: break
             }
         }

@@ -88,7 +88,7 @@ struct Workers: Sendable {
         extender = Extender(engine, calls: client, store: calls, limits: extending, wait: wait)
         reconciler = Reconciler(
             Reconciler.Dependencies(
-                pool: pool, history: client, store: calls, door: Door(intake: intake),
+                pool: pool, history: client, store: calls, door: intake,
                 environment: .production, clock: clock, realClock: clock, log: log,
                 metrics: metrics, limits: reconciling, wait: wait))
         var watching = BatchWatch.Limits()
@@ -144,19 +144,5 @@ struct Workers: Sendable {
     ) async throws -> Bool {
         for number in 0..<most where try await round() == 0 { return number > 0 }
         return true
-    }
-}
-
-/// The receiver's intake as the reconciler sees it.
-private struct Door: NotificationDoor {
-    let intake: NotificationIntake
-
-    func take(_ signedPayload: String) async -> DoorAnswer {
-        switch await intake.take(signedPayload) {
-        case .stored(let isNew, _): .stored(isNew: isNew)
-        case .refused(let refusal): .refused(code: refusal.code)
-        case .unavailable(let why): .unavailable(why)
-        case .outdated(let why): .outdated(why)
-        }
     }
 }

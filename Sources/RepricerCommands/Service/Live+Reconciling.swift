@@ -26,7 +26,7 @@ extension Live {
         return Reconciler(
             Reconciler.Dependencies(
                 pool: pool, history: try client(wide), store: try store(),
-                door: IntakeDoor(intake: try intake(NotificationStore(pool: pool))),
+                door: try intake(NotificationStore(pool: pool)),
                 environment: try configuration.required(configuration.environment, .environment),
                 clock: clock, realClock: realClock, log: log, metrics: metrics, limits: limits))
     }
@@ -84,19 +84,5 @@ extension Live {
 
     private func statusPerSecond() throws -> Double {
         try configuration.required(configuration.statusRate, .statusRate).perSecond
-    }
-}
-
-/// The receiver's intake as the reconciler sees it.
-private struct IntakeDoor: NotificationDoor {
-    let intake: NotificationIntake
-
-    func take(_ signedPayload: String) async -> DoorAnswer {
-        switch await intake.take(signedPayload) {
-        case .stored(let isNew, _): .stored(isNew: isNew)
-        case .refused(let refusal): .refused(code: refusal.code)
-        case .unavailable(let why): .unavailable(why)
-        case .outdated(let why): .outdated(why)
-        }
     }
 }

@@ -313,7 +313,7 @@ import Testing
 private struct OutdatedDoor: NotificationDoor {
     let why: String
 
-    func take(_ signedPayload: String) async -> DoorAnswer { .outdated(why) }
+    func take(_ signedPayload: String) async -> IntakeOutcome { .outdated(why) }
 }
 
 /// An App Store during whose answers the migration is announced.

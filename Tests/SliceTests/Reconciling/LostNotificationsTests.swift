@@ -93,14 +93,7 @@ struct StoreDoor: NotificationDoor {
             store: NotificationStore(pool: harness.service))
     }
 
-    func take(_ signedPayload: String) async -> DoorAnswer {
-        switch await intake.take(signedPayload) {
-        case .stored(let isNew, _): .stored(isNew: isNew)
-        case .refused(let refusal): .refused(code: refusal.code)
-        case .unavailable(let why): .unavailable(why)
-        case .outdated(let why): .outdated(why)
-        }
-    }
+    func take(_ signedPayload: String) async -> IntakeOutcome { await intake.take(signedPayload) }
 }
 
 /// The database goes away after so many payloads.
@@ -113,7 +106,7 @@ private actor TearingDoor: NotificationDoor {
         left = count
     }
 
-    func take(_ signedPayload: String) async -> DoorAnswer {
+    func take(_ signedPayload: String) async -> IntakeOutcome {
         guard left > 0 else { return .unavailable("away") }
         left -= 1
         return await door.take(signedPayload)

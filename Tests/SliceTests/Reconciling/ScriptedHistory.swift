@@ -1,4 +1,5 @@
 import HTTP
+import Notifications
 import Pricing
 import Reconciliation
 import Synchronization
@@ -119,13 +120,15 @@ final class ScriptedDoor: NotificationDoor {
     /// The database goes away after so many payloads; `Int.max` brings it back.
     func close(after count: Int) { state.withLock { $0.closesAfter = count } }
 
-    func take(_ signedPayload: String) async -> DoorAnswer {
+    func take(_ signedPayload: String) async -> IntakeOutcome {
         state.withLock { state in
             if state.stored.count >= state.closesAfter { return .unavailable("away") }
-            if signedPayload.hasPrefix("forged") { return .refused(code: "jws_chain") }
-            if state.stored.contains(signedPayload) { return .stored(isNew: false) }
-            state.stored.append(signedPayload)
-            return .stored(isNew: true)
+            if signedPayload.hasPrefix("forged") {
+                return .refused(.init(.forbidden, code: "jws_chain", message: "as scripted"))
+            }
+            let isNew = !state.stored.contains(signedPayload)
+            if isNew { state.stored.append(signedPayload) }
+            return .stored(isNew: isNew, understood: true)
         }
     }
 }
