@@ -52,23 +52,13 @@ enum BatchHeader {
             throw row.fault(
                 .badHeader, "the columns are not separated by commas", "export as CSV")
         }
-        let unknown = names.filter { BatchColumn(rawValue: $0) == nil }
-        guard unknown.isEmpty else {
-            let list = unknown.prefix(10).map { shownInMessage($0) }.joined(separator: ", ")
-            let known = BatchColumn.allCases.filter { !$0.isIgnored }.map(\.rawValue)
-            throw row.fault(
-                .unknownColumn, "there is no column \(list)",
-                "use \(known.joined(separator: ", "))")
-        }
-        let columns = names.compactMap(BatchColumn.init)
+        let known = BatchColumn.allCases.filter { !$0.isIgnored }.map(\.rawValue)
+        try row.refuseUnknown(
+            names.filter { BatchColumn(rawValue: $0) == nil }.prefix(10),
+            "use \(known.joined(separator: ", "))")
         try row.refuseTwice(names)
-        let missing = BatchColumn.required.filter { !columns.contains($0) }
-        guard missing.isEmpty else {
-            throw row.fault(
-                .missingColumn,
-                "the column \(missing.map(\.rawValue).joined(separator: ", ")) is missing",
-                "add it")
-        }
+        try row.require(BatchColumn.required.map(\.rawValue), among: names)
+        let columns = names.compactMap(BatchColumn.init)
         switch (columns.contains(.price), columns.contains(.priceMilliunits)) {
         case (true, false): return CSV(columns: columns, unit: .decimal)
         case (false, true): return CSV(columns: columns, unit: .milliunits)

@@ -40,6 +40,21 @@ struct HeaderRow {
         }
     }
 
+    func refuseUnknown(_ names: some Collection<String>, _ remedy: String) throws(BatchFileError) {
+        guard !names.isEmpty else { return }
+        let list = names.map { shownInMessage($0) }.joined(separator: ", ")
+        throw fault(.unknownColumn, "there is no column \(list)", remedy)
+    }
+
+    func require(
+        _ needed: [String], among names: [String], _ remedy: String = "add it"
+    ) throws(BatchFileError) {
+        let missing = needed.filter { !names.contains($0) }
+        guard !missing.isEmpty else { return }
+        throw fault(
+            .missingColumn, "the column \(missing.joined(separator: ", ")) is missing", remedy)
+    }
+
     func refuseTwice(_ names: some Sequence<String>) throws(BatchFileError) {
         var seen: Set<String> = []
         for name in names where !seen.insert(name).inserted {

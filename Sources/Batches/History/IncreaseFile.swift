@@ -66,22 +66,13 @@ package struct IncreaseFile: Hashable, Sendable {
 
     private static func columns(_ header: HeaderRow) throws(BatchFileError) -> [Column] {
         let names = header.names.map(TableLines.normalized)
-        let all = Column.allCases.map(\.rawValue).joined(separator: ", ")
-        let wrong = zip(header.names, names).filter { Column(rawValue: $0.1) == nil }.map(\.0)
-        guard wrong.isEmpty else {
-            let list = wrong.map { shownInMessage($0) }.joined(separator: ", ")
-            throw header.fault(.unknownColumn, "there is no column \(list)", "use \(all)")
-        }
+        let all = Column.allCases.map(\.rawValue)
+        try header.refuseUnknown(
+            zip(header.names, names).filter { !all.contains($0.1) }.map(\.0),
+            "use \(all.joined(separator: ", "))")
         try header.refuseTwice(names)
-        let columns = names.compactMap(Column.init)
-        let missing = Column.allCases.filter { !columns.contains($0) }
-        guard missing.isEmpty else {
-            throw header.fault(
-                .missingColumn,
-                "the column \(missing.map(\.rawValue).joined(separator: ", ")) is missing",
-                "add it")
-        }
-        return columns
+        try header.require(all, among: names)
+        return names.compactMap(Column.init)
     }
 }
 

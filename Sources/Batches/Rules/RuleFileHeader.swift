@@ -36,8 +36,9 @@ enum RuleFileHeader {
         if currencies.last == "" { currencies.removeLast() }
         let wrong = currencies.filter { !isCode($0) }
         guard wrong.isEmpty else {
+            let list = wrong.map { shownInMessage($0) }.joined(separator: ", ")
             throw row.fault(
-                .unknownColumn, "\(listed(wrong)) is no currency",
+                .unknownColumn, "\(list) is no currency",
                 "download the European Central Bank's eurofxref file again")
         }
         guard !currencies.isEmpty else {
@@ -53,47 +54,29 @@ enum RuleFileHeader {
         _ row: HeaderRow, _ names: [String]
     ) throws(BatchFileError) -> RuleFileHeader {
         let columns = names.map(AppleThresholdTable.Column.init)
-        let wrong = zip(row.names, columns).filter { $0.1 == nil }.map(\.0)
-        guard wrong.isEmpty else {
-            throw row.fault(
-                .unknownColumn, "there is no column \(listed(wrong))",
-                "of Apple's table keep the storefront's code, the currency and the two amounts")
-        }
+        try row.refuseUnknown(
+            zip(row.names, columns).filter { $0.1 == nil }.map(\.0),
+            "of Apple's table keep the storefront's code, the currency and the two amounts")
         let known = columns.compactMap { $0 }
-        try row.refuseTwice(known.filter { $0 != .ignored }.map(\.name))
-        let missing = [AppleThresholdTable.Column.storefront, .currency]
-            .filter { !known.contains($0) }
-        guard missing.isEmpty else {
-            throw row.fault(
-                .missingColumn,
-                "the column \(missing.map(\.name).joined(separator: ", ")) is missing", "add it")
-        }
+        let read = known.filter { $0 != .ignored }.map(\.name)
+        try row.refuseTwice(read)
+        try row.require(
+            [AppleThresholdTable.Column.storefront, .currency].map(\.name), among: read)
         return .appleTable(known)
     }
 
     private static func own(
         _ row: HeaderRow, _ names: [String]
     ) throws(BatchFileError) -> RuleFileHeader {
-        let known = RuleColumn.allCases.map(\.rawValue).joined(separator: ", ")
-        let wrong = zip(row.names, names).filter { RuleColumn(rawValue: $0.1) == nil }.map(\.0)
-        guard wrong.isEmpty else {
-            throw row.fault(
-                .unknownColumn, "there is no column \(listed(wrong))",
-                "use \(known), Apple's table with its columns storefront, currency, non-annual and annual, or the "
-                    + "European Central Bank's eurofxref file as it is")
-        }
+        let known = RuleColumn.allCases.map(\.rawValue)
+        try row.refuseUnknown(
+            zip(row.names, names).filter { !known.contains($0.1) }.map(\.0),
+            "use \(known.joined(separator: ", ")), Apple's table with its columns storefront, currency, non-annual "
+                + "and annual, or the European Central Bank's eurofxref file as it is")
         try row.refuseTwice(names)
-        let columns = names.compactMap(RuleColumn.init)
-        guard columns.contains(.rule) else {
-            throw row.fault(
-                .missingColumn, "the column rule is missing",
-                "add it: \(RuleRowBuilder.kinds)")
-        }
-        return .own(columns)
-    }
-
-    private static func listed(_ names: [String]) -> String {
-        names.map { shownInMessage($0) }.joined(separator: ", ")
+        try row.require(
+            [RuleColumn.rule.rawValue], among: names, "add it: \(RuleRowBuilder.kinds)")
+        return .own(names.compactMap(RuleColumn.init))
     }
 }
 
