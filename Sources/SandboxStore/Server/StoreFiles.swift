@@ -169,5 +169,3 @@ struct StoreKeys: Sendable {
         }
     }
 }
-
-extension JWSSigner: StatementSigner {}

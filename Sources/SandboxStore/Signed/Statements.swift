@@ -10,18 +10,13 @@ struct StoreIdentity: Codable, Hashable, Sendable {
     var productID: String { "\(bundleID).subscription" }
 }
 
-/// Signs one payload; the seam between the store and its keys.
-protocol StatementSigner: Sendable {
-    func sign(_ payload: [UInt8]) throws -> String
-}
-
 /// Turns subscriptions into the payloads that Apple would sign.
 struct Statements: Sendable {
     /// Of all subscriptions.
     static let subscriptionGroup = "21000001"
 
     var identity: StoreIdentity
-    var signer: any StatementSigner
+    var signer: JWSSigner
 
     /// The two statements of a response.
     func signed(_ answer: StoreEngine.Answer) throws -> (transaction: String, renewal: String) {
