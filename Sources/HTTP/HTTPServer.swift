@@ -27,10 +27,12 @@ package final class HTTPServer: Service {
     private let outages: Outages
 
     /// What the system gives a server, and may refuse for a time. Tests refuse it.
-    struct System: Sendable {
+    package struct System: Sendable {
         /// The next connection, or a negative number with `errno` set.
         var accept: @Sendable (Int32) -> Int32 = { Glibc.accept($0, nil, nil) }
         var thread: @Sendable (String) -> ThreadExecutor? = { ThreadExecutor.started(name: $0) }
+
+        package static let real = System()
     }
 
     /// What strangers can cause as fast as they connect. Each gets a line when it begins and one when it has ended.
@@ -56,20 +58,10 @@ package final class HTTPServer: Service {
     }
 
     /// - Parameter port: 0 takes any free one. It throws when the identity cannot be used.
-    package convenience init(
+    package init(
         name: String = "http", host: String, port: Int, tls: ServerIdentity? = nil,
         limits: HTTPServerLimits = HTTPServerLimits(), clock: any WallClock = SystemClock(),
-        log: Log, refused: @escaping RefusalHandler = { _ in }, handler: @escaping Handler
-    ) throws(HTTPServerError) {
-        try self.init(
-            name: name, host: host, port: port, tls: tls, limits: limits, clock: clock,
-            system: System(), log: log, refused: refused, handler: handler)
-    }
-
-    init(
-        name: String = "http", host: String, port: Int, tls: ServerIdentity? = nil,
-        limits: HTTPServerLimits = HTTPServerLimits(), clock: any WallClock = SystemClock(),
-        system: System, log: Log, refused: @escaping RefusalHandler = { _ in },
+        system: System = .real, log: Log, refused: @escaping RefusalHandler = { _ in },
         handler: @escaping Handler
     ) throws(HTTPServerError) {
         self.name = name
