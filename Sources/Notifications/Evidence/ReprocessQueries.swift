@@ -17,8 +17,7 @@ enum ReprocessQueries {
         var error: String?
 
         var place: Place {
-            Place(
-                receivedAt: stored.receivedAt, notificationUUID: stored.notificationUUID)
+            Place(receivedAt: stored.receivedAt, notificationUUID: stored.notificationUUID)
         }
     }
 
@@ -39,21 +38,16 @@ enum ReprocessQueries {
     ) throws -> [Candidate] {
         let after = place ?? Place(receivedAt: since, notificationUUID: "")
         return try candidates(
-            try connection.query(
-                """
-                -- name: notificationsToReprocess
-                SELECT \(unsafe: columns)
-                FROM repricer.notifications n
-                LEFT JOIN repricer.inbox i
-                    ON i.original_transaction_id = n.original_transaction_id
-                    AND i.bucket = repricer.bucket_of(n.original_transaction_id)
-                    AND i.notification_uuid = n.notification_uuid
-                WHERE (NOT n.understood OR n.unknown IS NOT NULL)
-                    AND (n.received_at, n.notification_uuid)
-                        > (\(timestamp: after.receivedAt), \(after.notificationUUID))
-                ORDER BY n.received_at, n.notification_uuid
-                LIMIT \(limit)
-                """), on: connection)
+            """
+            -- name: notificationsToReprocess
+            SELECT \(unsafe: columns)
+            FROM \(unsafe: withInbox)
+            WHERE (NOT n.understood OR n.unknown IS NOT NULL)
+                AND (n.received_at, n.notification_uuid)
+                    > (\(timestamp: after.receivedAt), \(after.notificationUUID))
+            ORDER BY n.received_at, n.notification_uuid
+            LIMIT \(limit)
+            """, on: connection)
     }
 
     /// The notifications that were received since then and that the fold has quarantined: the first `limit` after
@@ -63,19 +57,18 @@ enum ReprocessQueries {
     ) throws -> [Candidate] {
         let after = place ?? Place(receivedAt: since, notificationUUID: "")
         return try candidates(
-            try connection.query(
-                """
-                -- name: quarantinedToReprocess
-                SELECT \(unsafe: columns)
-                FROM repricer.inbox i
-                JOIN repricer.notifications n
-                    ON n.notification_uuid = i.notification_uuid AND n.received_at = i.received_at
-                WHERE i.error IS NOT NULL
-                    AND (i.received_at, i.notification_uuid)
-                        > (\(timestamp: after.receivedAt), \(after.notificationUUID))
-                ORDER BY i.received_at, i.notification_uuid
-                LIMIT \(limit)
-                """), on: connection)
+            """
+            -- name: quarantinedToReprocess
+            SELECT \(unsafe: columns)
+            FROM repricer.inbox i
+            JOIN repricer.notifications n
+                ON n.notification_uuid = i.notification_uuid AND n.received_at = i.received_at
+            WHERE i.error IS NOT NULL
+                AND (i.received_at, i.notification_uuid)
+                    > (\(timestamp: after.receivedAt), \(after.notificationUUID))
+            ORDER BY i.received_at, i.notification_uuid
+            LIMIT \(limit)
+            """, on: connection)
     }
 
     /// All notifications that were received since then, by id, because that order needs no sort: the first `limit`
@@ -84,20 +77,15 @@ enum ReprocessQueries {
         since: Int64, after place: Place?, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Candidate] {
         try candidates(
-            try connection.query(
-                """
-                -- name: notificationsToReadAnew
-                SELECT \(unsafe: columns)
-                FROM repricer.notifications n
-                LEFT JOIN repricer.inbox i
-                    ON i.original_transaction_id = n.original_transaction_id
-                    AND i.bucket = repricer.bucket_of(n.original_transaction_id)
-                    AND i.notification_uuid = n.notification_uuid
-                WHERE n.received_at >= \(timestamp: since)
-                    AND n.notification_uuid > \(place?.notificationUUID ?? "")
-                ORDER BY n.notification_uuid
-                LIMIT \(limit)
-                """), on: connection)
+            """
+            -- name: notificationsToReadAnew
+            SELECT \(unsafe: columns)
+            FROM \(unsafe: withInbox)
+            WHERE n.received_at >= \(timestamp: since)
+                AND n.notification_uuid > \(place?.notificationUUID ?? "")
+            ORDER BY n.notification_uuid
+            LIMIT \(limit)
+            """, on: connection)
     }
 
     private static let columns = """
@@ -106,9 +94,19 @@ enum ReprocessQueries {
         \(EvidenceQueries.evidenceColumns)
         """
 
+    /// Notifications, and the rows of those that are not folded yet.
+    private static let withInbox = """
+        repricer.notifications n
+            LEFT JOIN repricer.inbox i
+                ON i.original_transaction_id = n.original_transaction_id
+                AND i.bucket = repricer.bucket_of(n.original_transaction_id)
+                AND i.notification_uuid = n.notification_uuid
+        """
+
     private static func candidates(
-        _ rows: Rows, on connection: isolated PostgresConnection
+        _ question: SQL, on connection: isolated PostgresConnection
     ) throws -> [Candidate] {
+        let rows = try connection.query(question)
         let stored = try EvidenceQueries.stored(rows, on: connection)
         return try zip(rows, stored).map { row, stored in
             Candidate(
