@@ -87,27 +87,22 @@ package enum BatchQueries {
     }
 
     private static func read(_ row: Row) throws -> Batch {
-        Batch(
-            batchID: try row.text("batch_id"), name: try row.text("name"),
-            state: try row.text("state"), rowCount: try row.int64("row_count"),
-            rejectedRowCount: try row.int64("rejected_row_count"),
-            submittedBy: try row.text("submitted_by"),
-            submittedAt: try row.milliseconds("submitted_at"),
-            decidedBy: try row.textOrNil("decided_by"),
-            decidedAt: try row.millisecondsOrNil("decided_at"),
-            decisionReason: try row.textOrNil("decision_reason"),
-            isPaused: try row.bool("is_paused"), pausedBy: try row.textOrNil("paused_by"),
-            pausedAt: try row.millisecondsOrNil("paused_at"),
-            pausedReason: try row.textOrNil("paused_reason"),
-            haltedBy: try row.textOrNil("halted_by"),
-            alsoPausedBy: try row.textOrNil("also_paused_by"),
-            alsoPausedAt: try row.millisecondsOrNil("also_paused_at"),
-            alsoPausedReason: try row.textOrNil("also_paused_reason"),
-            probeAt: try row.millisecondsOrNil("probe_at"),
-            probeAnswer: try row.textOrNil("probe_answer"), grouping: try row.text("grouping"),
-            waveCount: try row.int("wave_count"), releasedWave: try row.int("released_wave"),
-            nextReleaseAt: try row.millisecondsOrNil("next_release_at"),
-            undoesBatchID: try row.textOrNil("undoes_batch_id"))
+        try Batch(
+            batchID: row.text("batch_id"), name: row.text("name"), state: row.text("state"),
+            rowCount: row.int64("row_count"), rejectedRowCount: row.int64("rejected_row_count"),
+            submittedBy: row.text("submitted_by"), submittedAt: row.milliseconds("submitted_at"),
+            decidedBy: row.textOrNil("decided_by"), decidedAt: row.millisecondsOrNil("decided_at"),
+            decisionReason: row.textOrNil("decision_reason"), isPaused: row.bool("is_paused"),
+            pausedBy: row.textOrNil("paused_by"), pausedAt: row.millisecondsOrNil("paused_at"),
+            pausedReason: row.textOrNil("paused_reason"), haltedBy: row.textOrNil("halted_by"),
+            alsoPausedBy: row.textOrNil("also_paused_by"),
+            alsoPausedAt: row.millisecondsOrNil("also_paused_at"),
+            alsoPausedReason: row.textOrNil("also_paused_reason"),
+            probeAt: row.millisecondsOrNil("probe_at"), probeAnswer: row.textOrNil("probe_answer"),
+            grouping: row.text("grouping"), waveCount: row.int("wave_count"),
+            releasedWave: row.int("released_wave"),
+            nextReleaseAt: row.millisecondsOrNil("next_release_at"),
+            undoesBatchID: row.textOrNil("undoes_batch_id"))
     }
 
     /// Approves, and returns how many changes were queued. Returns nil where the batch exceeds this user's limits:

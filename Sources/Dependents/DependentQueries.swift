@@ -67,11 +67,10 @@ package enum DependentQueries {
             RETURNING d.original_transaction_id, d.change_id, d.dependent_sku, d.checks, d.is_cross_subscription
             """
         ).map { row in
-            Open(
-                originalTransactionID: try row.text("original_transaction_id"),
-                changeID: try row.text("change_id"), dependentSKU: try row.text("dependent_sku"),
-                checks: try row.int("checks"),
-                isCrossSubscription: try row.bool("is_cross_subscription"))
+            try Open(
+                originalTransactionID: row.text("original_transaction_id"),
+                changeID: row.text("change_id"), dependentSKU: row.text("dependent_sku"),
+                checks: row.int("checks"), isCrossSubscription: row.bool("is_cross_subscription"))
         }
     }
 
@@ -168,11 +167,10 @@ package enum DependentQueries {
             ORDER BY d.original_transaction_id, d.change_id, d.dependent_sku
             """
         ).map { row in
-            Open(
-                originalTransactionID: try row.text("original_transaction_id"),
-                changeID: try row.text("change_id"), dependentSKU: try row.text("dependent_sku"),
-                checks: try row.int("checks"),
-                isCrossSubscription: try row.bool("is_cross_subscription"))
+            try Open(
+                originalTransactionID: row.text("original_transaction_id"),
+                changeID: row.text("change_id"), dependentSKU: row.text("dependent_sku"),
+                checks: row.int("checks"), isCrossSubscription: row.bool("is_cross_subscription"))
         }
     }
 

@@ -339,29 +339,24 @@ extension ExtensionQueries {
             LIMIT \(linesMax + 1)
             """
         ).map { row in
-            Line(
-                kind: try row.text("kind"), extensionID: try row.text("extension_id"),
-                productID: try row.textOrNil("product_id"),
-                storefronts: try row.textsOrNil("storefronts"),
-                originalTransactionID: try row.textOrNil("original_transaction_id"),
-                days: try row.int64OrNil("extend_by_days"),
-                reason: try row.int64OrNil("reason_code"), state: try row.text("state"),
-                requestedBy: try row.textOrNil("requested_by"),
-                requestedAt: try row.millisecondsOrNil("requested_at"),
-                approvedBy: try row.textOrNil("approved_by"),
-                rejectedBy: try row.textOrNil("rejected_by"),
-                calledAt: try row.millisecondsOrNil("called_at"),
-                completedAt: try row.millisecondsOrNil("completed_at"),
-                eligibleForecast: try row.int64OrNil("eligible_forecast"),
-                extended: try row.int64OrNil("extended"), failed: try row.int64OrNil("failed"),
-                appleExtended: try row.int64OrNil("apple_extended"),
-                appleFailed: try row.int64OrNil("apple_failed"),
-                retried: try row.int64OrNil("retried"),
-                retriedExtended: try row.int64OrNil("retried_extended"),
-                renewalBefore: try row.millisecondsOrNil("renewal_before_at"),
-                renewalAt: try row.millisecondsOrNil("renewal_at"),
-                code: try row.textOrNil("code"), check: try row.text("check_result"),
-                detail: try row.textOrNil("detail"))
+            try Line(
+                kind: row.text("kind"), extensionID: row.text("extension_id"),
+                productID: row.textOrNil("product_id"), storefronts: row.textsOrNil("storefronts"),
+                originalTransactionID: row.textOrNil("original_transaction_id"),
+                days: row.int64OrNil("extend_by_days"), reason: row.int64OrNil("reason_code"),
+                state: row.text("state"), requestedBy: row.textOrNil("requested_by"),
+                requestedAt: row.millisecondsOrNil("requested_at"),
+                approvedBy: row.textOrNil("approved_by"), rejectedBy: row.textOrNil("rejected_by"),
+                calledAt: row.millisecondsOrNil("called_at"),
+                completedAt: row.millisecondsOrNil("completed_at"),
+                eligibleForecast: row.int64OrNil("eligible_forecast"),
+                extended: row.int64OrNil("extended"), failed: row.int64OrNil("failed"),
+                appleExtended: row.int64OrNil("apple_extended"),
+                appleFailed: row.int64OrNil("apple_failed"), retried: row.int64OrNil("retried"),
+                retriedExtended: row.int64OrNil("retried_extended"),
+                renewalBefore: row.millisecondsOrNil("renewal_before_at"),
+                renewalAt: row.millisecondsOrNil("renewal_at"), code: row.textOrNil("code"),
+                check: row.text("check_result"), detail: row.textOrNil("detail"))
         }
     }
 }

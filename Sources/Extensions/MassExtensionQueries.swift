@@ -140,9 +140,9 @@ package enum MassExtensionQueries {
             """)
         let evidence = try EvidenceQueries.evidence(of: rows, on: connection)
         return try zip(rows, evidence).map { row, evidence in
-            WaitingSummary(
-                notificationUUID: try row.text("notification_uuid"),
-                receivedAt: try row.milliseconds("received_at"), evidence: evidence)
+            try WaitingSummary(
+                notificationUUID: row.text("notification_uuid"),
+                receivedAt: row.milliseconds("received_at"), evidence: evidence)
         }
     }
 

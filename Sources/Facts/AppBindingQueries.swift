@@ -36,8 +36,7 @@ package enum AppBindingQueries {
         _ question: SQL, on connection: isolated PostgresConnection
     ) throws -> AppBinding? {
         try connection.query(question).first.map {
-            AppBinding(
-                bundleID: try $0.text("bundle_id"), environment: try $0.text("environment"))
+            try AppBinding(bundleID: $0.text("bundle_id"), environment: $0.text("environment"))
         }
     }
 

@@ -46,12 +46,10 @@ package enum BlockerQueries {
             ORDER BY is_in_the_way DESC, since, a.pid LIMIT \(sessionsMax)
             """
         ).map { row in
-            Session(
-                pid: try row.int("pid"), user: try row.text("usename"),
-                application: try row.text("application"),
-                since: try row.millisecondsOrNil("since"),
-                transaction: try row.text("transaction"),
-                isInTheWay: try row.bool("is_in_the_way"))
+            try Session(
+                pid: row.int("pid"), user: row.text("usename"),
+                application: row.text("application"), since: row.millisecondsOrNil("since"),
+                transaction: row.text("transaction"), isInTheWay: row.bool("is_in_the_way"))
         }
     }
 }

@@ -88,10 +88,10 @@ package enum EventQueries {
             """)
         let evidence = try EvidenceQueries.evidence(of: rows, on: connection)
         return try zip(rows, evidence).map { row, evidence in
-            Waiting(
-                originalTransactionID: try row.text("original_transaction_id"),
-                notificationUUID: try row.text("notification_uuid"),
-                receivedAt: try row.milliseconds("received_at"), evidence: evidence)
+            try Waiting(
+                originalTransactionID: row.text("original_transaction_id"),
+                notificationUUID: row.text("notification_uuid"),
+                receivedAt: row.milliseconds("received_at"), evidence: evidence)
         }
     }
 
@@ -161,10 +161,9 @@ package enum EventQueries {
         isNew.reserveCapacity(new.count)
         for row in new {
             isNew.insert(
-                Place(
-                    id: try row.text("original_transaction_id"),
-                    signedAt: try row.milliseconds("signed_at"),
-                    evidenceID: try row.text("evidence_id")))
+                try Place(
+                    id: row.text("original_transaction_id"),
+                    signedAt: row.milliseconds("signed_at"), evidenceID: row.text("evidence_id")))
         }
         // Each is removed when it is found, so that a statement that arrived twice in one go is folded once.
         return { event in

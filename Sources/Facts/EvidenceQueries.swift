@@ -53,13 +53,13 @@ package enum EvidenceQueries {
     ) throws -> [Stored] {
         let evidence = try evidence(of: rows, on: connection)
         return try zip(rows, evidence).map { row, evidence in
-            Stored(
-                notificationUUID: try row.text("notification_uuid"),
-                receivedAt: try row.milliseconds("received_at"),
-                signedAt: try row.millisecondsOrNil("signed_at"),
-                type: try row.textOrNil("type"), subtype: try row.textOrNil("subtype"),
-                originalTransactionID: try row.textOrNil("original_transaction_id"),
-                understood: try row.bool("understood"), evidence: evidence)
+            try Stored(
+                notificationUUID: row.text("notification_uuid"),
+                receivedAt: row.milliseconds("received_at"),
+                signedAt: row.millisecondsOrNil("signed_at"), type: row.textOrNil("type"),
+                subtype: row.textOrNil("subtype"),
+                originalTransactionID: row.textOrNil("original_transaction_id"),
+                understood: row.bool("understood"), evidence: evidence)
         }
     }
 

@@ -32,9 +32,9 @@ package enum FinanceLoginQueries {
             ORDER BY r.rolname
             """
         ).map { row in
-            Login(
-                name: try row.text("name"), hasTimeout: try row.bool("has_timeout"),
-                hasConnectionLimit: try row.bool("has_limit"))
+            try Login(
+                name: row.text("name"), hasTimeout: row.bool("has_timeout"),
+                hasConnectionLimit: row.bool("has_limit"))
         }
     }
 }

@@ -82,9 +82,9 @@ package enum FoldQueries {
         guard let state = ChangeState(rawValue: stateText) else {
             throw FactsError.unreadable("price_changes.state '\(stateText)'")
         }
-        var progress = ChangeProgress(
-            state: state, dueAt: try row.instant("due_effective_at"),
-            since: Instant(milliseconds: try row.milliseconds("state_since")))
+        var progress = try ChangeProgress(
+            state: state, dueAt: row.instant("due_effective_at"),
+            since: Instant(milliseconds: row.milliseconds("state_since")))
         progress.reason = try row.textOrNil("reason")
         progress.scheduledAt = try row.instant("scheduled_at")
         progress.consentAskedAt = try row.instant("consent_asked_at")
@@ -102,10 +102,10 @@ package enum FoldQueries {
         let dependents = try row.textsOrNil("current_dependent_skus") ?? submittedDependents
         let called = try row.textOrNil("called_sku") ?? submitted
         let calledDependents = try row.textsOrNil("called_dependent_skus") ?? submittedDependents
-        var change = TrackedChange(
-            changeID: try row.text("change_id"), sku: sku,
-            oldPrice: try row.int64("current_price_milliunits"),
-            newPrice: try row.int64("new_price_milliunits"), progress: progress)
+        var change = try TrackedChange(
+            changeID: row.text("change_id"), sku: sku,
+            oldPrice: row.int64("current_price_milliunits"),
+            newPrice: row.int64("new_price_milliunits"), progress: progress)
         change.currency = try row.text("currency")
         change.dependentSKUs = dependents
         change.calledSKU = called == sku ? nil : called
@@ -160,9 +160,9 @@ package enum FoldQueries {
     private static func ownCancels(_ rows: Rows) throws -> [String: [OwnCancel]] {
         var cancels: [String: [OwnCancel]] = [:]
         for row in rows {
-            var cancel = OwnCancel(
-                requestReferenceID: try row.text("call_id"),
-                preparedAt: Instant(milliseconds: try row.milliseconds("prepared_at")))
+            var cancel = try OwnCancel(
+                requestReferenceID: row.text("call_id"),
+                preparedAt: Instant(milliseconds: row.milliseconds("prepared_at")))
             cancel.settledAt = try row.instant("settled_at")
             cancel.reenabledAt = try row.instant("reenabled_at")
             cancels[try row.text("subject"), default: []].append(cancel)
@@ -182,12 +182,12 @@ package enum FoldQueries {
     private static func cancellations(_ rows: Rows) throws -> [String: [DependentCancellation]] {
         var cancellations: [String: [DependentCancellation]] = [:]
         for row in rows {
-            var cancellation = DependentCancellation(
-                changeID: try row.text("change_id"), dependentSKU: try row.text("dependent_sku"),
-                parentSKU: try row.text("parent_sku"), cause: try row.text("cause"),
-                state: DependentCancellation.State(rawValue: try row.text("state")) ?? .discrepancy,
-                requestedAt: Instant(milliseconds: try row.milliseconds("requested_at")),
-                requestedByEvidence: try row.text("requested_by_evidence"))
+            var cancellation = try DependentCancellation(
+                changeID: row.text("change_id"), dependentSKU: row.text("dependent_sku"),
+                parentSKU: row.text("parent_sku"), cause: row.text("cause"),
+                state: DependentCancellation.State(rawValue: row.text("state")) ?? .discrepancy,
+                requestedAt: Instant(milliseconds: row.milliseconds("requested_at")),
+                requestedByEvidence: row.text("requested_by_evidence"))
             cancellation.price = try row.int64OrNil("price_milliunits")
             cancellation.currency = try row.textOrNil("currency")
             cancellation.settledAt = try row.instant("settled_at")

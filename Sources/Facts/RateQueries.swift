@@ -109,10 +109,10 @@ package enum RateQueries {
     /// nil where the endpoint has no row yet.
     private static func taken(_ rows: Rows) throws -> Lease? {
         guard let row = try rows.oneOrNil() else { return nil }
-        return Lease(
-            permits: try row.int64s("permits"), nowMicros: try row.int64("now_micros"),
-            nextMicros: try row.int64("next_micros"),
-            blockedUntil: try row.millisecondsOrNil("blocked_until"))
+        return try Lease(
+            permits: row.int64s("permits"), nowMicros: row.int64("now_micros"),
+            nextMicros: row.int64("next_micros"),
+            blockedUntil: row.millisecondsOrNil("blocked_until"))
     }
 
     /// The clock that all replicas share, in microseconds since 1970.

@@ -79,9 +79,9 @@ package enum RefusalStreakQueries {
             SELECT * FROM repricer.refusal_streaks WHERE kind = \(kind.rawValue) AND (refused <> '{}' OR believed_done <> '{}' OR batch_id IS NOT NULL)
             """
         ).map { row in
-            var streak = StoredStreak(
-                batchID: try row.textOrNil("batch_id"), storefront: try row.textOrNil("storefront"),
-                code: try row.int("code"), since: try row.milliseconds("since"))
+            var streak = try StoredStreak(
+                batchID: row.textOrNil("batch_id"), storefront: row.textOrNil("storefront"),
+                code: row.int("code"), since: row.milliseconds("since"))
             streak.alike = try row.texts("alike")
             streak.refused = try row.texts("refused")
             streak.refusedAgain = try row.texts("refused_again")

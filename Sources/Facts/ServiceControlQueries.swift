@@ -145,18 +145,18 @@ package enum ServiceControlQueries {
             """
         ) { rows in
             guard let row = rows.first else { throw FactsError.unreadable("service_controls") }
-            var everything = Everything(
-                isPaused: try row.bool("is_paused"), pausedBy: try row.textOrNil("paused_by"),
-                pausedAt: try row.millisecondsOrNil("paused_at"),
-                pausedReason: try row.textOrNil("paused_reason"),
-                haltedAt: try row.millisecondsOrNil("halted_at"),
-                haltedReason: try row.textOrNil("halted_reason"),
-                haltedAnswer: try row.textOrNil("halted_answer"),
-                catchUpSince: try row.millisecondsOrNil("catch_up_since"),
-                catchUpFrom: try row.millisecondsOrNil("catch_up_from"),
-                catchUpBy: try row.textOrNil("catch_up_by"), isHeld: try row.bool("is_held"),
-                heldSince: try row.millisecondsOrNil("held_since"),
-                heldBy: try row.textOrNil("held_by"), heldIsAll: try row.bool("held_is_all"))
+            var everything = try Everything(
+                isPaused: row.bool("is_paused"), pausedBy: row.textOrNil("paused_by"),
+                pausedAt: row.millisecondsOrNil("paused_at"),
+                pausedReason: row.textOrNil("paused_reason"),
+                haltedAt: row.millisecondsOrNil("halted_at"),
+                haltedReason: row.textOrNil("halted_reason"),
+                haltedAnswer: row.textOrNil("halted_answer"),
+                catchUpSince: row.millisecondsOrNil("catch_up_since"),
+                catchUpFrom: row.millisecondsOrNil("catch_up_from"),
+                catchUpBy: row.textOrNil("catch_up_by"), isHeld: row.bool("is_held"),
+                heldSince: row.millisecondsOrNil("held_since"), heldBy: row.textOrNil("held_by"),
+                heldIsAll: row.bool("held_is_all"))
             everything.catchUpAnswer = try row.textOrNil("catch_up_answer")
             everything.refusedKinds = try row.texts("refused_kinds")
             for row in rows {
@@ -172,17 +172,15 @@ package enum ServiceControlQueries {
     }
 
     private static func halt(_ kind: String, _ row: Row) throws -> KindHalt {
-        KindHalt(
-            kind: kind, at: try row.milliseconds("kind_at"),
-            reason: try row.textOrNil("kind_reason") ?? "",
-            answer: try row.textOrNil("kind_answer"))
+        try KindHalt(
+            kind: kind, at: row.milliseconds("kind_at"), reason: row.textOrNil("kind_reason") ?? "",
+            answer: row.textOrNil("kind_answer"))
     }
 
     private static func throttle(_ kind: String, _ row: Row) throws -> KindThrottle {
-        KindThrottle(
-            kind: kind, since: try row.milliseconds("kind_at"),
-            until: try row.milliseconds("kind_until"),
-            answer: try row.textOrNil("kind_answer") ?? "")
+        try KindThrottle(
+            kind: kind, since: row.milliseconds("kind_at"), until: row.milliseconds("kind_until"),
+            answer: row.textOrNil("kind_answer") ?? "")
     }
 
     /// Notices that the database is another one than before, or that its history was last read before `oldest`, and

@@ -203,8 +203,7 @@ package enum StoreCallQueries {
             WHERE repricer.bucket_of(c.subject) = \(bucket)::smallint
             """
         ).map { row in
-            OtherBuckets.Cancelled(
-                callID: try row.text("call_id"), isPaused: try row.bool("is_paused"))
+            try OtherBuckets.Cancelled(callID: row.text("call_id"), isPaused: row.bool("is_paused"))
         }
         return others
     }
@@ -312,14 +311,13 @@ package enum StoreCallQueries {
         guard let kind = StoreCall.Kind(rawValue: try row.text("kind")),
             let step = StoreCall.Step(rawValue: try row.text("next_step"))
         else { throw FactsError.unreadable("store_calls.kind or next_step") }
-        return StoreCall(
-            kind, subject: try row.text("subject"), callID: try row.text("call_id"),
-            bucket: try row.int("bucket"), carries: try row.texts("carries"),
-            parents: try row.texts("parents"), intent: try row.text("intent"),
-            fence: try row.int64("fence"), attempts: try row.int("attempts"),
-            checks: try row.int("checks"), step: step, errorCode: try row.int64OrNil("error_code"),
-            isOver: try row.bool("is_over"), isInFlight: try row.bool("is_in_flight"),
-            inFlightUntil: try row.milliseconds("in_flight_until"))
+        return try StoreCall(
+            kind, subject: row.text("subject"), callID: row.text("call_id"),
+            bucket: row.int("bucket"), carries: row.texts("carries"), parents: row.texts("parents"),
+            intent: row.text("intent"), fence: row.int64("fence"), attempts: row.int("attempts"),
+            checks: row.int("checks"), step: step, errorCode: row.int64OrNil("error_code"),
+            isOver: row.bool("is_over"), isInFlight: row.bool("is_in_flight"),
+            inFlightUntil: row.milliseconds("in_flight_until"))
     }
 
     // MARK: Leases

@@ -252,10 +252,9 @@ package enum SubscriptionQueries {
         var siblings: [String: [Sibling]] = [:]
         for row in rows {
             siblings[try row.text("app_account_token"), default: []].append(
-                Sibling(
-                    originalTransactionID: try row.text("original_transaction_id"),
-                    carried: Set(try row.texts("carried")),
-                    renewing: Set(try row.texts("renewing"))))
+                try Sibling(
+                    originalTransactionID: row.text("original_transaction_id"),
+                    carried: Set(row.texts("carried")), renewing: Set(row.texts("renewing"))))
         }
         return siblings
     }
@@ -344,11 +343,9 @@ package enum SubscriptionQueries {
         {
             foldedThrough = SubscriptionEvent.Key(signedAt: at, evidenceID: id)
         }
-        return Stored(
-            facts: facts,
-            increases: try row.storedIncreases(),
-            seenSKUs: try row.texts("seen_skus"), foldedThrough: foldedThrough,
-            checkpointAt: try row.instant("checkpoint_at"))
+        return try Stored(
+            facts: facts, increases: row.storedIncreases(), seenSKUs: row.texts("seen_skus"),
+            foldedThrough: foldedThrough, checkpointAt: row.instant("checkpoint_at"))
     }
 
     /// Writes what a fold made of subscriptions.

@@ -97,11 +97,11 @@ package enum WebhookQueries {
             FROM taken t
             """
         ).map { row in
-            ClaimedDelivery(
-                aggregateID: try row.text("aggregateid"), position: try row.int64("position"),
-                eventID: try row.text("id"), type: try row.text("type"),
-                body: try row.text("body"), attempts: try row.int("attempts"),
-                fence: try row.int64("fence"), dueSince: try row.milliseconds("due_since"))
+            try ClaimedDelivery(
+                aggregateID: row.text("aggregateid"), position: row.int64("position"),
+                eventID: row.text("id"), type: row.text("type"), body: row.text("body"),
+                attempts: row.int("attempts"), fence: row.int64("fence"),
+                dueSince: row.milliseconds("due_since"))
         }
     }
 

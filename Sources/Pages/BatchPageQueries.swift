@@ -39,9 +39,9 @@ enum BatchPageQueries {
             """
         ).compactMap { row in
             guard let day = CivilDate(try row.text("day")) else { return nil }
-            return Day(
-                day: day, forecast: try row.int64("forecast"),
-                effective: try row.int64("effective"), due: try row.int64("due"))
+            return try Day(
+                day: day, forecast: row.int64("forecast"), effective: row.int64("effective"),
+                due: row.int64("due"))
         }
     }
 
@@ -60,7 +60,7 @@ enum BatchPageQueries {
             SELECT exception, count(*) AS charges FROM repricer.kept_exceptions
             WHERE batch_id = \(uuid: batchID) GROUP BY exception ORDER BY charges DESC, exception
             """
-        ).map { Exception(name: try $0.text("exception"), charges: try $0.int64("charges")) }
+        ).map { try Exception(name: $0.text("exception"), charges: $0.int64("charges")) }
     }
 
     struct Ended: Sendable, Equatable {
@@ -82,9 +82,7 @@ enum BatchPageQueries {
             GROUP BY 1, 2 ORDER BY rows DESC, 1, 2 LIMIT \(limit)
             """
         ).map {
-            Ended(
-                state: try $0.text("stage"), reason: try $0.text("reason"),
-                rows: try $0.int64("rows"))
+            try Ended(state: $0.text("stage"), reason: $0.text("reason"), rows: $0.int64("rows"))
         }
     }
 }

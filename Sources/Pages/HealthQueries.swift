@@ -25,12 +25,10 @@ enum HealthQueries {
                 WHERE state = 'pending') w
             """
         ).one()
-        return Queues(
-            waiting: try row.int64("waiting"), quarantined: try row.int64("quarantined"),
-            notUnderstood: try row.int64("not_understood"),
-            webhooksPending: try row.int64("pending"),
-            webhooksSince: try row.millisecondsOrNil("since"),
-            unsummed: try row.int64("unsummed"))
+        return try Queues(
+            waiting: row.int64("waiting"), quarantined: row.int64("quarantined"),
+            notUnderstood: row.int64("not_understood"), webhooksPending: row.int64("pending"),
+            webhooksSince: row.millisecondsOrNil("since"), unsummed: row.int64("unsummed"))
     }
 
     struct OpenCalls: Sendable, Equatable {
@@ -49,9 +47,9 @@ enum HealthQueries {
             WHERE settled_at IS NULL GROUP BY kind, state ORDER BY kind, state
             """
         ).map { row in
-            OpenCalls(
-                kind: try row.text("kind"), state: try row.text("state"),
-                calls: try row.int64("calls"), oldestAt: try row.milliseconds("oldest_at"))
+            try OpenCalls(
+                kind: row.text("kind"), state: row.text("state"), calls: row.int64("calls"),
+                oldestAt: row.milliseconds("oldest_at"))
         }
     }
 
@@ -74,9 +72,9 @@ enum HealthQueries {
             FROM repricer.rate_limits ORDER BY endpoint
             """
         ).map { row in
-            Rate(
-                endpoint: try row.text("endpoint"), lastSecond: try row.int64OrNil("last_second"),
-                blockedUntil: try row.millisecondsOrNil("blocked_until"))
+            try Rate(
+                endpoint: row.text("endpoint"), lastSecond: row.int64OrNil("last_second"),
+                blockedUntil: row.millisecondsOrNil("blocked_until"))
         }
     }
 
@@ -94,9 +92,9 @@ enum HealthQueries {
             SELECT name, last_run_at, next_run_at FROM repricer.service_leases ORDER BY name
             """
         ).map { row in
-            Work(
-                name: try row.text("name"), lastRunAt: try row.millisecondsOrNil("last_run_at"),
-                nextRunAt: try row.millisecondsOrNil("next_run_at"))
+            try Work(
+                name: row.text("name"), lastRunAt: row.millisecondsOrNil("last_run_at"),
+                nextRunAt: row.millisecondsOrNil("next_run_at"))
         }
     }
 

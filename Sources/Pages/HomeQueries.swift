@@ -49,9 +49,9 @@ enum HomeQueries {
             ORDER BY submitted_at, extension_id LIMIT \(limit)
             """
         ).map { row in
-            WaitingExtension(
-                extensionID: try row.text("extension_id"), productID: try row.text("product_id"),
-                days: try row.int64("days"), requestedBy: try row.text("submitted_by"))
+            try WaitingExtension(
+                extensionID: row.text("extension_id"), productID: row.text("product_id"),
+                days: row.int64("days"), requestedBy: row.text("submitted_by"))
         }
     }
 
@@ -74,9 +74,9 @@ enum HomeQueries {
             """)
         var consents: [String: Consent] = [:]
         for row in rows {
-            consents[try row.text("batch_id")] = Consent(
-                agreed: try row.int64("agreed"), informed: try row.int64("informed"),
-                declined: try row.int64("declined"))
+            consents[try row.text("batch_id")] = try Consent(
+                agreed: row.int64("agreed"), informed: row.int64("informed"),
+                declined: row.int64("declined"))
         }
         return consents
     }
@@ -125,10 +125,9 @@ enum HomeQueries {
         var effects: [String: [Effect]] = [:]
         for row in rows {
             effects[try row.text("batch_id"), default: []].append(
-                Effect(
-                    currency: try row.text("currency"),
-                    uplift: try Self.whole(row.text("uplift")),
-                    lost: try Self.whole(row.text("lost"))))
+                try Effect(
+                    currency: row.text("currency"), uplift: Self.whole(row.text("uplift")),
+                    lost: Self.whole(row.text("lost"))))
         }
         return effects
     }
@@ -167,9 +166,9 @@ enum HomeQueries {
             GROUP BY c.batch_id, c.parked_reason ORDER BY rows DESC, c.batch_id, c.parked_reason LIMIT \(limit)
             """
         ).map { row in
-            Parked(
-                batchID: try row.text("batch_id"), reason: try row.text("parked_reason"),
-                rows: try row.int64("rows"), subscription: try row.text("example"))
+            try Parked(
+                batchID: row.text("batch_id"), reason: row.text("parked_reason"),
+                rows: row.int64("rows"), subscription: row.text("example"))
         }
     }
 
@@ -216,9 +215,9 @@ enum HomeQueries {
             """
         ).compactMap { row in
             guard let kind = Deadline.Kind(rawValue: try row.text("kind")) else { return nil }
-            return Deadline(
-                batchID: try row.text("batch_id"), kind: kind, rows: try row.int64("rows"),
-                firstAt: try row.millisecondsOrNil("first_at"), overdue: try row.int64("overdue"))
+            return try Deadline(
+                batchID: row.text("batch_id"), kind: kind, rows: row.int64("rows"),
+                firstAt: row.millisecondsOrNil("first_at"), overdue: row.int64("overdue"))
         }
     }
 

@@ -30,17 +30,16 @@ enum SubscriptionPageQueries {
             FROM repricer.subscriptions WHERE original_transaction_id = \(id)
             """
         ).first.map { row in
-            Facts(
-                status: try row.intOrNil("status"), autoRenews: try row.boolOrNil("auto_renews"),
-                isInBillingRetry: try row.bool("in_billing_retry"),
-                storefront: try row.textOrNil("storefront"),
-                currency: try row.textOrNil("currency"), period: try row.textOrNil("period"),
-                productID: try row.textOrNil("product_id"),
-                customer: try row.textOrNil("app_account_token"),
-                startedAt: try row.millisecondsOrNil("started_at"),
-                renewalAt: try row.millisecondsOrNil("renewal_at"),
-                signedAt: try row.millisecondsOrNil("signed_at"),
-                knownSince: try row.millisecondsOrNil("known_since"))
+            try Facts(
+                status: row.intOrNil("status"), autoRenews: row.boolOrNil("auto_renews"),
+                isInBillingRetry: row.bool("in_billing_retry"),
+                storefront: row.textOrNil("storefront"), currency: row.textOrNil("currency"),
+                period: row.textOrNil("period"), productID: row.textOrNil("product_id"),
+                customer: row.textOrNil("app_account_token"),
+                startedAt: row.millisecondsOrNil("started_at"),
+                renewalAt: row.millisecondsOrNil("renewal_at"),
+                signedAt: row.millisecondsOrNil("signed_at"),
+                knownSince: row.millisecondsOrNil("known_since"))
         }
     }
 
@@ -63,11 +62,9 @@ enum SubscriptionPageQueries {
             WHERE s.original_transaction_id = \(id) ORDER BY i.sku
             """
         ).map { row in
-            Item(
-                sku: try row.textOrNil("sku") ?? "?",
-                currentPrice: try row.int64OrNil("current_price"),
-                renewalPrice: try row.int64OrNil("renewal_price"),
-                renews: try row.boolOrNil("renews"))
+            try Item(
+                sku: row.textOrNil("sku") ?? "?", currentPrice: row.int64OrNil("current_price"),
+                renewalPrice: row.int64OrNil("renewal_price"), renews: row.boolOrNil("renews"))
         }
     }
 
@@ -110,20 +107,18 @@ enum SubscriptionPageQueries {
             ORDER BY b.submitted_at DESC, c.line, c.change_id
             """
         ).map { row in
-            Change(
-                batchID: try row.text("batch_id"), batchName: try row.text("batch_name"),
-                sku: try row.text("sku"), currentSKU: try row.textOrNil("current_sku"),
-                currency: try row.text("currency"),
-                oldPrice: try row.int64("current_price_milliunits"),
-                newPrice: try row.int64("new_price_milliunits"), state: try row.text("state"),
-                reason: try row.textOrNil("why"),
-                isUndo: try row.textOrNil("undoes_change_id") != nil,
-                forecastConsent: try row.text("forecast_consent"),
-                cameConsent: try row.textOrNil("came_consent"),
-                forecastEffectiveAt: try row.milliseconds("forecast_effective_at"),
-                dueEffectiveAt: try row.milliseconds("due_effective_at"),
-                effectiveAt: try row.millisecondsOrNil("effective_at"),
-                dependents: try row.textsOrNil("current_dependent_skus")
+            try Change(
+                batchID: row.text("batch_id"), batchName: row.text("batch_name"),
+                sku: row.text("sku"), currentSKU: row.textOrNil("current_sku"),
+                currency: row.text("currency"), oldPrice: row.int64("current_price_milliunits"),
+                newPrice: row.int64("new_price_milliunits"), state: row.text("state"),
+                reason: row.textOrNil("why"), isUndo: row.textOrNil("undoes_change_id") != nil,
+                forecastConsent: row.text("forecast_consent"),
+                cameConsent: row.textOrNil("came_consent"),
+                forecastEffectiveAt: row.milliseconds("forecast_effective_at"),
+                dueEffectiveAt: row.milliseconds("due_effective_at"),
+                effectiveAt: row.millisecondsOrNil("effective_at"),
+                dependents: row.textsOrNil("current_dependent_skus")
                     ?? row.texts("dependent_skus"))
         }
     }
@@ -152,13 +147,13 @@ enum SubscriptionPageQueries {
             ORDER BY occurred_at DESC, recorded_at DESC, transaction_id, sku, kind LIMIT \(limit)
             """
         ).map { row in
-            Entry(
-                at: try row.milliseconds("occurred_at"), kind: try row.text("kind"),
-                sku: try row.text("sku"), milliunits: try row.int64("amount_milliunits"),
-                currency: try row.text("currency"), transactionID: try row.text("transaction_id"),
-                explainedAs: try row.textOrNil("explained_as"),
-                isCorrection: try row.boolOrNil("is_correction") ?? false,
-                evidenceID: try row.text("evidence_id"))
+            try Entry(
+                at: row.milliseconds("occurred_at"), kind: row.text("kind"), sku: row.text("sku"),
+                milliunits: row.int64("amount_milliunits"), currency: row.text("currency"),
+                transactionID: row.text("transaction_id"),
+                explainedAs: row.textOrNil("explained_as"),
+                isCorrection: row.boolOrNil("is_correction") ?? false,
+                evidenceID: row.text("evidence_id"))
         }
     }
 
@@ -197,9 +192,9 @@ enum SubscriptionPageQueries {
             WHERE original_transaction_id = \(id) ORDER BY sku, claimed_by, change_id
             """
         ).map { row in
-            (
-                sku: try row.text("sku"), parentID: try row.text("claimed_by"),
-                changeID: try row.text("change_id")
+            try (
+                sku: row.text("sku"), parentID: row.text("claimed_by"),
+                changeID: row.text("change_id")
             )
         }
         guard !claims.isEmpty else { return [] }
@@ -212,10 +207,10 @@ enum SubscriptionPageQueries {
                 AND c.change_id = ANY (\(uuids: claims.map(\.changeID))::uuid[]) AND c.ended_at IS NULL
             """
         ).map { row in
-            (
-                changeID: try row.text("change_id"), sku: try row.text("parent_sku"),
-                batchID: try row.text("batch_id"), batch: try row.text("batch_name"),
-                state: try row.text("state")
+            try (
+                changeID: row.text("change_id"), sku: row.text("parent_sku"),
+                batchID: row.text("batch_id"), batch: row.text("batch_name"),
+                state: row.text("state")
             )
         }
         return claims.compactMap { claim in
@@ -246,14 +241,13 @@ enum SubscriptionPageQueries {
             ORDER BY requested_at, dependent_sku
             """
         ).map { row in
-            Dependent(
-                parentID: try row.text("original_transaction_id"),
-                parentSKU: try row.text("parent_sku"), sku: try row.text("dependent_sku"),
-                targetID: try row.textOrNil("target_transaction_id"), state: try row.text("state"),
-                cause: try row.text("cause"), detail: try row.textOrNil("detail"),
-                requestedAt: try row.milliseconds("requested_at"),
-                settledAt: try row.millisecondsOrNil("settled_at"),
-                evidenceID: try row.textOrNil("settled_by_evidence"))
+            try Dependent(
+                parentID: row.text("original_transaction_id"), parentSKU: row.text("parent_sku"),
+                sku: row.text("dependent_sku"), targetID: row.textOrNil("target_transaction_id"),
+                state: row.text("state"), cause: row.text("cause"), detail: row.textOrNil("detail"),
+                requestedAt: row.milliseconds("requested_at"),
+                settledAt: row.millisecondsOrNil("settled_at"),
+                evidenceID: row.textOrNil("settled_by_evidence"))
         }
     }
 
@@ -335,12 +329,10 @@ enum SubscriptionPageQueries {
         _ sql: SQL, on connection: isolated PostgresConnection
     ) throws -> [Found] {
         try connection.query(sql).map { row in
-            Found(
-                id: try row.text("original_transaction_id"), status: try row.intOrNil("status"),
-                productID: try row.textOrNil("product_id"),
-                storefront: try row.textOrNil("storefront"),
-                renewalAt: try row.millisecondsOrNil("renewal_at"),
-                skus: try row.textOrNil("skus") ?? "")
+            try Found(
+                id: row.text("original_transaction_id"), status: row.intOrNil("status"),
+                productID: row.textOrNil("product_id"), storefront: row.textOrNil("storefront"),
+                renewalAt: row.millisecondsOrNil("renewal_at"), skus: row.textOrNil("skus") ?? "")
         }
     }
 }

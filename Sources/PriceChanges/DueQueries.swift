@@ -110,10 +110,10 @@ package enum DueQueries {
             """
         ) { rows in
             try rows.map { row in
-                Parked(
-                    bucket: try row.int("bucket"),
-                    originalTransactionID: try row.text("original_transaction_id"),
-                    changeID: try row.text("change_id"))
+                try Parked(
+                    bucket: row.int("bucket"),
+                    originalTransactionID: row.text("original_transaction_id"),
+                    changeID: row.text("change_id"))
             }
         }
     }
@@ -173,9 +173,7 @@ package enum DueQueries {
     }
 
     private static func queue(_ row: Row) throws -> Queue {
-        Queue(
-            bucket: try row.int("bucket"), batchID: try row.text("batch_id"),
-            wave: try row.int("wave"))
+        try Queue(bucket: row.int("bucket"), batchID: row.text("batch_id"), wave: row.int("wave"))
     }
 
     /// All queues with changes that may be claimed, the earliest deadline first. Each costs two steps of the index. `now`
@@ -301,10 +299,10 @@ package enum DueQueries {
 
     private static func read(_ rows: Rows) throws -> [Due] {
         try rows.map { row in
-            Due(
-                try queue(row), sendBy: try row.milliseconds("send_by"),
-                haltedBy: try row.textOrNil("halted_by"),
-                probe: try place(row), isSampling: try row.bool("is_sampling"))
+            try Due(
+                queue(row), sendBy: row.milliseconds("send_by"),
+                haltedBy: row.textOrNil("halted_by"), probe: place(row),
+                isSampling: row.bool("is_sampling"))
         }
     }
 

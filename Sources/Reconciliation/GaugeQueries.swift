@@ -81,12 +81,11 @@ package enum GaugeQueries {
                 (SELECT catch_up_since IS NOT NULL FROM repricer.service_controls) AS catching_up
             """
         ).one()
-        return Backlogs(
-            inboxWaiting: try row.int64("waiting"), inboxQuarantined: try row.int64("quarantined"),
-            webhooksPending: try row.int64("webhooks"),
-            webhooksSince: try row.millisecondsOrNil("since"),
-            webhooksGivenUp: try row.int64("given_up"),
-            staleFigures: try row.int64("unsummed"), isCatchingUp: try row.bool("catching_up"))
+        return try Backlogs(
+            inboxWaiting: row.int64("waiting"), inboxQuarantined: row.int64("quarantined"),
+            webhooksPending: row.int64("webhooks"), webhooksSince: row.millisecondsOrNil("since"),
+            webhooksGivenUp: row.int64("given_up"), staleFigures: row.int64("unsummed"),
+            isCatchingUp: row.bool("catching_up"))
     }
 
     package struct Rate: Sendable, Equatable {
@@ -116,9 +115,9 @@ package enum GaugeQueries {
             CROSS JOIN (SELECT coalesce(\(now)::bigint * 1000, repricer.rate_clock()) AS now) c
             """
         ).map { row in
-            Rate(
-                endpoint: try row.text("endpoint"), lastSecond: try row.int64OrNil("last_second"),
-                silenceMilliseconds: try row.int64("silence"))
+            try Rate(
+                endpoint: row.text("endpoint"), lastSecond: row.int64OrNil("last_second"),
+                silenceMilliseconds: row.int64("silence"))
         }
     }
 
@@ -150,10 +149,9 @@ package enum GaugeQueries {
             FROM repricer.month_partitions GROUP BY parent
             """
         ).map { row in
-            Storage.Table(
-                name: try row.text("parent"), keptSince: try row.millisecondsOrNil("kept_since"),
-                preparedUntil: try row.millisecondsOrNil("prepared_until"),
-                bytes: try row.int64("bytes"))
+            try Storage.Table(
+                name: row.text("parent"), keptSince: row.millisecondsOrNil("kept_since"),
+                preparedUntil: row.millisecondsOrNil("prepared_until"), bytes: row.int64("bytes"))
         }
         return Storage(databaseBytes: size, tables: tables)
     }

@@ -35,9 +35,9 @@ package enum RecoveryQueries {
                 (SELECT count(*) FROM (SELECT * FROM changes UNION SELECT * FROM calls) s) AS subscriptions
             """
         ).one()
-        return Scope(
-            changes: try row.int("changes"), openCalls: try row.int("calls"),
-            subscriptions: try row.int("subscriptions"))
+        return try Scope(
+            changes: row.int("changes"), openCalls: row.int("calls"),
+            subscriptions: row.int("subscriptions"))
     }
 
     /// Asks for the status of every subscription with such a change or an open call. A second `recover` asks for none
@@ -184,10 +184,10 @@ package enum RecoveryQueries {
             ORDER BY a.sequence DESC LIMIT 1
             """
         ).oneOrNil().map { row in
-            Former(
-                at: try row.milliseconds("occurred_at"), by: try row.text("actor"),
-                adopted: try row.int("adopted"), released: try row.int("released"),
-                ended: try row.int("ended"), unread: try row.int("unread"))
+            try Former(
+                at: row.milliseconds("occurred_at"), by: row.text("actor"),
+                adopted: row.int("adopted"), released: row.int("released"), ended: row.int("ended"),
+                unread: row.int("unread"))
         }
     }
 
@@ -227,10 +227,9 @@ package enum RecoveryQueries {
             GROUP BY b.batch_id, b.name ORDER BY b.name
             """
         ).map { row in
-            Outcome.Batch(
-                batchID: try row.text("batch_id"), name: try row.text("name"),
-                adopted: try row.int("adopted"), released: try row.int("released"),
-                ended: try row.int("ended"), unread: try row.int("unread"))
+            try Outcome.Batch(
+                batchID: row.text("batch_id"), name: row.text("name"), adopted: row.int("adopted"),
+                released: row.int("released"), ended: row.int("ended"), unread: row.int("unread"))
         }
         outcome.unread = try connection.query(
             """
@@ -241,9 +240,8 @@ package enum RecoveryQueries {
             ORDER BY 1 LIMIT 100
             """
         ).map {
-            Outcome.Unread(
-                originalTransactionID: try $0.text("original_transaction_id"),
-                why: try $0.text("why"))
+            try Outcome.Unread(
+                originalTransactionID: $0.text("original_transaction_id"), why: $0.text("why"))
         }
         let row = try connection.query(
             """

@@ -71,11 +71,11 @@ package enum StalenessQueries {
             FROM repricer.history_reading h
             """
         ).one()
-        return Staleness(
-            newestNotificationAt: try row.millisecondsOrNil("newest"),
-            oldestUnfoldedAt: try row.millisecondsOrNil("unfolded"),
-            historyReadThrough: try row.millisecondsOrNil("read_through"),
-            historyWindowStart: try row.millisecondsOrNil("window_start"),
-            silentChanges: try row.int64("silent"), openChecks: try row.int64("checks"))
+        return try Staleness(
+            newestNotificationAt: row.millisecondsOrNil("newest"),
+            oldestUnfoldedAt: row.millisecondsOrNil("unfolded"),
+            historyReadThrough: row.millisecondsOrNil("read_through"),
+            historyWindowStart: row.millisecondsOrNil("window_start"),
+            silentChanges: row.int64("silent"), openChecks: row.int64("checks"))
     }
 }

@@ -130,9 +130,9 @@ package enum StatusCheckQueries {
             RETURNING l.original_transaction_id, l.attempts
             """
         ).map {
-            Claimed(
-                originalTransactionID: try $0.text("original_transaction_id"),
-                attempts: try $0.int("attempts"))
+            try Claimed(
+                originalTransactionID: $0.text("original_transaction_id"),
+                attempts: $0.int("attempts"))
         }
     }
 
@@ -275,9 +275,9 @@ package enum StatusCheckQueries {
             """
         ).compactMap { row in
             guard let outcome = Outcome(rawValue: try row.text("outcome")) else { return nil }
-            return Problem(
-                originalTransactionID: try row.text("original_transaction_id"),
-                line: try row.int64("line"), outcome: outcome, detail: try row.text("detail"))
+            return try Problem(
+                originalTransactionID: row.text("original_transaction_id"), line: row.int64("line"),
+                outcome: outcome, detail: row.text("detail"))
         }
     }
 

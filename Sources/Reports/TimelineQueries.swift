@@ -134,10 +134,10 @@ package enum TimelineQueries {
             ORDER BY 1, 2, evidence_id, what
             """
         ).map { row in
-            Line(
-                at: try row.milliseconds("at"), kind: try row.text("kind"),
-                what: try row.text("what"), sku: try row.textOrNil("sku"),
-                detail: try row.textOrNil("detail"), evidenceID: try row.text("evidence_id"))
+            try Line(
+                at: row.milliseconds("at"), kind: row.text("kind"), what: row.text("what"),
+                sku: row.textOrNil("sku"), detail: row.textOrNil("detail"),
+                evidenceID: row.text("evidence_id"))
         }
     }
 

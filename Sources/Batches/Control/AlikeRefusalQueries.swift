@@ -62,9 +62,9 @@ enum AlikeRefusalQueries {
         return Alike(
             code: code,
             batches: try rows.filter { try $0.text("code") == code }.map { row in
-                Concerned(
-                    batchID: try row.text("batch_id"), name: try row.text("name"),
-                    rail: try GuardQueries.rail(row), since: try row.milliseconds("since"))
+                try Concerned(
+                    batchID: row.text("batch_id"), name: row.text("name"),
+                    rail: GuardQueries.rail(row), since: row.milliseconds("since"))
             })
     }
 }

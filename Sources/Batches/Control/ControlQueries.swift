@@ -19,7 +19,7 @@ package enum ControlQueries {
             FROM repricer.batches WHERE state = 'approved' AND (is_paused OR halted_storefronts <> '{}')
             """
         ).one()
-        return (try row.int("paused"), try row.int("halted"), try row.int("storefronts"))
+        return try (row.int("paused"), row.int("halted"), row.int("storefronts"))
     }
 
     /// A storefront of a batch that a code has halted.
@@ -61,11 +61,10 @@ package enum ControlQueries {
             ORDER BY b.submitted_at, b.batch_id, h.key
             """
         ).map { row in
-            HaltedStorefront(
-                batchName: try row.text("name"), storefront: try row.text("storefront"),
-                by: try row.text("by"), reason: try row.text("reason"),
-                at: try row.milliseconds("at"), probeAt: try row.millisecondsOrNil("probe_at"),
-                probeAnswer: try row.textOrNil("answer"))
+            try HaltedStorefront(
+                batchName: row.text("name"), storefront: row.text("storefront"), by: row.text("by"),
+                reason: row.text("reason"), at: row.milliseconds("at"),
+                probeAt: row.millisecondsOrNil("probe_at"), probeAnswer: row.textOrNil("answer"))
         }
     }
 
@@ -153,9 +152,9 @@ package enum ControlQueries {
             SELECT * FROM repricer.release_due_waves(\(timestamp: at))
             """
         ).map { row in
-            Released(
-                batchID: try row.text("batch_id"), name: try row.text("name"),
-                wave: try row.int("wave"), label: try row.text("label"))
+            try Released(
+                batchID: row.text("batch_id"), name: row.text("name"), wave: row.int("wave"),
+                label: row.text("label"))
         }
     }
 
@@ -199,12 +198,11 @@ package enum ControlQueries {
             let number = try row.int("number")
             if waves.last?.number != number {
                 waves.append(
-                    Wave(
-                        number: number, label: try row.text("label"),
-                        release: try row.text("release"),
-                        plannedAt: try row.millisecondsOrNil("planned_at"),
-                        afterMilliseconds: try row.int64OrNil("after_ms"),
-                        releasedAt: try row.millisecondsOrNil("released_at"), states: [:]))
+                    try Wave(
+                        number: number, label: row.text("label"), release: row.text("release"),
+                        plannedAt: row.millisecondsOrNil("planned_at"),
+                        afterMilliseconds: row.int64OrNil("after_ms"),
+                        releasedAt: row.millisecondsOrNil("released_at"), states: [:]))
             }
             guard let state = try row.textOrNil("state") else { continue }
             waves[waves.count - 1].states[state] = try row.int64("rows")

@@ -46,10 +46,10 @@ package enum GuardQueries {
             let id = try row.text("batch_id")
             if batches.last?.batchID != id {
                 batches.append(
-                    Guarded(
-                        batchID: id, name: try row.text("name"), rails: [],
-                        countFrom: try row.millisecondsOrNil("guards_count_from"),
-                        isJudged: try row.bool("is_judged")))
+                    try Guarded(
+                        batchID: id, name: row.text("name"), rails: [],
+                        countFrom: row.millisecondsOrNil("guards_count_from"),
+                        isJudged: row.bool("is_judged")))
             }
             batches[batches.count - 1].rails.append(try rail(row))
         }
@@ -97,9 +97,9 @@ package enum GuardQueries {
                         WHERE batch_id = \(uuid: batchID) AND \(fragment: isAnswered) LIMIT \(answersMax + 1)) a)
             """
         ).oneOrNil().map { row in
-            Guarded(
-                batchID: batchID, name: try row.text("name"), rails: [try rail(row)],
-                countFrom: try row.millisecondsOrNil("guards_count_from"), isJudged: true)
+            try Guarded(
+                batchID: batchID, name: row.text("name"), rails: [rail(row)],
+                countFrom: row.millisecondsOrNil("guards_count_from"), isJudged: true)
         }
     }
 
@@ -120,15 +120,14 @@ package enum GuardQueries {
             CROSS JOIN LATERAL jsonb_to_recordset(b.guards) AS g (guard text, over integer, least integer)
             WHERE b.batch_id = \(uuid: batchID) ORDER BY g.guard
             """)
-        return (try rows.map(rail), try rows.first?.millisecondsOrNil("guards_count_from"))
+        return try (rows.map(rail), rows.first?.millisecondsOrNil("guards_count_from"))
     }
 
     static func rail(_ row: Row) throws -> GuardRail {
         guard let figure = GuardRail.Figure(rawValue: try row.text("guard")) else {
             throw FactsError.unreadable("batches.guards")
         }
-        return GuardRail(
-            figure: figure, over: try row.int("over"), least: try row.int("least"))
+        return try GuardRail(figure: figure, over: row.int("over"), least: row.int("least"))
     }
 
     /// The figures of a batch: each is how many, and of how many. It reads the batch's answered changes once, and for
@@ -153,13 +152,13 @@ package enum GuardQueries {
             """
         ).one()
         var counts: [GuardRail.Figure: Count] = [
-            .errors: Count(count: try row.int64("refused"), all: try row.int64("answered")),
-            .declined: Count(count: try row.int64("declined"), all: try row.int64("asked")),
+            .errors: try Count(count: row.int64("refused"), all: row.int64("answered")),
+            .declined: try Count(count: row.int64("declined"), all: row.int64("asked")),
         ]
         if figures.contains(.autoRenewOff) {
             let off = try renewalsOff(batchID, since: since, on: connection)
-            counts[.autoRenewOff] = Count(
-                count: try row.int64("has_left") + off, all: try row.int64("told"))
+            counts[.autoRenewOff] = try Count(
+                count: row.int64("has_left") + off, all: row.int64("told"))
         }
         if figures.contains(.moved) {
             counts[.moved] = try moved(batchID, since: since, on: connection)
@@ -179,7 +178,7 @@ package enum GuardQueries {
                 AND (\(timestamp: since)::timestamptz IS NULL OR c.sent_at >= \(timestamp: since)::timestamptz)
             """
         ).one()
-        return Count(count: try row.int64("moved"), all: try row.int64("rows"))
+        return try Count(count: row.int64("moved"), all: row.int64("rows"))
     }
 
     private static func renewalsOff(
@@ -275,8 +274,7 @@ package enum GuardQueries {
         var reading = Reading(counts: [:], at: try first.milliseconds("at"))
         for row in rows {
             guard let figure = GuardRail.Figure(rawValue: try row.text("guard")) else { continue }
-            reading.counts[figure] = Count(
-                count: try row.int64("count"), all: try row.int64("of"))
+            reading.counts[figure] = try Count(count: row.int64("count"), all: row.int64("of"))
         }
         return reading
     }
@@ -431,8 +429,8 @@ package enum GuardQueries {
             """)
         var found: [String: [Concerned]] = [:]
         for row in rows {
-            var concerned = Concerned(
-                batchID: try row.text("batch_id"), storefront: try row.text("storefront"))
+            var concerned = try Concerned(
+                batchID: row.text("batch_id"), storefront: row.text("storefront"))
             concerned.wasParked = try row.bool("was_parked")
             concerned.staleTokens = try row.int("stale_tokens")
             concerned.isHalted = try row.bool("is_halted")

@@ -24,10 +24,10 @@ package enum HaltQueries {
             SELECT * FROM repricer.probe_storefronts(\(timestamp: at), \(timestamp: realNow), \(timestamp: next))
             """
         ).map { row in
-            StorefrontProbe(
-                batchID: try row.text("batch_id"), storefront: try row.text("storefront"),
-                subscription: try row.text("subscription"), answer: try row.textOrNil("answer"),
-                hasRecovered: try row.bool("has_recovered"))
+            try StorefrontProbe(
+                batchID: row.text("batch_id"), storefront: row.text("storefront"),
+                subscription: row.text("subscription"), answer: row.textOrNil("answer"),
+                hasRecovered: row.bool("has_recovered"))
         }
     }
 
@@ -53,9 +53,9 @@ package enum HaltQueries {
                 \(wait)::bigint * interval '1 millisecond')
             """
         ).map { row in
-            PutBack(
-                kind: try row.text("kind"), batchID: try row.textOrNil("batch_id"),
-                code: try row.text("code"), count: try row.int64("rows"))
+            try PutBack(
+                kind: row.text("kind"), batchID: row.textOrNil("batch_id"), code: row.text("code"),
+                count: row.int64("rows"))
         }
     }
 
@@ -75,7 +75,7 @@ package enum HaltQueries {
             SELECT * FROM repricer.end_idle_halts(\(timestamp: at))
             """
         ).map { row in
-            Idle(what: try row.text("what"), reason: try row.textOrNil("reason") ?? "")
+            try Idle(what: row.text("what"), reason: row.textOrNil("reason") ?? "")
         }
     }
 

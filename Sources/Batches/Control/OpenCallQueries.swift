@@ -111,10 +111,10 @@ package enum OpenCallQueries {
     }
 
     private static func stored(_ row: Row) throws -> CallList.Stored {
-        CallList.Stored(
-            sendBy: Instant(milliseconds: try row.milliseconds("send_by")),
-            sendAfter: try row.instant("send_after"), calls: try row.int("calls"),
-            rowsEach: try row.int("rows"))
+        try CallList.Stored(
+            sendBy: Instant(milliseconds: row.milliseconds("send_by")),
+            sendAfter: row.instant("send_after"), calls: row.int("calls"),
+            rowsEach: row.int("rows"))
     }
 
     private static func rows(

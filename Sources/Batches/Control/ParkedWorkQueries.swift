@@ -62,11 +62,10 @@ package enum ParkedWorkQueries {
     }
 
     private static func refused(_ row: Row) throws -> StatusQueries.Refused {
-        StatusQueries.Refused(
-            batchName: "", originalTransactionID: try row.text("subject"),
-            sku: try row.text("what"), state: "parked", reason: try row.text("reason"),
-            since: try row.milliseconds("since"),
-            nextAttemptAt: try row.millisecondsOrNil("next_attempt_at"))
+        try StatusQueries.Refused(
+            batchName: "", originalTransactionID: row.text("subject"), sku: row.text("what"),
+            state: "parked", reason: row.text("reason"), since: row.milliseconds("since"),
+            nextAttemptAt: row.millisecondsOrNil("next_attempt_at"))
     }
 
     /// How much work of each kind waits: `cancel`, `extension` and `mass_extension`.

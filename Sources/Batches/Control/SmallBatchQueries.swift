@@ -40,10 +40,9 @@ enum SmallBatchQueries {
             """
         ).one()
         guard try row.bool("is_one") else { return nil }
-        return Answers(
-            batches: try row.int64("batches"),
-            errors: GuardQueries.Count(
-                count: try row.int64("refused"), all: try row.int64("answered")))
+        return try Answers(
+            batches: row.int64("batches"),
+            errors: GuardQueries.Count(count: row.int64("refused"), all: row.int64("answered")))
     }
 
     /// The small batches, and from when on each is counted. The parameters are those of `answers`.

@@ -102,12 +102,12 @@ package enum StatusQueries {
             ORDER BY state, send_by, original_transaction_id, sku LIMIT \(limit)
             """
         ).map { row in
-            Refused(
-                batchName: try row.text("name"),
-                originalTransactionID: try row.text("original_transaction_id"),
-                sku: try row.text("sku"), state: try row.text("state"),
-                reason: try row.text("reason"), since: try row.milliseconds("since"),
-                nextAttemptAt: try row.millisecondsOrNil("next_attempt_at"))
+            try Refused(
+                batchName: row.text("name"),
+                originalTransactionID: row.text("original_transaction_id"), sku: row.text("sku"),
+                state: row.text("state"), reason: row.text("reason"),
+                since: row.milliseconds("since"),
+                nextAttemptAt: row.millisecondsOrNil("next_attempt_at"))
         }
     }
 
@@ -141,10 +141,10 @@ package enum StatusQueries {
             ORDER BY endpoint
             """
         ).map { row in
-            Quota(
-                endpoint: try row.text("endpoint"),
-                nextPermitAt: try row.int64("next_permit_micros") / 1000,
-                blockedUntil: try row.millisecondsOrNil("blocked_until"))
+            try Quota(
+                endpoint: row.text("endpoint"),
+                nextPermitAt: row.int64("next_permit_micros") / 1000,
+                blockedUntil: row.millisecondsOrNil("blocked_until"))
         }
     }
 
@@ -216,10 +216,10 @@ package enum StatusQueries {
             unknown: try unknown.map { row in
                 let part = try row.text("part")
                 let kind = part.prefix { $0 != ":" }
-                return Notifications.Unknown(
+                return try Notifications.Unknown(
                     kind: String(kind), name: String(part.dropFirst(kind.count + 1)),
-                    notifications: try row.int64("notifications"),
-                    lastReceivedAt: try row.milliseconds("last_received_at"))
+                    notifications: row.int64("notifications"),
+                    lastReceivedAt: row.milliseconds("last_received_at"))
             })
     }
 }

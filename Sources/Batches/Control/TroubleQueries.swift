@@ -89,10 +89,7 @@ package enum TroubleQueries {
             ORDER BY submitted_at, batch_id
             """
         ).map {
-            (
-                id: try $0.text("batch_id"), name: try $0.text("name"),
-                wasOpen: try $0.bool("was_open")
-            )
+            try (id: $0.text("batch_id"), name: $0.text("name"), wasOpen: $0.bool("was_open"))
         }
         let open = try connection.query(
             """
@@ -151,11 +148,10 @@ package enum TroubleQueries {
             ORDER BY c.line, c.original_transaction_id LIMIT \(limit)
             """
         ).map { row in
-            Moved(
-                originalTransactionID: try row.text("original_transaction_id"),
-                sku: try row.text("sku"), state: try row.text("state"),
-                from: try row.milliseconds("forecast_effective_at"),
-                to: try row.milliseconds("moved_to"))
+            try Moved(
+                originalTransactionID: row.text("original_transaction_id"), sku: row.text("sku"),
+                state: row.text("state"), from: row.milliseconds("forecast_effective_at"),
+                to: row.milliseconds("moved_to"))
         }
     }
 
@@ -199,12 +195,10 @@ package enum TroubleQueries {
             ORDER BY b.submitted_at, b.batch_id, c.wave
             """
         ).map { row in
-            WaitingWave(
-                batchID: try row.text("batch_id"), batchName: try row.text("name"),
-                number: try row.int("wave"), label: try row.text("label"),
-                waitsFor: try waitsFor(row), due: try row.int64("due"),
-                overdue: try row.int64("overdue"),
-                firstSendBy: try row.milliseconds("first_send_by"))
+            try WaitingWave(
+                batchID: row.text("batch_id"), batchName: row.text("name"), number: row.int("wave"),
+                label: row.text("label"), waitsFor: waitsFor(row), due: row.int64("due"),
+                overdue: row.int64("overdue"), firstSendBy: row.milliseconds("first_send_by"))
         }
     }
 

@@ -77,10 +77,10 @@ package enum UndoQueries {
             WHERE u.obstacle IS NULL GROUP BY 1, 2 ORDER BY 1, 2
             """
         ).map { row in
-            Takeable(
-                sku: try row.text("sku"), currency: try row.text("currency"),
-                rows: try row.int64("rows"), firstUntil: try row.milliseconds("first_until"),
-                lastUntil: try row.milliseconds("last_until"))
+            try Takeable(
+                sku: row.text("sku"), currency: row.text("currency"), rows: row.int64("rows"),
+                firstUntil: row.milliseconds("first_until"),
+                lastUntil: row.milliseconds("last_until"))
         }
     }
 
@@ -111,9 +111,9 @@ package enum UndoQueries {
             GROUP BY 1, 2, 3 ORDER BY 3 NULLS LAST, 2, 1
             """
         ).map { row in
-            Beyond(
-                obstacle: try obstacle(row), state: try row.text("state"),
-                day: try row.textOrNil("day"), rows: try row.int64("rows"))
+            try Beyond(
+                obstacle: obstacle(row), state: row.text("state"), day: row.textOrNil("day"),
+                rows: row.int64("rows"))
         }
     }
 
@@ -148,11 +148,10 @@ package enum UndoQueries {
             ORDER BY line, original_transaction_id LIMIT \(limit)
             """
         ).map { row in
-            Refused(
-                line: try row.int64("line"),
-                originalTransactionID: try row.text("original_transaction_id"),
-                sku: try row.text("sku"), obstacle: try obstacle(row),
-                state: try row.text("state"), toldAt: try row.instant("told_at"))
+            try Refused(
+                line: row.int64("line"), originalTransactionID: row.text("original_transaction_id"),
+                sku: row.text("sku"), obstacle: obstacle(row), state: row.text("state"),
+                toldAt: row.instant("told_at"))
         }
     }
 

@@ -20,7 +20,7 @@ package enum ApprovalOutlookQueries {
             SELECT approver, exceeded FROM repricer.approval_outlook(\(uuid: batchID))
             """
         ).map {
-            Approver(name: try $0.textOrNil("approver"), exceeded: try $0.texts("exceeded"))
+            try Approver(name: $0.textOrNil("approver"), exceeded: $0.texts("exceeded"))
         }
     }
 
@@ -58,11 +58,10 @@ package enum ApprovalOutlookQueries {
                 AND c.state IN ('awaiting_approval', 'queued') AND NOT c.is_held_out
             """
         ).one()
-        return Due(
-            unsent: try row.int64("unsent"), ready: try row.int64("ready"),
-            nextAt: try row.millisecondsOrNil("next_at"),
-            overdue: try row.int64("overdue"),
-            firstSendBy: try row.millisecondsOrNil("first_send_by"),
-            withinADay: try row.int64("within_a_day"), withinAWeek: try row.int64("within_a_week"))
+        return try Due(
+            unsent: row.int64("unsent"), ready: row.int64("ready"),
+            nextAt: row.millisecondsOrNil("next_at"), overdue: row.int64("overdue"),
+            firstSendBy: row.millisecondsOrNil("first_send_by"),
+            withinADay: row.int64("within_a_day"), withinAWeek: row.int64("within_a_week"))
     }
 }

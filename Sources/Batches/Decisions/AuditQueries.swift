@@ -168,8 +168,7 @@ package enum AuditQueries {
             SELECT sequence, hash FROM repricer.audit_head
             """
         ).one()
-        return AuditChain.Head(
-            sequence: try row.int64("sequence"), hash: try row.text("hash"))
+        return try AuditChain.Head(sequence: row.int64("sequence"), hash: row.text("hash"))
     }
 
     /// The next lines after a number, of one object (such as `batch:ID`) or of all objects.

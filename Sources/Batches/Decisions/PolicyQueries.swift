@@ -66,9 +66,9 @@ package enum PolicyQueries {
             FROM repricer.default_limits
             """
         ).one()
-        return Defaults(
-            rise: try row.int64OrNil("rise"), fall: try row.int64OrNil("fall"),
-            isShipped: try row.bool("is_shipped"))
+        return try Defaults(
+            rise: row.int64OrNil("rise"), fall: row.int64OrNil("fall"),
+            isShipped: row.bool("is_shipped"))
     }
 
     package static func setDefaults(

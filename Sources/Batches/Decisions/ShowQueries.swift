@@ -37,11 +37,11 @@ package enum ShowQueries {
             FROM repricer.batches b WHERE b.batch_id = \(uuid: batchID)
             """
         ).one()
-        return Terms(
-            planHash: try row.text("plan_hash"), plannedAsOf: try row.milliseconds("planned_as_of"),
-            firstApprovers: try row.texts("first_approvers"),
-            firstExceeded: try row.texts("first_exceeded"), isOwn: try row.bool("is_own"),
-            holdout: try row.int("holdout_basis_points"), heldOut: try row.int64("held_out"))
+        return try Terms(
+            planHash: row.text("plan_hash"), plannedAsOf: row.milliseconds("planned_as_of"),
+            firstApprovers: row.texts("first_approvers"),
+            firstExceeded: row.texts("first_exceeded"), isOwn: row.bool("is_own"),
+            holdout: row.int("holdout_basis_points"), heldOut: row.int64("held_out"))
     }
 
     /// Who approved a batch that needs a second approver, in that order.
@@ -110,16 +110,15 @@ package enum ShowQueries {
             }
             let key = try moneyKey(row)
             figures.money[key, default: .init()].add(
-                BatchFigures.Money(
-                    rows: count, now: try sum(row, "now"), then: try sum(row, "then")))
+                try BatchFigures.Money(rows: count, now: sum(row, "now"), then: sum(row, "then")))
             figures.money[key]?.addAtRisk(try sum(row, "at_risk"), consent)
         }
     }
 
     private static func moneyKey(_ row: Row) throws -> BatchFigures.MoneyKey {
-        BatchFigures.MoneyKey(
-            currency: try row.text("currency"), storefront: try row.text("storefront"),
-            period: try row.text("period"))
+        try BatchFigures.MoneyKey(
+            currency: row.text("currency"), storefront: row.text("storefront"),
+            period: row.text("period"))
     }
 
     /// The sum is read as text, because the sum of many prices may exceed 64 bits.
@@ -257,12 +256,11 @@ package enum ShowQueries {
             ORDER BY line
             """)
         for row in rows {
-            let move = PriceMove(
-                line: try row.int("line"),
-                originalTransactionID: try row.text("original_transaction_id"),
-                sku: try row.text("sku"), currency: try row.text("currency"),
-                currentPrice: try row.int64("current_price_milliunits"),
-                newPrice: try row.int64("new_price_milliunits"))
+            let move = try PriceMove(
+                line: row.int("line"), originalTransactionID: row.text("original_transaction_id"),
+                sku: row.text("sku"), currency: row.text("currency"),
+                currentPrice: row.int64("current_price_milliunits"),
+                newPrice: row.int64("new_price_milliunits"))
             switch PlanRow.Direction(rawValue: try row.text("direction")) {
             case .increase: figures.increases.add(move)
             case .decrease: figures.decreases.add(move)
@@ -296,8 +294,8 @@ package enum ShowQueries {
             """)
         for row in rows {
             guard let warning = BatchWarning(rawValue: try row.text("warning")) else { continue }
-            figures.warnings[warning] = .init(
-                count: try row.int("rows"), lines: try row.int64s("lines").map(Int.init))
+            figures.warnings[warning] = try .init(
+                count: row.int("rows"), lines: row.int64s("lines").map(Int.init))
         }
         let ids = try connection.query(
             """

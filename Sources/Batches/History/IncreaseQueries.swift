@@ -18,12 +18,10 @@ package enum IncreaseQueries {
             guard let day = CivilDate(try row.text("increased_on")) else {
                 throw FactsError.unreadable("increased_on of an imported increase")
             }
-            return ImportedIncrease(
-                originalTransactionID: try row.text("original_transaction_id"),
-                sku: try row.text("sku"), increasedOn: day,
-                oldPrice: try row.int64("old_price_milliunits"),
-                newPrice: try row.int64("new_price_milliunits"),
-                currency: try row.text("currency"))
+            return try ImportedIncrease(
+                originalTransactionID: row.text("original_transaction_id"), sku: row.text("sku"),
+                increasedOn: day, oldPrice: row.int64("old_price_milliunits"),
+                newPrice: row.int64("new_price_milliunits"), currency: row.text("currency"))
         }
     }
 
@@ -63,7 +61,7 @@ package enum IncreaseQueries {
                     WHERE c.original_transaction_id = p.id AND c.bucket = s.bucket
                         AND p.sku IN (c.sku, c.current_sku, c.called_sku))
             """
-        ).map { ItemKey(id: try $0.text("id"), sku: try $0.text("sku")) }
+        ).map { try ItemKey(id: $0.text("id"), sku: $0.text("sku")) }
         let found = Set(unknown)
         return rows.filter { found.contains(ItemKey($0.increase)) }
     }

@@ -55,11 +55,9 @@ package enum RuleQueries {
             ORDER BY revision DESC LIMIT 1
             """
         ).oneOrNil().map {
-            Import(
-                revision: try $0.int("revision"),
-                importedAt: try $0.millisecondsOrNil("imported_at")
-                    .map(Instant.init(milliseconds:)),
-                importedBy: try $0.text("imported_by"), file: try $0.text("file"))
+            try Import(
+                revision: $0.int("revision"), importedAt: $0.instant("imported_at"),
+                importedBy: $0.text("imported_by"), file: $0.text("file"))
         }
     }
 
@@ -99,10 +97,10 @@ package enum RuleQueries {
                 currency: about.contains(.currency) ? row.text("currency") : "",
                 periodKind: periodKind),
             value: value,
-            validFrom: row.millisecondsOrNil("valid_from").map(Instant.init(milliseconds:)),
+            validFrom: row.instant("valid_from"),
             source: kind == .exchangeRate
                 ? source : (RuleSource(rawValue: source) ?? .unknown).rawValue,
-            recordedAt: row.millisecondsOrNil("recorded_at").map(Instant.init(milliseconds:)))
+            recordedAt: row.instant("recorded_at"))
     }
 
     /// Stores what a file changes as the next version, and returns its number. The database records who imports;

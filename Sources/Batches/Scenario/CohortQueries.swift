@@ -66,6 +66,6 @@ package enum CohortQueries {
                 AND consent_asked_at IS NOT NULL AND state IN ('effective', 'declined', 'cancelled')
             """
         ).one()
-        return (try row.int64("asked"), try row.int64("declined"))
+        return try (row.int64("asked"), row.int64("declined"))
     }
 }

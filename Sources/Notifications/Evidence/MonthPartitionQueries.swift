@@ -92,11 +92,11 @@ package enum MonthPartitions {
             """
         ).map { row in
             let isDefault = try row.bool("is_default")
-            return Partition(
-                name: try row.text("partition"),
+            return try Partition(
+                name: row.text("partition"),
                 months: isDefault
-                    ? nil : try row.milliseconds("starts_at")..<row.milliseconds("ends_at"),
-                bytes: try row.int64("bytes"))
+                    ? nil : row.milliseconds("starts_at")..<row.milliseconds("ends_at"),
+                bytes: row.int64("bytes"))
         }
     }
 }

@@ -109,9 +109,9 @@ enum ReprocessQueries {
         let rows = try connection.query(question)
         let stored = try EvidenceQueries.stored(rows, on: connection)
         return try zip(rows, stored).map { row, stored in
-            Candidate(
-                stored: stored, unknown: try row.textsOrNil("unknown") ?? [],
-                error: try row.textOrNil("error"))
+            try Candidate(
+                stored: stored, unknown: row.textsOrNil("unknown") ?? [],
+                error: row.textOrNil("error"))
         }
     }
 

@@ -43,12 +43,11 @@ package enum EvidenceRetention {
                     AND received_at < \(timestamp: months.upperBound)
                 """
             ).one()
-            return Candidate(
+            return try Candidate(
                 partition: partition.name, months: months,
-                notifications: try counts.int("notifications"),
-                notUnderstood: try counts.int("not_understood"),
-                waiting: try waiting(in: months, on: connection),
-                bytes: partition.bytes)
+                notifications: counts.int("notifications"),
+                notUnderstood: counts.int("not_understood"),
+                waiting: waiting(in: months, on: connection), bytes: partition.bytes)
         }
     }
 
@@ -61,8 +60,7 @@ package enum EvidenceRetention {
             FROM repricer.notifications_default GROUP BY 1 ORDER BY 1
             """
         ).map { row in
-            Stray(
-                month: try row.milliseconds("month"), notifications: try row.int("notifications"))
+            try Stray(month: row.milliseconds("month"), notifications: row.int("notifications"))
         }
     }
 

@@ -76,7 +76,7 @@ package struct NotificationStore: Sendable {
     package func obstacle() async -> String? {
         do {
             let (schema, isClosed) = try await pool.withConnection {
-                (try await schemaState($0), try await isReadOnly($0))
+                try await (schemaState($0), isReadOnly($0))
             }
             return isClosed ? "the database is read-only" : schema.obstacle()
         } catch {
