@@ -13,6 +13,14 @@ package enum DependentQueries {
         package var dependentSKU: String
         package var checks: Int
         package var isCrossSubscription: Bool
+
+        init(_ row: Row) throws {
+            originalTransactionID = try row.text("original_transaction_id")
+            changeID = try row.text("change_id")
+            dependentSKU = try row.text("dependent_sku")
+            checks = try row.int("checks")
+            isCrossSubscription = try row.bool("is_cross_subscription")
+        }
     }
 
     /// The buckets with due dependents. The bucket that has waited longest comes first or, with `isProbing`, the one
@@ -66,12 +74,7 @@ package enum DependentQueries {
                 AND d.bucket = \(bucket)::smallint
             RETURNING d.original_transaction_id, d.change_id, d.dependent_sku, d.checks, d.is_cross_subscription
             """
-        ).map { row in
-            try Open(
-                originalTransactionID: row.text("original_transaction_id"),
-                changeID: row.text("change_id"), dependentSKU: row.text("dependent_sku"),
-                checks: row.int("checks"), isCrossSubscription: row.bool("is_cross_subscription"))
-        }
+        ).map(Open.init)
     }
 
     /// Hands a dependent to a person, because its end cannot be proved.
@@ -166,12 +169,7 @@ package enum DependentQueries {
             WHERE d.target_transaction_id = \(target) AND d.state = 'requested' AND d.is_cross_subscription
             ORDER BY d.original_transaction_id, d.change_id, d.dependent_sku
             """
-        ).map { row in
-            try Open(
-                originalTransactionID: row.text("original_transaction_id"),
-                changeID: row.text("change_id"), dependentSKU: row.text("dependent_sku"),
-                checks: row.int("checks"), isCrossSubscription: row.bool("is_cross_subscription"))
-        }
+        ).map(Open.init)
     }
 
     /// The dependents to cancel that may turn out to be on `target`: those named with it, and those of parents of the
