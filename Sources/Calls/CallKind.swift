@@ -135,7 +135,7 @@ package final class Attempt<Kind: CallKind>: Sendable {
         return "its status is refused: \(refusal.codeAndName)"
     }
 
-    /// Refused, now or by the attempt that it was a check of.
+    /// Whether it was refused, or is the check of an attempt that was.
     var mayEndRefused: Bool {
         answer.isRefusal || call.step == .check && call.errorCode != nil
     }

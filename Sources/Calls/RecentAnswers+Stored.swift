@@ -31,7 +31,7 @@ extension RecentAnswers.State {
         believedDone[kind] = Dictionary(
             (everybody?.believedDone ?? []).map { ($0.subject, $0.at) }
         ) { first, _ in first }
-        // Of everybody's an empty one is none.
+        // The row of everybody always exists. While nothing in it was refused, it is no streak.
         for streak in stored where streak.batchID != nil || !streak.refused.isEmpty {
             let key = RecentAnswers.Key(kind: kind, scope: streak.scope)
             streaks[key] = RecentAnswers.Streak(streak)

@@ -106,7 +106,7 @@ final class RecentAnswers: Sendable {
     /// How many refusals at a time may stay uncounted because they say what is true of others, over all replicas. So many
     /// rows may end by one code before they are counted.
     static let believedDoneMax = 40
-    /// For how long, in milliseconds of real time.
+    /// How long such a refusal stays uncounted, in milliseconds of real time.
     static let believedDoneFor: Int64 = 300_000
 
     /// The least time between a halt and its first probe, in milliseconds of real time.
@@ -368,7 +368,7 @@ extension RecentAnswers.State {
             streaks[key, default: RecentAnswers.Streak(code: refusal.code, since: now)]
                 .refusedAgain.insert(subject)
         }
-        // Of all batches: what everybody meets, a few of each would meet.
+        // It counts over all batches, because what everybody meets shows in each of them as a few refusals only.
         let again = streaks.filter { $0.key.kind == kind }
             .reduce(into: Set<String>()) { $0.formUnion($1.value.refusedAgain) }
         let areFew = again.count <= RecentAnswers.secondChancesMax

@@ -65,7 +65,7 @@ package enum SubscriptionFolder {
             overdue += old
             let rest = events.filter { $0.key.signedAt >= checkpoint }
             let isUnfolded =
-                (stored[id]?.foldedThrough?.signedAt).map { $0 > Self.lastDay } ?? false
+                (stored[id]?.foldedThrough?.signedAt).map { $0 > Self.unfoldedAfter } ?? false
             byID[id] = rest.isEmpty && !isUnfolded ? nil : rest
         }
         guard !overdue.isEmpty else { return }
@@ -75,8 +75,8 @@ package enum SubscriptionFolder {
             EventQueries.notingOverdue(overdue) + [VersionQueries.mark(ids)])
     }
 
-    /// Reprocess marks a subscription as folded up to the end of the year 9999.
-    private static let lastDay = Instant(milliseconds: 253_370_764_800_000)
+    /// Reprocess marks a subscription as folded up to 31 December 9999. No statement that is stored is later than this.
+    private static let unfoldedAfter = Instant(milliseconds: 253_370_764_800_000)
 
     /// Folds all statements of these subscriptions once more, because changes were added that no statement was about
     /// before.

@@ -30,6 +30,7 @@ package struct BatchHalts: ScopeHalts {
     var clocks: PriceCallQueries.Clocks {
         PriceCallQueries.Clocks(
             now: clock.nowMilliseconds(), realNow: realClock.nowMilliseconds(),
+            // Milliseconds of a thousand seconds are microseconds of one.
             realMicrosPerSecond: clock.realDuration(of: .seconds(1000)).milliseconds)
     }
 

@@ -344,7 +344,7 @@ private final class JudgedChange {
                 change.grouping, consent: consent, effectiveAt: effectiveAt, sku: change.sku)
         else { return nil }
         // A change that takes another back does not travel with changes that take nothing back.
-        guard change.undoes == nil else { return "undo/\(change.batchID)" }
+        guard change.undoes == nil else { return "undo/\(change.batchID)/\(effectiveAt.text)" }
         switch change.grouping {
         case .announced, .item: return key
         // Another batch's rows are not this batch's to change.

@@ -89,20 +89,20 @@ package enum DueQueries {
     }
 
     /// A change that waits for its instant.
-    package struct Parked: Hashable, Sendable {
+    package struct Sleeping: Hashable, Sendable {
         package var bucket: Int
         package var originalTransactionID: String
         package var changeID: String
     }
 
-    /// Parked changes whose instant has come, the earliest first. Those with an instant before `floor` are known to be
+    /// Sleeping changes whose instant has come, the earliest first. Those with an instant before `floor` are known to be
     /// awake. It locks nothing: who wakes them asks again. `passing` is how many of the earliest it passes over.
-    package static func parked(
+    package static func sleeping(
         from floor: Int64?, now: Int64, limit: Int, passing: Int = 0
-    ) -> Question<[Parked]> {
+    ) -> Question<[Sleeping]> {
         Question(
             """
-            -- name: parkedChanges
+            -- name: sleepingChanges
             SELECT bucket, original_transaction_id, change_id FROM repricer.price_changes
             WHERE stage = 'queued' AND NOT is_ready AND NOT is_held AND send_after <= \(timestamp: now)
                 AND send_after >= coalesce(\(timestamp: floor)::timestamptz, '-infinity')
@@ -110,7 +110,7 @@ package enum DueQueries {
             """
         ) { rows in
             try rows.map { row in
-                try Parked(
+                try Sleeping(
                     bucket: row.int("bucket"),
                     originalTransactionID: row.text("original_transaction_id"),
                     changeID: row.text("change_id"))
@@ -120,19 +120,19 @@ package enum DueQueries {
 
     /// Wakes these changes, a statement for each bucket, and returns how many. It passes over those that somebody else
     /// holds or has woken.
-    package static func waking(_ parked: [Parked], now: Int64) -> Question<Int> {
-        let buckets = Dictionary(grouping: parked, by: \.bucket).sorted { $0.key < $1.key }
+    package static func waking(_ sleeping: [Sleeping], now: Int64) -> Question<Int> {
+        let buckets = Dictionary(grouping: sleeping, by: \.bucket).sorted { $0.key < $1.key }
         return Question(buckets.map { wake($1, bucket: $0, now: now) }) { answers in
             answers.reduce(0) { $0 + $1.affected }
         }
     }
 
-    private static func wake(_ parked: [Parked], bucket: Int, now: Int64) -> SQL {
+    private static func wake(_ sleeping: [Sleeping], bucket: Int, now: Int64) -> SQL {
         """
-        -- name: wakeParkedChanges
+        -- name: wakeSleepingChanges
         WITH due AS MATERIALIZED (
             SELECT c.original_transaction_id, c.change_id
-            FROM unnest(\(parked.map(\.originalTransactionID))::text[], \(uuids: parked.map(\.changeID))::uuid[])
+            FROM unnest(\(sleeping.map(\.originalTransactionID))::text[], \(uuids: sleeping.map(\.changeID))::uuid[])
                 AS t (id, change_id)
             CROSS JOIN LATERAL (
                 SELECT c.original_transaction_id, c.change_id FROM repricer.price_changes c

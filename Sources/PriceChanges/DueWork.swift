@@ -35,7 +35,7 @@ final class DueWork: Sendable {
         var isPaused = false
         /// Whether one call probed for all when it last searched.
         var isProbing = false
-        /// Read once: a database is spread while nothing runs.
+        /// It is read once, because a database is spread only while no service runs.
         var layout: DatabaseLayout?
 
         /// A queue that was found twice begins with its earlier deadline.
@@ -88,8 +88,8 @@ final class DueWork: Sendable {
         }
         // While everything is paused, nobody searches for changes.
         let isSearched = layout == .whole && !known.isPaused
-        let (parked, controls, openAtFirst, dueAtFirst, _) = try connection.ask(
-            DueQueries.parked(from: floors?.wakeFloor, now: now, limit: wakes),
+        let (sleeping, controls, openAtFirst, dueAtFirst, _) = try connection.ask(
+            DueQueries.sleeping(from: floors?.wakeFloor, now: now, limit: wakes),
             ServiceControlQueries.everything, engine.waiting(kind, from: floors?.leaseFloor),
             isSearched ? queues(from: floors) : .answered([]),
             engine.sharedClock?.following ?? .answered(()))
@@ -98,15 +98,15 @@ final class DueWork: Sendable {
         let searches = !isPaused && layout == .whole
         let allDue = searches ? queues(from: nil) : .answered([])
         var wokenAtFirst: Int?
-        if !parked.isEmpty, !known.areHeld {
+        if !sleeping.isEmpty, !known.areHeld {
             // Nearly always all of it wakes, and one trip does both.
             let woken: Int
             (woken, open, due) = try connection.ask(
-                DueQueries.waking(parked, now: now), engine.waiting(kind), allDue)
+                DueQueries.waking(sleeping, now: now), engine.waiting(kind), allDue)
             wokenAtFirst = woken
         }
         let waking = try wake(
-            parked, wokenAtFirst, from: floors?.wakeFloor, wakes: wakes, on: connection)
+            sleeping, wokenAtFirst, from: floors?.wakeFloor, wakes: wakes, on: connection)
         // What is woken may lie below every floor.
         if waking.woken > 0 { everything = true }
         if waking.woken > wokenAtFirst ?? 0 {
@@ -147,24 +147,24 @@ final class DueWork: Sendable {
     ///
     /// - Parameter wokenAtFirst: How many of the first ones are awake already; nil: nobody has tried.
     private func wake(
-        _ first: [DueQueries.Parked], _ wokenAtFirst: Int?, from floor: Int64?, wakes: Int,
+        _ first: [DueQueries.Sleeping], _ wokenAtFirst: Int?, from floor: Int64?, wakes: Int,
         on connection: isolated DatabaseConnection
     ) throws -> (woken: Int, held: Int, isComplete: Bool) {
         let now = engine.clock.nowMilliseconds()
-        var parked = first
+        var sleeping = first
         var known = wokenAtFirst
         var (woken, held, page) = (0, 0, wakes)
-        while !parked.isEmpty {
-            let count = try known ?? connection.ask(DueQueries.waking(parked, now: now))
+        while !sleeping.isEmpty {
+            let count = try known ?? connection.ask(DueQueries.waking(sleeping, now: now))
             known = nil
             woken += count
-            held += parked.count - count
-            if parked.count < page { break }
+            held += sleeping.count - count
+            if sleeping.count < page { break }
             if woken >= wakes { return (woken, held, false) }
             // Each page is twice as long, up to a length that one statement may have: many may be held.
             page = min(page * 2, wakes * 16)
-            parked = try connection.ask(
-                DueQueries.parked(from: floor, now: now, limit: page, passing: held))
+            sleeping = try connection.ask(
+                DueQueries.sleeping(from: floor, now: now, limit: page, passing: held))
         }
         return (woken, held, held == 0)
     }

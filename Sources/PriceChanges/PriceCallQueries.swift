@@ -132,6 +132,13 @@ package enum PriceCallQueries {
         case probed
         /// Its token was refused as a probe, and the status shows another one. That one may probe once, too.
         case probedStaleToken
+
+        /// The number as the statements below write it.
+        var sql: SQL { SQL(unsafe: "\(rawValue)") }
+    }
+
+    private static func isOne(of parkings: Parking...) -> SQL {
+        "t.parking IN (\(unsafe: parkings.map { "\($0.rawValue)" }.joined(separator: ", ")))"
     }
 
     /// The statements that store the endings, one for each way to end however many there are. The holder of the
@@ -211,8 +218,11 @@ package enum PriceCallQueries {
                 state_since = \(timestamp: at)::timestamptz,
                 goes_alone = c.goes_alone OR t.goes_alone,
                 parked_reason = CASE WHEN \(fragment: isParked) THEN t.reason END,
-                parks = c.parks + (\(fragment: isParked) AND t.parking < 4 AND c.parks < 100)::integer::smallint,
-                stale_tokens = CASE t.parking WHEN 0 THEN c.stale_tokens WHEN 2 THEN c.stale_tokens + 1 WHEN 3 THEN 2 WHEN 5 THEN 1 ELSE 0 END
+                parks = c.parks + (\(fragment: isParked) AND NOT \(fragment: isProbe) AND c.parks < 100)::integer::smallint,
+                stale_tokens = CASE t.parking WHEN 0 THEN c.stale_tokens
+                        WHEN \(fragment: Parking.staleToken.sql) THEN c.stale_tokens + 1
+                        WHEN \(fragment: Parking.sameStaleToken.sql) THEN 2
+                        WHEN \(fragment: Parking.probedStaleToken.sql) THEN 1 ELSE 0 END
                     * (NOT \(fragment: isParked))::integer::smallint
             FROM \(fragment: changes(of: endings)), repricer.batches b
             WHERE b.batch_id = c.batch_id AND \(fragment: isOpen(of: endings))
@@ -226,15 +236,18 @@ package enum PriceCallQueries {
     /// The condition that a change is parked. A token that is refused twice, or that the status shows again, is left
     /// out of the next call. A change that goes without a token, and is refused for it, is parked.
     private static let isParked: SQL = """
-        (t.parking IN (1, 4) OR t.parking IN (2, 3) AND c.stale_tokens >= 2 OR t.parking = 5 AND c.stale_tokens >= 1)
+        (\(fragment: isOne(of: .parked, .probed))
+            OR \(fragment: isOne(of: .staleToken, .sameStaleToken)) AND c.stale_tokens >= 2
+            OR \(fragment: isOne(of: .probedStaleToken)) AND c.stale_tokens >= 1)
         """
+    private static let isProbe = isOne(of: .probed, .probedStaleToken)
 
     /// The wait beyond the two minutes of the first time. Each time that a change is parked it waits twice as long,
     /// an hour at most. A probe waits for ten minutes, so that the next nine probes are of other subscriptions.
     private static let furtherWait: SQL = """
-        CASE WHEN t.parking IN (4, 5) AND \(fragment: isParked) THEN interval '8 minutes' WHEN \(fragment: isParked)
+        CASE WHEN \(fragment: isProbe) AND \(fragment: isParked) THEN interval '8 minutes' WHEN \(fragment: isParked)
             THEN least(interval '2 minutes' * power(2, least(c.parks, 5)), interval '1 hour')
-                - CASE t.parking WHEN 1 THEN interval '2 minutes' ELSE interval '0' END
+                - CASE WHEN \(fragment: isOne(of: .parked)) THEN interval '2 minutes' ELSE interval '0' END
             ELSE interval '0' END
         """
 

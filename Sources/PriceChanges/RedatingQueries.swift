@@ -46,8 +46,8 @@ package enum RedatingQueries {
         ).map { try $0.text("original_transaction_id") }
     }
 
-    /// Moves the live plan of an unsent change whose renewal was extended. A change that should now wait longer is
-    /// parked again.
+    /// Moves the live plan of an unsent change whose renewal was extended. A change that should now wait longer sleeps
+    /// again.
     package static func redate(
         _ id: String, _ changeID: String, sendAfter: Instant?, sendBy: Instant,
         effectiveAt: Instant

@@ -61,7 +61,7 @@ package struct StatusCheckRunner: Sendable {
         _ list: StatusCheckQueries.List, into summary: inout StatusCheckSummary,
         progress: (StatusCheckSummary) -> Void = { _ in }
     ) async throws {
-        let finished = Finishers()
+        let finished = FinishedChecks()
         var run = Run(
             settlement: StatusCheckSettlement(pool: pool, list: list, realClock: realClock),
             summary: summary)
@@ -113,7 +113,7 @@ package struct StatusCheckRunner: Sendable {
     }
 
     /// The answers that have come and wait for the loop.
-    private final class Finishers: Sendable {
+    private final class FinishedChecks: Sendable {
         private let waiting = Mutex<[Finished]>([])
 
         func add(_ one: Finished) { waiting.withLock { $0.append(one) } }

@@ -120,6 +120,7 @@ package struct Curve: Sendable {
             "<path class=\"line \(line.kind.rawValue)\" d=\"\(path(line, x, most))\"/>"
         }
         let elapsed = now.milliseconds - first.startAt.milliseconds
+        // Seconds by 864 are hundredths of a day.
         let at = Double(elapsed / 1000) / 864 / Double(span) + 100 / Double(span)
         let description =
             "\(title), \(unit), from \(readable(day: first)) to \(readable(day: last)); the highest value is \(counted(most))"

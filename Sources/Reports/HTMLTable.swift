@@ -61,7 +61,7 @@ package struct HTMLTable: Sendable {
             """
     }
 
-    /// Whether the table is wider than its place knows the browser alone, so the style sheet shows the hint or not.
+    /// Only the browser knows whether the table is wider than its place. So the style sheet shows or hides the hint.
     private var hint: HTML {
         isSideways
             ? "<p class=\"hint\">\(counted(Int64(columns.count), "column")): scroll sideways, or save the CSV.</p>\n"

@@ -19,7 +19,7 @@ package enum GuardSampleQueries {
     package static func room(
         of batchID: String, on connection: isolated PostgresConnection
     ) throws -> Int? {
-        // None: another claim of it is being made, or a person decides on it.
+        // No row comes back where another claim of the batch is being made, or a person decides on it.
         let found = try connection.query(
             """
             -- name: lockSample
@@ -36,7 +36,8 @@ package enum GuardSampleQueries {
             try connection.sendLater([noteSampled(batchID)])
             return nil
         }
-        // First: an answer that is stored in between counts twice, and none is missed.
+        // The calls that are out are counted first: an answer that is stored in between then counts twice, and none is
+        // missed.
         let out = try callsOut(of: batchID, on: connection)
         let counts = try GuardQueries.counts(
             of: batchID, since: try found.millisecondsOrNil("guards_count_from"),

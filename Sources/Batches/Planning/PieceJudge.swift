@@ -45,7 +45,7 @@ struct PieceJudge: Sendable {
                 rows.append(row.plan)
             }
         }
-        // They are read in the order of the index, which spares the server jumps.
+        // The subscriptions are read in the order of the index, which spares the server jumps.
         mentions.sort()
         let groups = mentions.chunked(by: \.id)
         let ids = groups.compactMap { $0.first?.id }

@@ -5,7 +5,8 @@ package struct TrackedChange: Hashable, Sendable {
     package var sku: String
     package var oldPrice: Int64
     package var newPrice: Int64
-    /// Of both prices. nil where it is not known: then the subscription's own, as it was told last, stands for it.
+    /// The currency of both prices. nil where it is not known: the subscription's own, as it was told last, stands for it
+    /// then.
     package var currency: String?
     /// The dependents by their present names.
     package var dependentSKUs: [String] = []

@@ -56,7 +56,7 @@ import Testing
     }
 
     /// A report of days ago, or a person's transaction, may hold the rows that were due first.
-    @Test func parkedChanges_behindThoseThatAnotherSessionHolds_areWoken() async throws {
+    @Test func sleepingChanges_behindThoseThatAnotherSessionHolds_areWoken() async throws {
         let harness = try await Harness.make()
         let ids = (1...5).map { "\($0)" }
         for id in ids { try await harness.subscribe(id) }

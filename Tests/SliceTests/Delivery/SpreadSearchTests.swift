@@ -101,7 +101,7 @@ import Testing
     }
 
     /// Whoever wakes them asks again: between the search and the lock another process may have done it.
-    @Test func parkedChanges_areWokenOnce() async throws {
+    @Test func sleepingChanges_areWokenOnce() async throws {
         let harness = try await Harness.make()
         try await harness.subscribe("1")
         try await harness.subscribe("2")
@@ -115,10 +115,10 @@ import Testing
             """)
 
         let (parked, woken, again) = try await harness.service.withTransaction { connection in
-            let parked = try connection.ask(DueQueries.parked(from: nil, now: now, limit: 10))
+            let sleeping = try connection.ask(DueQueries.sleeping(from: nil, now: now, limit: 10))
             return (
-                parked, try connection.ask(DueQueries.waking(parked, now: now)),
-                try connection.ask(DueQueries.waking(parked, now: now))
+                sleeping, try connection.ask(DueQueries.waking(sleeping, now: now)),
+                try connection.ask(DueQueries.waking(sleeping, now: now))
             )
         }
 

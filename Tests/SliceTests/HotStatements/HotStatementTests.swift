@@ -10,7 +10,7 @@ import Testing
     /// What runs for each call, each notification, each check. A name that no story sends any more fails the test.
     private static let hot: Set<String> = [
         // A claim, and the intents of its calls.
-        "wakeParkedChanges", "earliestDueOfBucket", "lockDueSubscriptions", "claimableChanges",
+        "wakeSleepingChanges", "earliestDueOfBucket", "lockDueSubscriptions", "claimableChanges",
         "importedIncreases", "insertCalls",
         "claimChanges",
         "recordClaims",
@@ -47,7 +47,7 @@ import Testing
         },
         { try await renewingLeases() },
         { try await SpreadSearchTests().queues_foundBucketByBucket_areThoseOfOneSearch() },
-        { try await SpreadSearchTests().parkedChanges_areWokenOnce() },
+        { try await SpreadSearchTests().sleepingChanges_areWokenOnce() },
         { try await DeliveryTests().delivery_fourLanes_sendEachChangeOnceAndWithinTheRate() },
         { try await LateEffectTests().call_whoseProofALateStatementTakesAway_isCheckedAgain() },
         { try await StatusCheckTests().unknownOutcome_whenReconciled_isCheckedAndNeverSent() },
