@@ -332,7 +332,7 @@ CREATE INDEX price_changes_with_dependents ON repricer.price_changes (batch_id) 
 -- batch or of a wave to come are never read, however many they are.
 CREATE INDEX price_changes_due ON repricer.price_changes (bucket, batch_id, wave, send_by)
     WHERE stage = 'queued' AND is_ready AND NOT is_held;
--- Parked rows cost nothing until their instant comes.
+-- Sleeping rows cost nothing until their instant comes.
 CREATE INDEX price_changes_sleeping ON repricer.price_changes (send_after)
     WHERE stage = 'queued' AND NOT is_ready AND NOT is_held;
 CREATE INDEX price_changes_held ON repricer.price_changes (batch_id, storefront)

@@ -387,7 +387,8 @@ BEGIN
                 c.wave, c.is_held_out, c.undoes_change_id, c.sku, c.dependent_skus, c.direction, c.currency, c.storefront, c.period,
                 c.current_price_milliunits, c.new_price_milliunits, c.expected_price_milliunits,
                 c.effective_on_or_after - date '2000-01-01', c.forecast_consent, extract(epoch FROM c.forecast_effective_at),
-                c.forecast_seats)::text, E'\n' ORDER BY c.line, c.change_id), 'UTF8')), 'hex') AS digest
+                c.forecast_seats)::text, E'\n'
+                ORDER BY c.line, c.change_id, c.original_transaction_id COLLATE "C"), 'UTF8')), 'hex') AS digest
         FROM price_changes c WHERE c.batch_id = p_batch_id GROUP BY c.bucket) d;
     RETURN encode(sha256(convert_to(v_batch || E'\n' || coalesce(v_rows, ''), 'UTF8')), 'hex');
 END

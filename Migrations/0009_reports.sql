@@ -1556,7 +1556,8 @@ CREATE VIEW repricer.returned_dependents AS
 SELECT d.batch_id, d.original_transaction_id, d.bucket, d.change_id, d.dependent_sku
 FROM repricer.dependent_cancellations d
 CROSS JOIN LATERAL (
-    SELECT min(k.purchased_at) FILTER (WHERE NOT k.is_purchase) AS renewed_at, min(k.purchased_at) FILTER (WHERE k.is_purchase) AS bought_at
+    SELECT min(k.purchased_at) FILTER (WHERE NOT k.is_purchase) AS renewed_at,
+        min(k.purchased_at) FILTER (WHERE k.is_purchase AND NOT k.is_added_seat) AS bought_at
     FROM repricer.charges k
     WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
         AND k.sku = CASE WHEN d.is_cross_subscription
@@ -1600,8 +1601,8 @@ LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = d.target_trans
 WHERE d.state = 'confirmed' AND coalesce(d.currency, c.currency) = c.currency AND c.undoes_change_id IS NULL
     AND NOT EXISTS (
         SELECT FROM repricer.returned_dependents x
-        WHERE x.original_transaction_id = d.original_transaction_id AND x.change_id = d.change_id
-            AND x.dependent_sku = d.dependent_sku)
+        WHERE x.original_transaction_id = d.original_transaction_id AND x.bucket = d.bucket AND x.change_id = d.change_id
+            AND x.batch_id = d.batch_id AND x.dependent_sku = d.dependent_sku)
     AND NOT EXISTS (
         SELECT FROM repricer.price_changes o
         WHERE o.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
@@ -1742,8 +1743,8 @@ SELECT d.batch_id, b.name AS batch_name, d.original_transaction_id, d.change_id,
     d.cause, d.state, d.currency, d.price_milliunits, d.requested_at, d.requested_by_evidence, d.settled_at,
     d.settled_by_evidence, d.detail, d.state = 'confirmed' AND NOT EXISTS (
         SELECT FROM repricer.returned_dependents x
-        WHERE x.original_transaction_id = d.original_transaction_id AND x.change_id = d.change_id
-            AND x.dependent_sku = d.dependent_sku) AS is_proved, d.is_cross_subscription,
+        WHERE x.original_transaction_id = d.original_transaction_id AND x.bucket = d.bucket AND x.change_id = d.change_id
+            AND x.batch_id = d.batch_id AND x.dependent_sku = d.dependent_sku) AS is_proved, d.is_cross_subscription,
     d.target_transaction_id AS dependent_transaction_id, d.cancel_reference_id,
     CASE WHEN d.is_cross_subscription THEN coalesce(d.target_period, t.period) ELSE c.period END AS period
 FROM repricer.dependent_cancellations d
@@ -3553,7 +3554,7 @@ BEGIN
         ('revenue_bridge_total', 'other_milliunits', 'Likewise.'),
         ('revenue_bridge_total', 'closing_milliunits', 'Likewise.'),
         ('revenue_bridge_total', 'rates_from', 'The day of the oldest rate that it rests on; null: nothing was converted.'),
-        ('revenue_bridge_total', 'without_rate', 'Currencies that have no rate: their money is in no figure of the row. Where the currency of the row is one of them, no other money is.'),
+        ('revenue_bridge_total', 'without_rate', 'Currencies that have no rate: their money is in no figure of the row. If the currency of the row itself is one of them, the figures hold only money in that currency.'),
         ('revenue_bridge_total', 'rates',
             'The rates that were used, each with the day since which it holds: units for one euro, whose own is 1. Money is '
             'divided by the rate of its currency and multiplied by that of the reporting one.'),

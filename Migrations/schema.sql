@@ -2412,7 +2412,7 @@ CREATE VIEW repricer.returned_dependents AS
     d.dependent_sku
    FROM (repricer.dependent_cancellations d
      CROSS JOIN LATERAL ( SELECT min(k_1.purchased_at) FILTER (WHERE (NOT k_1.is_purchase)) AS renewed_at,
-            min(k_1.purchased_at) FILTER (WHERE k_1.is_purchase) AS bought_at
+            min(k_1.purchased_at) FILTER (WHERE (k_1.is_purchase AND (NOT k_1.is_added_seat))) AS bought_at
            FROM repricer.charges k_1
           WHERE ((k_1.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k_1.sku =
                 CASE
@@ -2441,7 +2441,7 @@ CREATE VIEW report.dependent_cancellation AS
     d.detail,
     ((d.state = 'confirmed'::text) AND (NOT (EXISTS ( SELECT
            FROM repricer.returned_dependents x
-          WHERE ((x.original_transaction_id = d.original_transaction_id) AND (x.change_id = d.change_id) AND (x.dependent_sku = d.dependent_sku)))))) AS is_proved,
+          WHERE ((x.original_transaction_id = d.original_transaction_id) AND (x.bucket = d.bucket) AND (x.change_id = d.change_id) AND (x.batch_id = d.batch_id) AND (x.dependent_sku = d.dependent_sku)))))) AS is_proved,
     d.is_cross_subscription,
     d.target_transaction_id AS dependent_transaction_id,
     d.cancel_reference_id,
@@ -2525,7 +2525,7 @@ BEGIN
     d.detail,
     ((d.state = 'confirmed'::text) AND (NOT (EXISTS ( SELECT
            FROM repricer.returned_dependents_at(p_at) x
-          WHERE ((x.original_transaction_id = d.original_transaction_id) AND (x.change_id = d.change_id) AND (x.dependent_sku = d.dependent_sku)))))) AS is_proved,
+          WHERE ((x.original_transaction_id = d.original_transaction_id) AND (x.bucket = d.bucket) AND (x.change_id = d.change_id) AND (x.batch_id = d.batch_id) AND (x.dependent_sku = d.dependent_sku)))))) AS is_proved,
     d.is_cross_subscription,
     d.target_transaction_id AS dependent_transaction_id,
     d.cancel_reference_id,
@@ -4472,7 +4472,7 @@ COMMENT ON COLUMN report.revenue_bridge_total.closing_milliunits IS 'Likewise.';
 
 COMMENT ON COLUMN report.revenue_bridge_total.rates_from IS 'The day of the oldest rate that it rests on; null: nothing was converted.';
 
-COMMENT ON COLUMN report.revenue_bridge_total.without_rate IS 'Currencies that have no rate: their money is in no figure of the row. Where the currency of the row is one of them, no other money is.';
+COMMENT ON COLUMN report.revenue_bridge_total.without_rate IS 'Currencies that have no rate: their money is in no figure of the row. If the currency of the row itself is one of them, the figures hold only money in that currency.';
 
 COMMENT ON COLUMN report.revenue_bridge_total.rates IS 'The rates that were used, each with the day since which it holds: units for one euro, whose own is 1. Money is divided by the rate of its currency and multiplied by that of the reporting one.';
 
@@ -4669,7 +4669,7 @@ CREATE VIEW repricer.lost_dependents AS
      LEFT JOIN repricer.subscriptions t ON ((t.original_transaction_id = d.target_transaction_id)))
   WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
            FROM repricer.returned_dependents x
-          WHERE ((x.original_transaction_id = d.original_transaction_id) AND (x.change_id = d.change_id) AND (x.dependent_sku = d.dependent_sku))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((x.original_transaction_id = d.original_transaction_id) AND (x.bucket = d.bucket) AND (x.change_id = d.change_id) AND (x.batch_id = d.batch_id) AND (x.dependent_sku = d.dependent_sku))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes o
           WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND ((
                 CASE
@@ -5468,7 +5468,8 @@ BEGIN
                 c.wave, c.is_held_out, c.undoes_change_id, c.sku, c.dependent_skus, c.direction, c.currency, c.storefront, c.period,
                 c.current_price_milliunits, c.new_price_milliunits, c.expected_price_milliunits,
                 c.effective_on_or_after - date '2000-01-01', c.forecast_consent, extract(epoch FROM c.forecast_effective_at),
-                c.forecast_seats)::text, E'\n' ORDER BY c.line, c.change_id), 'UTF8')), 'hex') AS digest
+                c.forecast_seats)::text, E'\n'
+                ORDER BY c.line, c.change_id, c.original_transaction_id COLLATE "C"), 'UTF8')), 'hex') AS digest
         FROM price_changes c WHERE c.batch_id = p_batch_id GROUP BY c.bucket) d;
     RETURN encode(sha256(convert_to(v_batch || E'\n' || coalesce(v_rows, ''), 'UTF8')), 'hex');
 END
@@ -7209,7 +7210,7 @@ CREATE FUNCTION repricer.lost_dependents_at(p_at timestamp with time zone) RETUR
      LEFT JOIN repricer.subscriptions_at(p_at) t ON ((t.original_transaction_id = d.target_transaction_id)))
   WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
            FROM repricer.returned_dependents_at(p_at) x
-          WHERE ((x.original_transaction_id = d.original_transaction_id) AND (x.change_id = d.change_id) AND (x.dependent_sku = d.dependent_sku))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((x.original_transaction_id = d.original_transaction_id) AND (x.bucket = d.bucket) AND (x.change_id = d.change_id) AND (x.batch_id = d.batch_id) AND (x.dependent_sku = d.dependent_sku))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) o
           WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND ((
                 CASE
@@ -9337,7 +9338,7 @@ CREATE FUNCTION repricer.returned_dependents_at(p_at timestamp with time zone) R
     d.dependent_sku
    FROM (repricer.dependent_cancellations_at(p_at) d
      CROSS JOIN LATERAL ( SELECT min(k_1.purchased_at) FILTER (WHERE (NOT k_1.is_purchase)) AS renewed_at,
-            min(k_1.purchased_at) FILTER (WHERE k_1.is_purchase) AS bought_at
+            min(k_1.purchased_at) FILTER (WHERE (k_1.is_purchase AND (NOT k_1.is_added_seat))) AS bought_at
            FROM repricer.charges_at(p_at) k_1
           WHERE ((k_1.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (k_1.sku =
                 CASE
@@ -12808,9 +12809,9 @@ CREATE UNIQUE INDEX price_changes_one_open ON repricer.price_changes USING btree
 
 CREATE UNIQUE INDEX price_changes_one_undo ON repricer.price_changes USING btree (original_transaction_id, undoes_change_id, bucket) WHERE ((undoes_change_id IS NOT NULL) AND (stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text])));
 
-CREATE INDEX price_changes_parked ON repricer.price_changes USING btree (send_after) WHERE ((stage = 'queued'::text) AND (NOT is_ready) AND (NOT is_held));
-
 CREATE INDEX price_changes_refused ON repricer.price_changes USING btree (batch_id, parked_reason) WHERE ((stage = ANY (ARRAY['queued'::text, 'unknown'::text])) AND (parked_reason IS NOT NULL));
+
+CREATE INDEX price_changes_sleeping ON repricer.price_changes USING btree (send_after) WHERE ((stage = 'queued'::text) AND (NOT is_ready) AND (NOT is_held));
 
 CREATE INDEX price_changes_to_call ON repricer.price_changes USING btree (batch_id, send_by) WHERE ((stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text])) AND (NOT is_held_out));
 

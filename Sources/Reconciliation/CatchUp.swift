@@ -86,15 +86,17 @@ package struct CatchUp: Service {
             try await dependencies.noteCatchUp("\(failure)")
             return false
         }
-        try await dependencies.pool.withTransaction { connection in
+        let hasEnded = try await dependencies.pool.withTransaction { connection in
             // A person who began to recover meanwhile ends the catch-up.
             guard try ServiceControlQueries.everything(on: connection).catchUpBy == nil else {
-                return
+                return false
             }
             let isRestored = controls.catchUpFrom != nil
             if isRestored { try askForStatuses(since: since, at: askedAt, on: connection) }
             _ = try connection.pipeline([ServiceControlQueries.endCatchUp(isRestored: isRestored)])
+            return true
         }
+        guard hasEnded else { return true }
         wentOn()
         dependencies.log.notice(
             "caught up; calls go on",

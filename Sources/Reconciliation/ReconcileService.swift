@@ -10,7 +10,7 @@ package final class ReconcileService: Service {
     /// The least real time between runs, and between checks of the schedule, however fast the clock runs.
     private let pauseMin: Duration
     private let outage: Outage
-    /// When the last failed run of this replica began, in UTC milliseconds of the service's clock.
+    /// When the last failed run of this replica ended, in UTC milliseconds of the service's clock.
     private let failedAt = Mutex<Int64?>(nil)
     private static let pauseMax: Duration = .seconds(60)
     /// The real time after which a failed run is tried again.
@@ -69,7 +69,7 @@ package final class ReconcileService: Service {
             "repricer_reconcile_runs_total", labels: ["result": failure == nil ? "done" : "failed"])
         if let failure {
             if wentThroughElsewhere(until: start) { outage.end() }
-            failedAt.withLock { $0 = start }
+            failedAt.withLock { $0 = dependencies.clock.nowMilliseconds() }
             outage.note("\(failure)")
             try await dependencies.noteCatchUp("\(failure)")
             return .failed(summary)
@@ -86,8 +86,8 @@ package final class ReconcileService: Service {
         return .ran(summary)
     }
 
-    /// Whether other replicas' runs went through since the last failed one here, which has told of no end: so long this
-    /// replica itself does not wait before it tries a failed run again, by whatever clock.
+    /// Whether the last failed run here ended so long ago that other replicas must have run since. That theirs went through
+    /// is an inference: none of them tells this one.
     private func wentThroughElsewhere(until start: Int64) -> Bool {
         guard let failed = failedAt.withLock({ $0 }) else { return false }
         let clock = reconciler.dependencies.clock

@@ -9,7 +9,7 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
     let kind: Kind
     let settlement: CallSettlement<Kind>
 
-    /// As many as there are permits for before their leases end, and 25 at most.
+    /// As many as one reservation of permits holds, and 25 at most.
     private var perRound: Int { min(25, kind.checkPermitSource.permitsAhead) }
 
     struct Summary: Hashable, Sendable {

@@ -303,7 +303,7 @@ import Testing
     }
 
     /// Its customer took the end back within the paid period. What was bought anew is another matter, and what was given
-    /// back in full brings nothing.
+    /// back in full brings nothing. A seat that was added is no such purchase.
     @Test(arguments: [
         ("false, 0", true), ("true, 0", false), ("false, 500000", false),
     ])
@@ -318,6 +318,9 @@ import Testing
                 INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at,
                     price_milliunits, currency, is_purchase, refunded_milliunits)
                 VALUES ('30', repricer.bucket_of('30'), 'back', 'EXTRA', '2026-04-01Z', 500000, 'JPY', \(charge));
+                INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at,
+                    price_milliunits, currency, is_purchase, is_added_seat)
+                VALUES ('30', repricer.bucket_of('30'), 'seat', 'EXTRA', '2026-03-20Z', 500000, 'JPY', true, true);
                 """
 
         let impact = try await Self.read(.revenueImpact, sql: elsewhere)

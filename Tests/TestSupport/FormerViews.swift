@@ -115,7 +115,7 @@ package enum FormerViews {
                         AND (k.refunded_milliunits = 0 OR k.refunded_milliunits < k.price_milliunits * k.quantity)
                         AND NOT EXISTS (
                             SELECT FROM repricer.charges p
-                            WHERE p.original_transaction_id = k.original_transaction_id AND p.sku = k.sku AND p.is_purchase
+                            WHERE p.original_transaction_id = k.original_transaction_id AND p.sku = k.sku AND p.is_purchase AND NOT p.is_added_seat
                                 AND p.purchased_at > d.settled_at AND p.purchased_at <= k.purchased_at
                                 AND (p.refunded_milliunits = 0 OR p.refunded_milliunits < p.price_milliunits * p.quantity)))
                 AND NOT EXISTS (

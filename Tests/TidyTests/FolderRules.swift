@@ -1,4 +1,5 @@
-/// The folders of one module: which of them name types of which, and whether that goes round in a circle.
+/// The folders of one module: which of them name types of which, and whether that goes round in a circle. It does not see
+/// members that an extension in another folder adds.
 enum FolderRules {
     /// A file by the folder of its module that it stands in, `""` for the module's own.
     typealias File = (folder: String, text: SwiftText)
@@ -51,7 +52,9 @@ enum FolderRules {
 
     /// Whether a word before the declaration keeps it to its file.
     private static func isHidden(_ source: SwiftText, _ index: Int) -> Bool {
-        let words: Set = ["private", "fileprivate", "package", "public", "final", "indirect"]
+        let words: Set = [
+            "private", "fileprivate", "package", "public", "final", "indirect", "nonisolated",
+        ]
         var before = index - 1
         while let token = source.token(before), words.contains(where: token.isCode) {
             if hidden.contains(where: token.isCode) { return true }

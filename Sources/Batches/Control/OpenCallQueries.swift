@@ -134,7 +134,7 @@ package enum OpenCallQueries {
                 WHERE b.state = 'approved' OR b.batch_id = \(uuid: batchID)::uuid
                 -- Rows that share a call are grouped as `RequestGroup` groups them.
                 GROUP BY c.batch_id, c.original_transaction_id,
-                    CASE b.grouping WHEN 'subscription' THEN c.send_after ELSE c.due_effective_at END,
+                    CASE WHEN b.grouping = 'subscription' AND c.undoes_change_id IS NULL THEN c.send_after ELSE c.due_effective_at END,
                     CASE b.grouping WHEN 'subscription' THEN NULL ELSE c.forecast_consent END,
                     CASE WHEN b.grouping = 'item' OR b.grouping = 'announced'
                         AND c.forecast_consent NOT IN ('none', 'not_required') THEN c.change_id END

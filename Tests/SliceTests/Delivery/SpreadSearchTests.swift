@@ -114,7 +114,7 @@ import Testing
                     WHEN '1' THEN interval '0' ELSE interval '1 day' END
             """)
 
-        let (parked, woken, again) = try await harness.service.withTransaction { connection in
+        let (sleeping, woken, again) = try await harness.service.withTransaction { connection in
             let sleeping = try connection.ask(DueQueries.sleeping(from: nil, now: now, limit: 10))
             return (
                 sleeping, try connection.ask(DueQueries.waking(sleeping, now: now)),
@@ -122,7 +122,7 @@ import Testing
             )
         }
 
-        #expect(parked.map(\.originalTransactionID) == ["1"])
+        #expect(sleeping.map(\.originalTransactionID) == ["1"])
         #expect(woken == 1)
         #expect(again == 0)
         await harness.close()
