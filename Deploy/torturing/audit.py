@@ -463,7 +463,9 @@ def was_cut_on_the_way(look, change, call, date):
     if due is None or due <= look.end - look.grace or change["sent_at"] is None:
         return False
     if look.is_real:
-        cuts = [event["expiresAt"] for event in look.events_of[call["subscription"]]]
+        # The end of the period that ran when the round began is in no event.
+        cuts = [look.owners[call["subscription"]]["expires"]]
+        cuts += [event["expiresAt"] for event in look.events_of[call["subscription"]]]
     elif change["state"] == "accepted" and change["acceptance"] == "informed":
         # What the subscriber of a weekly plan was told of may also be the fourth renewal of a call a week earlier.
         if abs(due - date) != 7 * 86_400_000:

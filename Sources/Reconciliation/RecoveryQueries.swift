@@ -26,8 +26,8 @@ package enum RecoveryQueries {
             WITH changes AS (
                 SELECT c.original_transaction_id FROM repricer.price_changes c
                 JOIN repricer.batches b ON b.batch_id = c.batch_id AND b.state <> 'rejected'
-                WHERE c.state IN ('awaiting_approval', 'queued')
-                    OR \(fragment: uncalled) AND c.ended_at >= \(timestamp: since)
+                WHERE NOT c.is_held_out AND (c.state IN ('awaiting_approval', 'queued')
+                    OR \(fragment: uncalled) AND c.ended_at >= \(timestamp: since))
             ), calls AS (
                 SELECT subject FROM repricer.store_calls WHERE settled_at IS NULL
             )

@@ -53,7 +53,8 @@ package enum RepricerCommands {
             case .run(let command, let parsed):
                 return await run(
                     command,
-                    Invocation(of: command, arguments: parsed, dependencies: dependencies))
+                    Invocation(
+                        of: command, among: all, arguments: parsed, dependencies: dependencies))
             }
         } catch let fault as ArgumentParser.Fault {
             return report(fault.error, of: fault.command, dependencies: dependencies)
@@ -88,7 +89,7 @@ package enum RepricerCommands {
         return .usage
     }
 
-    static func helpText(_ path: [String]) -> String {
+    private static func helpText(_ path: [String]) -> String {
         let named = all.filter { $0.path == path }
         let commands = named.isEmpty ? all.filter { $0.path.starts(with: path) } : named
         return path.isEmpty || commands.isEmpty

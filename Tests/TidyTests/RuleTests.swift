@@ -52,8 +52,18 @@ import Testing
                 FolderRules.uses([("Wire", store), ("Wire", root), ("Reading", reader)]))
         }
 
+        let addition = SwiftText("extension Reader { static let rows: Store? = nil }")
+
         #expect(FolderRules.types(store) == ["Store"])
         #expect(circles(clean) == [])
+        // What an extension adds is at home where the extension stands.
+        #expect(FolderRules.additions(addition) == ["Reader.rows"])
+        #expect(
+            FolderRules.circles(
+                FolderRules.uses([
+                    ("", SwiftText("enum Reader { static let all = Reader.rows }")),
+                    ("Verbs", SwiftText("extension Reader { static let rows = Reader.all }")),
+                ])) == ["", "Verbs"])
         #expect(circles(planted) == ["Reading", "Wire"])
     }
 

@@ -20,7 +20,7 @@ extension Commands {
             """
     ) { invocation in
         let name = try invocation.arguments.required(shell)
-        let script = CompletionScript(commands: RepricerCommands.all)
+        let script = CompletionScript(commands: invocation.commands)
         switch name {
         case "batches": try await printBatches(invocation)
         case "fish": try invocation.print(script.fish)

@@ -13,7 +13,7 @@ extension Commands {
         "help", "explain a command", positionals: [commandName, verb], options: [manual]
     ) { invocation in
         if let folder = invocation.arguments[manual] {
-            let pages = ManPage(commands: RepricerCommands.all).all
+            let pages = ManPage(commands: invocation.commands).all
             // Why it cannot be made says the first file that cannot be written.
             _ = mkdir(folder, 0o755)
             for page in pages {
@@ -27,13 +27,13 @@ extension Commands {
         }
         let path = [invocation.arguments[commandName], invocation.arguments[verb]].compactMap { $0 }
         guard !path.isEmpty else {
-            try invocation.page(RepricerCommands.helpText([]))
+            try invocation.page(HelpText.overview(of: invocation.commands))
             return .done
         }
-        let commands = RepricerCommands.all.filter { $0.path.starts(with: path) }
+        let commands = invocation.commands.filter { $0.path.starts(with: path) }
         guard !commands.isEmpty else {
             throw UsageError.unknownCommand(
-                path.joined(separator: " "), among: RepricerCommands.all.map(\.name))
+                path.joined(separator: " "), among: invocation.commands.map(\.name))
         }
         try invocation.page(HelpText.text(of: commands))
         return .done

@@ -4,12 +4,18 @@ import ServiceKit
 /// One run of one command: its arguments, the dependencies, and the settings once somebody asks for them.
 package struct Invocation: Sendable {
     let arguments: ParsedArguments
+    /// Every command, for those that describe them.
+    let commands: [Command]
     let dependencies: Dependencies
     /// What a person at a terminal sees while the command is silent.
     let waiting: WaitingLine
 
-    init(of command: Command, arguments: ParsedArguments, dependencies: Dependencies) {
+    init(
+        of command: Command, among commands: [Command], arguments: ParsedArguments,
+        dependencies: Dependencies
+    ) {
         self.arguments = arguments
+        self.commands = commands
         waiting = WaitingLine(
             command.name, dependencies, isQuiet: arguments[GlobalOptions.quiet])
         self.dependencies = waiting.dependencies

@@ -642,6 +642,33 @@ import Testing
         await harness.close()
     }
 
+    /// Whatever a database that is lost did, it called nothing that is held out: no price there is ours.
+    @Test func rowsHeldOut_areNeverFollowedAsCalled() async throws {
+        let harness = try await Harness.make()
+        let ids = (1...16).map { "\($0)" }
+        for id in ids { try await harness.subscribe(id) }
+        try await harness.submitAndApprove(
+            ids.enumerated().map { Harness.row($0.element, line: $0.offset + 2) },
+            terms: BatchTerms(holdout: 5000))
+
+        try await Self.execute(
+            harness,
+            "SELECT repricer.begin_catch_up(now() - interval '10 years', now(), now(), true)")
+
+        let owner = try await TestDatabase.connect()
+        let rows = try await owner.query(
+            """
+            SELECT is_held_out, count(*) AS rows, count(doubtful_since) AS followed FROM repricer.price_changes
+            GROUP BY is_held_out ORDER BY is_held_out
+            """)
+        await owner.close()
+        let counts = try rows.map { (try $0.int64("rows"), try $0.int64("followed")) }
+        #expect(counts.count == 2)
+        #expect(counts.first.map { $0.0 > 0 && $0.1 == $0.0 } ?? false)
+        #expect(counts.last.map { $0.0 > 0 && $0.1 == 0 } ?? false)
+        await harness.close()
+    }
+
     @Test func historyReadLongAgo_isReadBeforeTheFirstCall() async throws {
         let harness = try await Self.approved(1)
         let history = ScriptedHistory()
