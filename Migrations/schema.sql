@@ -5547,7 +5547,8 @@ BEGIN
     PERFORM lock_subscriptions(v_ids);
     SELECT array_agg(c.original_transaction_id), array_agg(c.change_id) INTO v_ids, v_change_ids
         FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
-        WHERE b.state <> 'rejected'
+        -- What is held out is never called, not in the time that is lost either.
+        WHERE b.state <> 'rejected' AND NOT c.is_held_out
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since)
             AND (c.doubtful_since IS NULL OR c.doubtful_since > p_since);
@@ -5557,7 +5558,7 @@ BEGIN
         WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id AND c.bucket = bucket_of(t.id);
     -- Changes that are followed already count too, so that who recovers once more is told the same as the first time.
     SELECT count(*) INTO v_changes FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
-        WHERE b.state <> 'rejected' AND c.doubtful_since <= p_since
+        WHERE b.state <> 'rejected' AND NOT c.is_held_out AND c.doubtful_since <= p_since
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since);
     UPDATE store_calls SET next_step = 'check' WHERE settled_at IS NULL AND next_step = 'send';
