@@ -18,11 +18,11 @@ extension AppStoreClient: HistoryCalls {
 }
 
 /// Where notifications are handed in. What comes from the history is verified and stored as if it had come over HTTP.
-package protocol NotificationDoor: Sendable {
+package protocol HistoryIntake: Sendable {
     func take(_ signedPayload: String) async -> IntakeOutcome
 }
 
-extension NotificationIntake: NotificationDoor {
+extension NotificationIntake: HistoryIntake {
     package func take(_ signedPayload: String) async -> IntakeOutcome {
         await take(signedPayload, seen: { _ in })
     }

@@ -31,7 +31,7 @@ package struct HistoryReader: Sendable {
     }
 
     let calls: any HistoryCalls
-    let door: any NotificationDoor
+    let intake: any HistoryIntake
     let pool: DatabasePool
     let permitSource: CallPermitSource
     let lease: HeldLease
@@ -228,7 +228,7 @@ package struct HistoryReader: Sendable {
     ) async throws {
         let answers = await withTaskGroup(of: IntakeOutcome.self) { group in
             for entry in page.entries {
-                group.addTask { await door.take(entry.signedPayload) }
+                group.addTask { await intake.take(entry.signedPayload) }
             }
             return await group.reduce(into: [IntakeOutcome]()) { $0.append($1) }
         }

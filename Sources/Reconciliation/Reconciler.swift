@@ -12,7 +12,7 @@ package struct Reconciler: Sendable {
         package var pool: DatabasePool
         package var history: any HistoryCalls
         package var store: any StoreCalls
-        package var door: any NotificationDoor
+        package var intake: any HistoryIntake
         package var environment: StoreEnvironment
         /// The clock that decides what is silent and how far back the history goes.
         package var clock: any WallClock
@@ -25,14 +25,14 @@ package struct Reconciler: Sendable {
 
         package init(
             pool: DatabasePool, history: any HistoryCalls, store: any StoreCalls,
-            door: any NotificationDoor, environment: StoreEnvironment, clock: any WallClock,
+            intake: any HistoryIntake, environment: StoreEnvironment, clock: any WallClock,
             realClock: any WallClock, log: Log, metrics: Metrics, limits: Limits = Limits(),
             wait: @escaping CallPermitSource.Wait = { try await Task.sleep(for: $0) }
         ) {
             self.pool = pool
             self.history = history
             self.store = store
-            self.door = door
+            self.intake = intake
             self.environment = environment
             self.clock = clock
             self.realClock = realClock
@@ -187,7 +187,7 @@ package struct Reconciler: Sendable {
         _ progress: @escaping @Sendable (HistorySummary) -> Void, into summary: inout HistorySummary
     ) async throws {
         let reader = HistoryReader(
-            calls: dependencies.history, door: dependencies.door, pool: dependencies.pool,
+            calls: dependencies.history, intake: dependencies.intake, pool: dependencies.pool,
             permitSource: permitSource(Self.historyEndpoint), lease: lease,
             clock: dependencies.clock,
             environment: dependencies.environment, limits: dependencies.limits.history,

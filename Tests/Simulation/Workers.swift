@@ -88,7 +88,7 @@ struct Workers: Sendable {
         extender = Extender(engine, calls: client, store: calls, limits: extending, wait: wait)
         reconciler = Reconciler(
             Reconciler.Dependencies(
-                pool: pool, history: client, store: calls, door: intake,
+                pool: pool, history: client, store: calls, intake: intake,
                 environment: .production, clock: clock, realClock: clock, log: log,
                 metrics: metrics, limits: reconciling, wait: wait))
         var watching = BatchWatch.Limits()

@@ -26,7 +26,7 @@ extension Live {
         return Reconciler(
             Reconciler.Dependencies(
                 pool: pool, history: try client(wide), store: try store(),
-                door: try intake(NotificationStore(pool: pool)),
+                intake: try intake(NotificationStore(pool: pool)),
                 environment: try configuration.required(configuration.environment, .environment),
                 clock: clock, realClock: realClock, log: log, metrics: metrics, limits: limits))
     }

@@ -66,7 +66,7 @@ import Testing
     ) async throws -> [Int] {
         harness.realClock.advance(by: .seconds(15))
         let result = try await harness.reconciler(
-            ScriptedHistory(), ScriptedDoor(), store: store
+            ScriptedHistory(), ScriptedIntake(), store: store
         ).runOnce()
         let (summary, failure) = try #require(result)
         #expect(failure == nil)

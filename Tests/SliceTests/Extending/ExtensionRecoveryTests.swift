@@ -13,7 +13,7 @@ import Testing
     /// As a service finds itself in a restored database, and has read a history that says nothing.
     private static func restore(_ harness: ExtensionHarness) async throws {
         let catchUp = CatchUp(
-            harness.delivery.reconciler(ScriptedHistory(), ScriptedDoor()), lagMax: nil,
+            harness.delivery.reconciler(ScriptedHistory(), ScriptedIntake()), lagMax: nil,
             flightTime: .seconds(100))
         try await catchUp.prepare()
         let connection = try await TestDatabase.connect()

@@ -207,7 +207,7 @@ import Testing
             .init(payload: "one", at: harness.clock.nowMilliseconds() - 1000)
         ])
         let (_, failure) = try #require(
-            try await harness.reconciler(history, OutdatedDoor(why: Self.remedy)).runOnce())
+            try await harness.reconciler(history, OutdatedIntake(why: Self.remedy)).runOnce())
 
         #expect(failure as? ReconcileError == .outdated(Self.remedy))
         #expect("\(String(describing: failure))" == "Optional(\(Self.remedy))")
@@ -310,7 +310,7 @@ import Testing
 }
 
 /// What stores nothing more, because the database is for newer programs.
-private struct OutdatedDoor: NotificationDoor {
+private struct OutdatedIntake: HistoryIntake {
     let why: String
 
     func take(_ signedPayload: String) async -> IntakeOutcome { .outdated(why) }

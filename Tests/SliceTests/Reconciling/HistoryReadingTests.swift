@@ -22,10 +22,10 @@ import Testing
     }
 
     private func run(
-        _ harness: Harness, _ history: ScriptedHistory, _ door: ScriptedDoor,
+        _ harness: Harness, _ history: ScriptedHistory, _ intake: ScriptedIntake,
         since: Int64? = nil
     ) async throws -> (history: HistorySummary, failure: String?) {
-        let result = try await harness.reconciler(history, door).runOnce(
+        let result = try await harness.reconciler(history, intake).runOnce(
             since: since.map { Instant(milliseconds: $0) })
         let (summary, failure) = try #require(result)
         return (summary.history, failure.map { "\($0)" })
@@ -34,14 +34,14 @@ import Testing
     @Test func history_isReadFailuresFirst_andOnce() async throws {
         let harness = try await Harness.make()
         let history = ScriptedHistory(Self.entries(100))
-        let door = ScriptedDoor()
+        let intake = ScriptedIntake()
 
-        let first = try await run(harness, history, door, since: Self.now - 5 * Self.day)
-        let second = try await run(harness, history, door, since: Self.now - 5 * Self.day)
+        let first = try await run(harness, history, intake, since: Self.now - 5 * Self.day)
+        let second = try await run(harness, history, intake, since: Self.now - 5 * Self.day)
 
         #expect(first.failure == nil)
-        #expect(Array(door.stored.prefix(34)).allSatisfy { (Int($0.dropFirst()) ?? 1) % 3 == 0 })
-        #expect(Set(door.stored).count == 100)
+        #expect(Array(intake.stored.prefix(34)).allSatisfy { (Int($0.dropFirst()) ?? 1) % 3 == 0 })
+        #expect(Set(intake.stored).count == 100)
         #expect(first.history.new == 100)
         #expect(second.history.new == 0)
         #expect(second.history.duplicate == second.history.seen)
@@ -51,13 +51,13 @@ import Testing
     @Test func history_withoutSince_goesOnWhereItEnded() async throws {
         let harness = try await Harness.make()
         let history = ScriptedHistory(Self.entries(5))
-        let door = ScriptedDoor()
+        let intake = ScriptedIntake()
 
-        _ = try await run(harness, history, door)
+        _ = try await run(harness, history, intake)
         let before = history.asked.count
         harness.clock.advance(by: .seconds(600))
         history.add(.init(payload: "late", at: Self.now + 1000))
-        let again = try await run(harness, history, door)
+        let again = try await run(harness, history, intake)
 
         #expect(again.history.new == 1)
         #expect(history.asked.first?.request.startAt.milliseconds ?? 0 < Self.now - 179 * Self.day)
@@ -74,11 +74,11 @@ import Testing
         }
         let history = ScriptedHistory(
             edges.map { .init(payload: "at \($0)", at: $0) }, countsEdges: countsEdges)
-        let door = ScriptedDoor()
+        let intake = ScriptedIntake()
 
-        _ = try await run(harness, history, door, since: start)
+        _ = try await run(harness, history, intake, since: start)
 
-        #expect(Set(door.stored) == Set(edges.map { "at \($0)" }))
+        #expect(Set(intake.stored) == Set(edges.map { "at \($0)" }))
         await harness.close()
     }
 
@@ -86,14 +86,14 @@ import Testing
         let harness = try await Harness.make()
         let history = ScriptedHistory(
             (0..<90).map { .init(payload: "n\($0)", at: Self.now - Self.hour + Int64($0)) })
-        let door = ScriptedDoor()
-        door.close(after: 50)
+        let intake = ScriptedIntake()
+        intake.close(after: 50)
 
-        let first = try await run(harness, history, door, since: Self.now - 2 * Self.hour)
+        let first = try await run(harness, history, intake, since: Self.now - 2 * Self.hour)
         let asked = history.asked.count
-        door.close(after: .max)
+        intake.close(after: .max)
         harness.clock.advance(by: .seconds(5))
-        let second = try await run(harness, history, door, since: Self.now - 2 * Self.hour)
+        let second = try await run(harness, history, intake, since: Self.now - 2 * Self.hour)
 
         #expect(first.failure?.contains("not stored") == true)
         let next = history.asked[asked]
@@ -101,7 +101,7 @@ import Testing
         #expect(next.token == history.asked[asked - 1].token)
         #expect(next.request == history.asked[asked - 1].request)
         #expect(second.failure == nil)
-        #expect(Set(door.stored).count == 90)
+        #expect(Set(intake.stored).count == 90)
         await harness.close()
     }
 
@@ -110,13 +110,13 @@ import Testing
         let history = ScriptedHistory(
             (0..<70).map { .init(payload: "n\($0)", at: Self.now - Self.hour + Int64($0)) },
             faults: [3: .expiredToken])
-        let door = ScriptedDoor()
+        let intake = ScriptedIntake()
 
-        let read = try await run(harness, history, door, since: Self.now - 2 * Self.hour)
+        let read = try await run(harness, history, intake, since: Self.now - 2 * Self.hour)
 
         #expect(read.failure == nil)
         #expect(read.history.restarts == 1)
-        #expect(Set(door.stored).count == 70)
+        #expect(Set(intake.stored).count == 70)
         #expect(history.asked[4].token == nil)
         await harness.close()
     }
@@ -130,9 +130,9 @@ import Testing
     ) async throws {
         let harness = try await Harness.make()
         let history = ScriptedHistory(Self.entries(3), faults: [1: fault, 2: fault, 3: fault])
-        let door = ScriptedDoor()
+        let intake = ScriptedIntake()
 
-        let read = try await run(harness, history, door, since: Self.now - Self.day)
+        let read = try await run(harness, history, intake, since: Self.now - Self.day)
 
         #expect(read.failure?.contains(why) == true)
         #expect(history.asked.count <= 4)
@@ -144,28 +144,28 @@ import Testing
         let harness = try await Harness.make()
         var entries = Self.entries(30)
         entries[7].payload = "forged"
-        let door = ScriptedDoor()
+        let intake = ScriptedIntake()
 
         let read = try await run(
-            harness, ScriptedHistory(entries), door, since: Self.now - 2 * Self.day)
+            harness, ScriptedHistory(entries), intake, since: Self.now - 2 * Self.day)
 
         #expect(read.failure == nil)
         #expect(read.history.refused == ["jws_chain": 1])
-        #expect(Set(door.stored).count == 29)
+        #expect(Set(intake.stored).count == 29)
         await harness.close()
     }
 
     @Test func history_ofAClockThatIsAhead_isFoundByTheNextRun() async throws {
         let harness = try await Harness.make()
         let history = ScriptedHistory()
-        let door = ScriptedDoor()
-        _ = try await run(harness, history, door)
+        let intake = ScriptedIntake()
+        _ = try await run(harness, history, intake)
 
         // Our clock said "now" five minutes early: Apple signs these before what we take as read.
         history.add(.init(payload: "behind", at: Self.now - 300_000))
         history.add(.init(payload: "ahead", at: Self.now + 300_000))
         harness.clock.advance(by: .seconds(900))
-        let second = try await run(harness, history, door)
+        let second = try await run(harness, history, intake)
 
         #expect(second.history.new == 2)
         await harness.close()
@@ -174,13 +174,13 @@ import Testing
     @Test func history_sinceLongAgo_isCutAtWhatAppleKeeps() async throws {
         let harness = try await Harness.make()
         let history = ScriptedHistory([.init(payload: "old", at: Self.now - 179 * Self.day)])
-        let door = ScriptedDoor()
+        let intake = ScriptedIntake()
 
-        let read = try await run(harness, history, door, since: Self.now - 400 * Self.day)
+        let read = try await run(harness, history, intake, since: Self.now - 400 * Self.day)
 
         #expect(read.failure == nil)
         #expect(read.history.isCutShort)
-        #expect(door.stored == ["old"])
+        #expect(intake.stored == ["old"])
         let first = history.asked.map(\.request.startAt.milliseconds).min() ?? 0
         #expect(first >= Self.now - 180 * Self.day)
         #expect(try await harness.position().readThrough == Self.now)
@@ -191,12 +191,12 @@ import Testing
         let harness = try await Harness.make()
         let history = ScriptedHistory(
             Self.entries(3), faults: [0: .refused(4_000_012), 1: .refused(4_000_012)])
-        let door = ScriptedDoor()
+        let intake = ScriptedIntake()
 
-        let read = try await run(harness, history, door)
+        let read = try await run(harness, history, intake)
 
         #expect(read.failure == nil)
-        #expect(door.stored.count == 3)
+        #expect(intake.stored.count == 3)
         let starts = history.asked.prefix(3).map(\.request.startAt.milliseconds)
         #expect(starts == [0, 1, 2].map { (starts.first ?? 0) + $0 * Self.hour })
         await harness.close()
@@ -206,7 +206,7 @@ import Testing
         let harness = try await Harness.make()
 
         let read = try await run(
-            harness, ScriptedHistory(), ScriptedDoor(), since: Self.now - Self.day)
+            harness, ScriptedHistory(), ScriptedIntake(), since: Self.now - Self.day)
 
         #expect(read.failure == nil)
         #expect(try await harness.position().readThrough == nil)
@@ -219,9 +219,9 @@ import Testing
         let faults = Dictionary(
             uniqueKeysWithValues: (1..<9).map { ($0, ScriptedHistory.Fault.away) })
         let history = ScriptedHistory(Self.entries(3), faults: faults)
-        let door = ScriptedDoor()
+        let intake = ScriptedIntake()
 
-        let read = try await run(harness, history, door, since: Self.now - Self.day)
+        let read = try await run(harness, history, intake, since: Self.now - Self.day)
 
         #expect(read.failure?.contains("the App Store is away: connection refused") == true)
         #expect(history.asked.count == 6)
@@ -236,7 +236,7 @@ import Testing
         let history = ScriptedHistory(
             Self.entries(3), faults: [0: .throttled(until: soon), 2: .throttled(until: late)])
 
-        let read = try await run(harness, history, ScriptedDoor(), since: Self.now - Self.day)
+        let read = try await run(harness, history, ScriptedIntake(), since: Self.now - Self.day)
 
         #expect(read.history.pages == 1)
         #expect(read.failure?.contains("asked for silence until \(late.text)") == true)
@@ -248,7 +248,7 @@ import Testing
         let harness = try await Harness.make()
         let history = ScriptedHistory(faults: [0: .refused(4_010_000)])
 
-        let read = try await run(harness, history, ScriptedDoor(), since: Self.now - Self.day)
+        let read = try await run(harness, history, ScriptedIntake(), since: Self.now - Self.day)
 
         #expect(read.failure?.contains("refuses our key") == true)
         #expect(history.asked.count == 1)
@@ -258,13 +258,13 @@ import Testing
     @Test func reconciling_byTwoAtOnce_isDoneByOne() async throws {
         let harness = try await Harness.make()
         let history = ScriptedHistory()
-        let inside = harness.reconciler(ScriptedHistory(), ScriptedDoor())
+        let inside = harness.reconciler(ScriptedHistory(), ScriptedIntake())
         let interrupted = InterruptingHistory(history) {
             let isBusy = try await inside.runOnce() == nil
             #expect(isBusy, "the other one is at it")
         }
 
-        let result = try await harness.reconciler(interrupted, ScriptedDoor()).runOnce()
+        let result = try await harness.reconciler(interrupted, ScriptedIntake()).runOnce()
 
         #expect(try #require(result).failure == nil)
         let later = try await inside.runOnce()
@@ -281,7 +281,7 @@ import Testing
         ])
         let service = ReconcileService(
             harness.reconciler(
-                history, ScriptedDoor(), log: lines.log()),
+                history, ScriptedIntake(), log: lines.log()),
             every: .seconds(900))
 
         for _ in 0..<5 {
@@ -302,7 +302,7 @@ import Testing
         let lines = LogLines()
         let history = ScriptedHistory(faults: [0: .refused(403), 1: .refused(403)])
         let service = ReconcileService(
-            harness.reconciler(history, ScriptedDoor(), log: lines.log()), every: .seconds(5))
+            harness.reconciler(history, ScriptedIntake(), log: lines.log()), every: .seconds(5))
 
         for _ in 0..<2 {
             _ = try await service.runIfDue()
@@ -319,9 +319,9 @@ import Testing
         let lines = LogLines()
         let history = ScriptedHistory(faults: [0: .refused(403), 1: .refused(403)])
         let service = ReconcileService(
-            harness.reconciler(history, ScriptedDoor(), log: lines.log()), every: .seconds(900))
+            harness.reconciler(history, ScriptedIntake(), log: lines.log()), every: .seconds(900))
         let other = ReconcileService(
-            harness.reconciler(ScriptedHistory(), ScriptedDoor()), every: .seconds(900))
+            harness.reconciler(ScriptedHistory(), ScriptedIntake()), every: .seconds(900))
 
         for one in [service, other, other, service] {
             _ = try await one.runIfDue()
@@ -338,7 +338,7 @@ import Testing
         let history = ScriptedHistory()
         let services = (0..<2).map { _ in
             ReconcileService(
-                harness.reconciler(history, ScriptedDoor()), every: .seconds(900))
+                harness.reconciler(history, ScriptedIntake()), every: .seconds(900))
         }
 
         var ran: [Bool] = []

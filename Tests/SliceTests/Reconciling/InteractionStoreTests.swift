@@ -189,12 +189,12 @@ import Testing
         let harness = try await DeliveryHarness.make()
         let store = try await LossyStore.open(for: harness, subscriptions: [Self.subscription()])
         defer { store.close() }
-        let door = StoreDoor(harness, store.verifier)
-        for payload in store.firstPayloads { _ = await door.take(payload) }
+        let intake = StoreIntake(harness, store.verifier)
+        for payload in store.firstPayloads { _ = await intake.take(payload) }
         let projector = Projector(pool: harness.service, log: .silent, metrics: Metrics())
         while try await projector.foldOnce() > 0 {}
         let calls = LiveStoreCalls(client: store.client)
-        let reconciler = harness.reconciler(store.client, door, store: calls)
+        let reconciler = harness.reconciler(store.client, intake, store: calls)
         try await harness.submitAndApprove([DeliveryHarness.row("\(Self.id)", to: Self.high)])
         try await harness.deliver(harness.scheduler(calls: calls))
 

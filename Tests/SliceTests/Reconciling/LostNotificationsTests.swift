@@ -21,8 +21,8 @@ import Testing
         let harness = try await DeliveryHarness.make()
         let store = try await LossyStore.open(for: harness, subscriptions: Self.subscriptions())
         defer { store.close() }
-        let door = StoreDoor(harness, store.verifier)
-        for payload in store.firstPayloads { _ = await door.take(payload) }
+        let intake = StoreIntake(harness, store.verifier)
+        for payload in store.firstPayloads { _ = await intake.take(payload) }
         let projector = Projector(pool: harness.service, log: .silent, metrics: Metrics())
         while try await projector.foldOnce() > 0 {}
         let prices: [Int64] = [10990, 19990]
@@ -37,13 +37,13 @@ import Testing
 
         harness.clock.advance(by: .seconds(75 * 86_400))
         _ = try await store.keeper.tick()
-        let reconciler = { (door: any NotificationDoor) in
+        let reconciler = { (intake: any HistoryIntake) in
             harness.reconciler(
-                store.client, door, store: LiveStoreCalls(client: store.client))
+                store.client, intake, store: LiveStoreCalls(client: store.client))
         }
-        let torn = try #require(try await reconciler(TearingDoor(door, after: 10)).runOnce())
-        let whole = try #require(try await reconciler(door).runOnce())
-        let again = try #require(try await reconciler(door).runOnce())
+        let torn = try #require(try await reconciler(TearingIntake(intake, after: 10)).runOnce())
+        let whole = try #require(try await reconciler(intake).runOnce())
+        let again = try #require(try await reconciler(intake).runOnce())
 
         #expect(torn.failure != nil)
         #expect(torn.summary.history.new > 0)
@@ -80,7 +80,7 @@ import Testing
 }
 
 /// The way in of a receiver, without its HTTP.
-struct StoreDoor: NotificationDoor {
+struct StoreIntake: HistoryIntake {
     let intake: NotificationIntake
 
     init(_ harness: DeliveryHarness, _ verifier: JWSVerifier) {
@@ -97,19 +97,19 @@ struct StoreDoor: NotificationDoor {
 }
 
 /// The database goes away after so many payloads.
-private actor TearingDoor: NotificationDoor {
-    private let door: StoreDoor
+private actor TearingIntake: HistoryIntake {
+    private let intake: StoreIntake
     private var left: Int
 
-    init(_ door: StoreDoor, after count: Int) {
-        self.door = door
+    init(_ intake: StoreIntake, after count: Int) {
+        self.intake = intake
         left = count
     }
 
     func take(_ signedPayload: String) async -> IntakeOutcome {
         guard left > 0 else { return .unavailable("away") }
         left -= 1
-        return await door.take(signedPayload)
+        return await intake.take(signedPayload)
     }
 }
 

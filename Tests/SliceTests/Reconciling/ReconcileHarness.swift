@@ -17,12 +17,12 @@ extension DeliveryHarness {
     }
 
     func reconciler(
-        _ history: any HistoryCalls, _ door: any NotificationDoor, store: (any StoreCalls)? = nil,
+        _ history: any HistoryCalls, _ intake: any HistoryIntake, store: (any StoreCalls)? = nil,
         wait: CallPermitSource.Wait? = nil, log: Log = .silent
     ) -> Reconciler {
         Reconciler(
             Reconciler.Dependencies(
-                pool: service, history: history, store: store ?? self.store, door: door,
+                pool: service, history: history, store: store ?? self.store, intake: intake,
                 environment: .production, clock: clock, realClock: realClock, log: log,
                 metrics: Metrics(), wait: wait ?? waiting))
     }

@@ -45,7 +45,7 @@ import Testing
     ) -> Recovery {
         Recovery(
             pool: harness.service,
-            reconciler: harness.reconciler(ScriptedHistory(), ScriptedDoor()),
+            reconciler: harness.reconciler(ScriptedHistory(), ScriptedIntake()),
             runner: harness.statusChecks(store ?? harness.store),
             lostSince: Harness.start.advanced(by: 1), flightTime: .seconds(100))
     }
@@ -185,7 +185,7 @@ import Testing
         try await harness.deliver(harness.scheduler())
         #expect(harness.store.calls.map(\.transactionID) == ["1", "2"])
 
-        _ = try await harness.reconciler(ScriptedHistory(), ScriptedDoor()).runOnce()
+        _ = try await harness.reconciler(ScriptedHistory(), ScriptedIntake()).runOnce()
         try await Self.readStatuses(harness, harness.store)
         try await harness.deliver(harness.scheduler())
 
@@ -297,7 +297,7 @@ import Testing
         let harness = try await Self.approved(1)
         let history = ScriptedHistory()
         let catchUp = CatchUp(
-            harness.reconciler(history, ScriptedDoor()), lagMax: nil, flightTime: .seconds(100))
+            harness.reconciler(history, ScriptedIntake()), lagMax: nil, flightTime: .seconds(100))
         try await catchUp.prepare()
         try await Self.execute(
             harness, "UPDATE repricer.service_controls SET database_identity = 'another'")
@@ -334,11 +334,11 @@ import Testing
         let history = ScriptedHistory([
             .init(payload: "one", at: harness.clock.nowMilliseconds() + 1)
         ])
-        let door = ScriptedDoor()
+        let intake = ScriptedIntake()
         let waits = Mutex<[Duration]>([])
         let catchUp = try await Self.catchUp(
             harness,
-            harness.reconciler(history, door) { duration in
+            harness.reconciler(history, intake) { duration in
                 // Shorter ones are those of the rate.
                 guard duration >= .seconds(1) else { return }
                 let count = waits.withLock {
@@ -347,7 +347,7 @@ import Testing
                 }
                 if count >= 3 { throw CancellationError() }
             })
-        door.close(after: 0)
+        intake.close(after: 0)
 
         try await catchUp.run()
         #expect(
@@ -356,7 +356,7 @@ import Testing
             try await harness.texts(Self.answer) == [
                 "a notification was not stored: away; run it again"
             ])
-        door.close(after: .max)
+        intake.close(after: .max)
         #expect(try await catchUp.step())
         #expect(try await harness.texts(Self.answer) == ["-"])
         await harness.close()
@@ -367,7 +367,7 @@ import Testing
         let harness = try await Self.approved(1)
         let history = ScriptedHistory(faults: [0: .away])
         let stopped = harness.reconciler(
-            history, ScriptedDoor(), wait: { _ in throw CancellationError() })
+            history, ScriptedIntake(), wait: { _ in throw CancellationError() })
         let catchUp = try await Self.catchUp(harness, stopped)
 
         await #expect(throws: CancellationError.self) { try await catchUp.step() }
@@ -397,7 +397,7 @@ import Testing
     @Test func tablesMadeAnew_areAnotherDatabase() async throws {
         let harness = try await Self.approved(1)
         let catchUp = CatchUp(
-            harness.reconciler(ScriptedHistory(), ScriptedDoor()), lagMax: nil,
+            harness.reconciler(ScriptedHistory(), ScriptedIntake()), lagMax: nil,
             flightTime: .seconds(100))
         try await catchUp.prepare()
         let owner = try await TestDatabase.connect()
@@ -420,9 +420,9 @@ import Testing
     /// Processes that die one after another, each amid its reading, end it together.
     @Test func readingThatWasInterrupted_goesOnWhereItStopped_andLetsCallsGo() async throws {
         let harness = try await Self.approved(1)
-        let (history, door) = (ScriptedHistory(), ScriptedDoor())
+        let (history, intake) = (ScriptedHistory(), ScriptedIntake())
         let catchUp = CatchUp(
-            harness.reconciler(history, door), lagMax: nil, flightTime: .seconds(100))
+            harness.reconciler(history, intake), lagMax: nil, flightTime: .seconds(100))
         try await catchUp.prepare()
         try await Self.execute(
             harness, "UPDATE repricer.service_controls SET database_identity = 'another'")
@@ -445,7 +445,7 @@ import Testing
         #expect(try await catchUp.step())
 
         #expect(history.asked.count == 11)
-        #expect(Set(door.stored).count == 100)
+        #expect(Set(intake.stored).count == 100)
         try await Self.readStatuses(harness, harness.store)
         try await harness.deliver(harness.scheduler())
         #expect(harness.store.calls.count == 1)
@@ -455,7 +455,7 @@ import Testing
     /// A service that finds itself in another database than before, and has read a history that says nothing.
     private static func restored(_ harness: Harness) async throws {
         let catchUp = CatchUp(
-            harness.reconciler(ScriptedHistory(), ScriptedDoor()), lagMax: nil,
+            harness.reconciler(ScriptedHistory(), ScriptedIntake()), lagMax: nil,
             flightTime: .seconds(100))
         try await catchUp.prepare()
         try await execute(
@@ -467,7 +467,7 @@ import Testing
     }
 
     private static func readStatuses(_ harness: Harness, _ store: any StoreCalls) async throws {
-        let reconciler = harness.reconciler(ScriptedHistory(), ScriptedDoor(), store: store)
+        let reconciler = harness.reconciler(ScriptedHistory(), ScriptedIntake(), store: store)
         try await StatusCheckService(reconciler, .restored, every: .seconds(1)).step()
     }
 
@@ -672,7 +672,7 @@ import Testing
     @Test func historyReadLongAgo_isReadBeforeTheFirstCall() async throws {
         let harness = try await Self.approved(1)
         let history = ScriptedHistory()
-        let reconciler = harness.reconciler(history, ScriptedDoor())
+        let reconciler = harness.reconciler(history, ScriptedIntake())
         _ = try await reconciler.runOnce()
         harness.clock.advance(by: .seconds(3601))
         let catchUp = CatchUp(reconciler, lagMax: .seconds(3600), flightTime: .zero)
@@ -693,13 +693,13 @@ import Testing
     @Test func historyThatIsRefused_isToldOnce_andItsEnd() async throws {
         let harness = try await Self.approved(1)
         let lines = LogLines()
-        _ = try await harness.reconciler(ScriptedHistory(), ScriptedDoor()).runOnce()
+        _ = try await harness.reconciler(ScriptedHistory(), ScriptedIntake()).runOnce()
         harness.clock.advance(by: .seconds(3601))
         let history = ScriptedHistory(faults: [
             0: .refused(403), 1: .refused(403), 2: .refused(403),
         ])
         let catchUp = CatchUp(
-            harness.reconciler(history, ScriptedDoor(), log: lines.log()),
+            harness.reconciler(history, ScriptedIntake(), log: lines.log()),
             lagMax: .seconds(3600), flightTime: .zero)
         try await catchUp.prepare()
 
@@ -718,7 +718,7 @@ import Testing
 
     @Test func historyReadLately_holdsNothingBack() async throws {
         let harness = try await Self.approved(1)
-        let reconciler = harness.reconciler(ScriptedHistory(), ScriptedDoor())
+        let reconciler = harness.reconciler(ScriptedHistory(), ScriptedIntake())
         _ = try await reconciler.runOnce()
         let catchUp = CatchUp(reconciler, lagMax: .seconds(3600), flightTime: .zero)
         try await catchUp.prepare()

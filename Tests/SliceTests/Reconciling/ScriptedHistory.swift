@@ -106,8 +106,8 @@ final class ScriptedHistory: HistoryCalls {
     }
 }
 
-/// A door that keeps payloads by their text; `forged` ones are refused.
-final class ScriptedDoor: NotificationDoor {
+/// An intake that keeps payloads by their text; `forged` ones are refused.
+final class ScriptedIntake: HistoryIntake {
     private struct State {
         var stored: [String] = []
         var closesAfter = Int.max

@@ -58,7 +58,7 @@ import Testing
         try await harness.deliver(harness.scheduler())
         #expect(try await harness.changes() == ["A unknown timed out"])
 
-        let result = try await harness.reconciler(ScriptedHistory(), ScriptedDoor()).runOnce()
+        let result = try await harness.reconciler(ScriptedHistory(), ScriptedIntake()).runOnce()
 
         let (summary, failure) = try #require(result)
         #expect(failure == nil)
@@ -75,7 +75,7 @@ import Testing
         try await harness.submitAndApprove([Harness.row("1")])
         try await harness.deliver(harness.scheduler())
 
-        let result = try await harness.reconciler(ScriptedHistory(), ScriptedDoor()).runOnce()
+        let result = try await harness.reconciler(ScriptedHistory(), ScriptedIntake()).runOnce()
         #expect(try #require(result).summary.unknownSettled == 0)
         #expect(harness.store.calls.count == 1)
         harness.realClock.advance(by: .seconds(5))
@@ -94,7 +94,7 @@ import Testing
 
         for _ in 0..<8 {
             harness.realClock.advance(by: .seconds(15))
-            _ = try await harness.reconciler(ScriptedHistory(), ScriptedDoor()).runOnce()
+            _ = try await harness.reconciler(ScriptedHistory(), ScriptedIntake()).runOnce()
         }
         harness.realClock.advance(by: .seconds(1))
         try await harness.deliver(harness.scheduler())
@@ -112,7 +112,7 @@ import Testing
         let store = StatusStore { id in
             .answered([Harness.declining(id, at: harness.now)], StoreReply(httpStatus: 200))
         }
-        let reconciler = harness.reconciler(ScriptedHistory(), ScriptedDoor(), store: store)
+        let reconciler = harness.reconciler(ScriptedHistory(), ScriptedIntake(), store: store)
 
         let early = try #require(try await reconciler.runOnce()).summary
         harness.clock.advance(by: .seconds(90 * 86_400))
@@ -139,7 +139,7 @@ import Testing
             asked.withLock { $0.append(id) }
             return .answered([Harness.listed(id, at: harness.now)], StoreReply(httpStatus: 200))
         }
-        let reconciler = harness.reconciler(ScriptedHistory(), ScriptedDoor(), store: store)
+        let reconciler = harness.reconciler(ScriptedHistory(), ScriptedIntake(), store: store)
         let checks = StatusCheckService(reconciler, .hinted, every: .seconds(1))
 
         try await checks.step()
@@ -350,7 +350,7 @@ import Testing
         let history = ScriptedHistory()
         for call in 0..<20 { history.fail(call, .refused(4_010_000)) }
 
-        let result = try await harness.reconciler(history, ScriptedDoor()).runOnce()
+        let result = try await harness.reconciler(history, ScriptedIntake()).runOnce()
 
         let (summary, failure) = try #require(result)
         #expect(failure is ReconcileError)
@@ -374,7 +374,7 @@ import Testing
         }
 
         let result = try await harness.reconciler(
-            ScriptedHistory(), ScriptedDoor(), store: store
+            ScriptedHistory(), ScriptedIntake(), store: store
         ).runOnce()
 
         let (summary, failure) = try #require(result)

@@ -33,20 +33,20 @@ struct Rehearsal {
     static func open(all subscriptions: [StoreSubscription]) async throws -> Rehearsal {
         let harness = try await DeliveryHarness.make()
         let store = try await LossyStore.open(for: harness, subscriptions: subscriptions)
-        let door = StoreDoor(harness, store.verifier)
-        for payload in store.firstPayloads { _ = await door.take(payload) }
+        let intake = StoreIntake(harness, store.verifier)
+        for payload in store.firstPayloads { _ = await intake.take(payload) }
         let projector = Projector(pool: harness.service, log: .silent, metrics: Metrics())
         while try await projector.foldOnce() > 0 {}
-        return Rehearsal(harness, store, door)
+        return Rehearsal(harness, store, intake)
     }
 
-    private init(_ harness: DeliveryHarness, _ store: LossyStore, _ door: StoreDoor) {
+    private init(_ harness: DeliveryHarness, _ store: LossyStore, _ intake: StoreIntake) {
         self.harness = harness
         self.store = store
         let calls = LiveStoreCalls(client: store.client)
         keeper = FigureKeeper(pool: harness.service, log: .silent)
         scheduler = harness.scheduler(calls: calls)
-        reconciler = harness.reconciler(store.client, door, store: calls)
+        reconciler = harness.reconciler(store.client, intake, store: calls)
     }
 
     func close() async {
