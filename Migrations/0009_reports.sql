@@ -16,9 +16,56 @@ COMMENT ON FUNCTION report.as_of() IS
 -- report has a function that is its view over these (`report.NAME_as_of`). Versions are only ever added, by the statement
 -- that replaces them, which is why the same question gets the same answer for ever.
 
+-- The transactions that write what reports read, and may have begun before the instant. Everybody may see their locks, and
+-- who may not see when they began takes them for older. A standby sees none of its primary's locks, but only from which
+-- transaction on some had not ended.
+CREATE FUNCTION repricer.open_recorders(p_at timestamptz) RETURNS TABLE (id text) LANGUAGE sql VOLATILE
+    SET search_path = repricer, pg_temp AS $$
+SELECT x::text
+FROM pg_current_snapshot() s, generate_series(
+    pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint - 1) AS x
+WHERE pg_is_in_recovery()
+UNION ALL
+SELECT DISTINCT l.virtualtransaction
+FROM pg_locks l
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN service_controls k ON k.clock_rate IS NOT NULL
+WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    AND l.relation = ANY (ARRAY['batches', 'price_changes', 'charges', 'money_entries', 'subscription_events',
+        'dependent_cancellations', 'dependent_claims', 'exchange_rates']::regclass[])
+    AND coalesce(CASE WHEN k.clock_rate IS NULL THEN a.xact_start
+        ELSE k.clock_start + (a.xact_start - k.clock_origin) * k.clock_rate END <= p_at, true)
+$$;
+
+-- Waits until what was being recorded at the instant is committed or not, because it may bear that instant. What is recorded
+-- from now on bears a later one: it is dated under the lock of its table. Whoever reads in one snapshot (REPEATABLE READ) asks
+-- before it begins, and then says so (repricer.recorders_awaited), as the program does.
+CREATE FUNCTION repricer.await_recorders(p_at timestamptz) RETURNS void LANGUAGE plpgsql VOLATILE
+    SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_open text[];
+    v_until CONSTANT timestamptz := clock_timestamp() + interval '2 minutes';
+BEGIN
+    IF coalesce(current_setting('repricer.recorders_awaited', true), '') = 'yes' THEN
+        RETURN;
+    END IF;
+    v_open := ARRAY(SELECT r.id FROM open_recorders(p_at) r);
+    WHILE cardinality(v_open) > 0 AND clock_timestamp() < v_until LOOP
+        PERFORM pg_sleep(0.05);
+        PERFORM pg_stat_clear_snapshot();
+        v_open := ARRAY(SELECT unnest(v_open) INTERSECT SELECT r.id FROM open_recorders(p_at) r);
+    END LOOP;
+    IF cardinality(v_open) > 0 THEN
+        RAISE EXCEPTION 'a transaction that began before % has been recording for more than 2 minutes, and what was known then is '
+            'not certain before its end: try again, or end it', p_at USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+END
+$$;
+
 -- What is not past yet is not known: the same question would get another answer later. Nor is what a standby has not
 -- replayed, which it shows by the last commit that it has; a virtual clock says nothing of that.
-CREATE FUNCTION repricer.require_past(p_at timestamptz) RETURNS void LANGUAGE plpgsql STABLE
+CREATE FUNCTION repricer.require_past(p_at timestamptz) RETURNS void LANGUAGE plpgsql VOLATILE
     SET search_path = repricer, pg_temp AS $$
 BEGIN
     IF p_at IS NULL OR p_at > recording_instant() THEN
@@ -36,6 +83,7 @@ BEGIN
         RAISE EXCEPTION 'this standby has replayed what was committed until %, and does not know what was known at % yet',
             pg_last_xact_replay_timestamp(), p_at USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    PERFORM await_recorders(p_at);
 END
 $$;
 
@@ -405,7 +453,35 @@ COMMENT ON TABLE repricer.running_moves IS
     'What is to be added to the whole month of kept_moves as of an instant within it, after from_at and not after until_at. '
     'Only summarise_figures writes it.';
 
+-- A batch that statistics do not know yet would be taken for one row, however large it is, and reports of the newest batch would
+-- compare each row with each. Without statistics of this column every batch is taken for one of two hundred.
+ALTER TABLE repricer.price_changes ALTER COLUMN batch_id SET STATISTICS 0;
+ALTER TABLE repricer.dependent_cancellations ALTER COLUMN batch_id SET STATISTICS 0;
+ALTER TABLE repricer.money_entries ALTER COLUMN batch_id SET STATISTICS 0;
+ALTER TABLE repricer.change_figures ALTER COLUMN batch_id SET STATISTICS 0;
+ALTER TABLE repricer.kept_exceptions ALTER COLUMN batch_id SET STATISTICS 0;
+ALTER TABLE repricer.kept_moves ALTER COLUMN batch_id SET STATISTICS 0;
+ALTER TABLE repricer.running_moves ALTER COLUMN batch_id SET STATISTICS 0;
+
 -- What the views count -----------------------------------------------------------------------------------------------
+
+-- The marks, for reports that leave out what is marked. PostgreSQL takes the table of marks for empty, as it nearly always is when
+-- statistics of it are made, and would compare each row with each mark while there are many. What a function returns it takes
+-- for as many rows as the function says, and makes a hash table of it.
+CREATE FUNCTION repricer.marked_subscriptions() RETURNS SETOF text LANGUAGE sql STABLE SECURITY DEFINER PARALLEL SAFE
+    ROWS 100000 SET search_path = repricer, pg_temp AS $$
+SELECT original_transaction_id FROM stale_figures
+$$;
+COMMENT ON FUNCTION repricer.marked_subscriptions() IS 'Subscriptions with a mark, some of them several times.';
+
+-- Says nothing that an equation beside it does not. Its cost makes PostgreSQL join by a hash table or a key, where it takes a batch
+-- for a few rows and would compare each with each.
+CREATE FUNCTION repricer.is_that(p_one uuid, p_other uuid) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 100
+    AS $$
+BEGIN
+    RETURN p_one = p_other;
+END
+$$;
 
 -- A sum as a report's bigint. One that is too large is refused by name.
 CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
@@ -1089,7 +1165,10 @@ SELECT o.original_transaction_id, o.change_id, o.batch_id, o.stage,
 FROM (
     SELECT c.original_transaction_id, c.change_id, c.batch_id, c.stage, c.direction, c.forecast_consent,
         c.forecast_threshold_source, c.forecast_reasons, came.consent AS came_consent,
-        CASE WHEN c.effective_at < c.forecast_effective_at THEN 'earlier' WHEN c.effective_at > c.forecast_effective_at THEN 'later'
+        -- Whoever is charged within moments of the renewal is in time, as of what slipped.
+        CASE WHEN c.effective_at < c.forecast_effective_at THEN 'earlier'
+            WHEN c.effective_at > c.forecast_effective_at + CASE WHEN coalesce(c.moved_before_call, c.moved_since_call) IS NULL
+                THEN interval '1 hour' ELSE interval '0' END THEN 'later'
             WHEN c.effective_at IS NOT NULL THEN 'as_forecast' END AS came,
         coalesce(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at AS has_moved,
         CASE WHEN c.forecast_consent = 'not_known' THEN c.forecast_not_known ELSE '{}' END AS forecast_not_known,
@@ -1274,7 +1353,7 @@ CREATE VIEW repricer.charge_exceptions AS
 SELECT k.batch_id, k.original_transaction_id, k.change_id, k.transaction_id, k.sku, k.exception, k.occurred_at,
     k.amount_milliunits, k.expected_milliunits, k.refunded_milliunits, k.currency, k.storefront, k.bucket
 FROM repricer.kept_exceptions k
-WHERE NOT EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
+WHERE NOT EXISTS (SELECT FROM repricer.marked_subscriptions() s (id) WHERE s.id = k.original_transaction_id)
 UNION ALL
 SELECT m.batch_id, m.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception, x.occurred_at,
     x.amount_milliunits, x.expected_milliunits, x.refunded_milliunits, x.currency, x.storefront, x.bucket
@@ -1290,7 +1369,7 @@ SELECT k.batch_id, k.original_transaction_id, k.change_id, NULL, k.paid_sku, 'mi
     repricer.fitting(k.new_price_milliunits::numeric * k.paid_quantity, 'the seats of price change ' || k.change_id), 0, k.currency, k.storefront, k.bucket
 FROM repricer.change_figures k
 WHERE k.word_due_at < (SELECT d.until FROM repricer.heard_charges d) AND k.paid_sku IS NOT NULL
-    AND NOT EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)
+    AND NOT EXISTS (SELECT FROM repricer.marked_subscriptions() s (id) WHERE s.id = k.original_transaction_id)
     AND NOT EXISTS (
         SELECT FROM repricer.kept_exceptions x
         WHERE x.original_transaction_id = k.original_transaction_id AND x.change_id = k.change_id
@@ -1299,7 +1378,7 @@ UNION ALL
 SELECT o.batch_id, o.original_transaction_id, o.change_id, NULL, o.sku, 'missing', o.occurred_at, 0, o.expected_milliunits, 0,
     o.currency, o.storefront, o.bucket
 FROM repricer.silent_open_changes o
-WHERE NOT EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = o.original_transaction_id);
+WHERE NOT EXISTS (SELECT FROM repricer.marked_subscriptions() s (id) WHERE s.id = o.original_transaction_id);
 COMMENT ON VIEW repricer.charge_exceptions IS 'Charges that are not as they should be, and renewals that were not charged.';
 
 -- Computes anew the figures of up to p_limit marks; returns how many subscriptions. All of it is seen in one snapshot, so
@@ -1504,8 +1583,8 @@ FROM repricer.price_changes c
 JOIN repricer.batches b ON b.batch_id = c.batch_id
 LEFT JOIN repricer.change_figures f
     ON f.original_transaction_id = c.original_transaction_id AND f.change_id = c.change_id AND f.batch_id = c.batch_id
-    AND NOT EXISTS (
-        SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = f.original_transaction_id)
+    AND repricer.is_that(f.change_id, c.change_id) AND NOT EXISTS (
+        SELECT FROM repricer.marked_subscriptions() s (id) WHERE s.id = f.original_transaction_id)
 LEFT JOIN LATERAL (
     SELECT count(*) AS renewals, min(h.purchased_at) AS first_at,
         repricer.fitting(sum(h.old_price_milliunits), 'the renewals of price change ' || c.change_id || ', at the old price,')
@@ -1827,7 +1906,7 @@ SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_mill
     e.correction > 0 AS is_correction
 FROM repricer.money_entries e
 LEFT JOIN repricer.batches b ON b.batch_id = e.batch_id
-WHERE NOT EXISTS (SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = e.original_transaction_id)
+WHERE NOT EXISTS (SELECT FROM repricer.marked_subscriptions() s (id) WHERE s.id = e.original_transaction_id)
 UNION ALL
 SELECT m.original_transaction_id, l.transaction_id, l.sku, l.kind, l.amount_milliunits, l.tax_exclusive_milliunits,
     l.currency, l.storefront, l.occurred_at, l.recorded_at, l.evidence_id, l.change_id, m.batch_id, l.explained_as,
@@ -2711,7 +2790,7 @@ DECLARE
             SELECT FROM kept_moves k
             WHERE k.original_transaction_id = c.original_transaction_id AND k.batch_id = p_batch AND k.counted_at <= p_at
                 AND k.known_after < p_at AND NOT EXISTS (
-                    SELECT FROM stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)));
+                    SELECT FROM marked_subscriptions() s (id) WHERE s.id = k.original_transaction_id)));
 BEGIN
     RETURN QUERY
     SELECT k.batch_id, u.month, k.currency, k.storefront, sum(u.opening), sum(u.closing), u.cause, sum(u.price_effect)
@@ -2993,7 +3072,7 @@ $$;
 CREATE FUNCTION repricer.frozen_figures_at(p_at timestamptz) RETURNS SETOF repricer.change_figures LANGUAGE sql STABLE AS $$
 SELECT f.* FROM repricer.change_figures f
 WHERE f.counted_at <= p_at AND NOT EXISTS (
-    SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = f.original_transaction_id)
+    SELECT FROM repricer.marked_subscriptions() s (id) WHERE s.id = f.original_transaction_id)
 $$;
 -- price_changes_at without what is frozen, which goes before its versions are searched: nearly all of a batch that is over.
 DO $unfrozen$
@@ -3017,7 +3096,7 @@ END
 $unfrozen$;
 
 CREATE FUNCTION report.batch_summary_as_of(p_at timestamptz, batch uuid DEFAULT NULL)
-    RETURNS SETOF report.batch_summary LANGUAGE plpgsql STABLE SECURITY DEFINER
+    RETURNS SETOF report.batch_summary LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $$
 DECLARE
     p_batch ALIAS FOR batch;
@@ -3207,9 +3286,10 @@ $body$;
         ELSE
             v_columns := format('SETOF report.%I', v.name);
         END IF;
-        -- Planned anew each time, by the values: a plan for any batch would read all of them.
+        -- Planned anew each time, by the values: a plan for any batch would read all of them. VOLATILE, so that it reads what was
+        -- committed while it waited.
         EXECUTE format($make$
-CREATE FUNCTION report.%I(p_at timestamptz, batch uuid DEFAULT NULL) RETURNS %s LANGUAGE plpgsql STABLE SECURITY DEFINER
+CREATE FUNCTION report.%I(p_at timestamptz, batch uuid DEFAULT NULL) RETURNS %s LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $body$
 #variable_conflict use_column
 DECLARE
@@ -3227,7 +3307,7 @@ $past$;
 
 -- Only reports about rows and money have a past: what is late, lost on its way or stuck is no fact of the past.
 CREATE FUNCTION report.reconciliation_as_of(p_at timestamptz, batch uuid DEFAULT NULL)
-    RETURNS SETOF report.reconciliation LANGUAGE plpgsql STABLE SECURITY DEFINER
+    RETURNS SETOF report.reconciliation LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $$
 DECLARE
     p_batch ALIAS FOR batch;
@@ -3472,11 +3552,11 @@ BEGIN
             'What came: required, not_required or none; null: not known yet, or it never went so far.'),
         ('forecast_accuracy', 'is_as_forecast', 'Whether consent came as forecast; null: not known, or the forecast did not say.'),
         ('forecast_accuracy', 'effective_as_forecast',
-            'Changes that took effect at the very renewal of the forecast.'),
+            'Changes that took effect at the renewal of the forecast, or within moments of it.'),
         ('forecast_accuracy', 'forecast_reasons',
             'Why consent was forecast as required, all reasons of the change; empty: it was not.'),
         ('forecast_accuracy', 'effective_earlier', 'Changes that took effect before the renewal of the forecast.'),
-        ('forecast_accuracy', 'effective_later', 'Changes that took effect after the renewal of the forecast.'),
+        ('forecast_accuracy', 'effective_later', 'Changes that took effect after the renewal of the forecast: slipped says why.'),
         ('forecast_accuracy', 'renewals_moved',
             'Changes that were sent, or are to be, for a later renewal than was forecast.'),
         ('forecast_accuracy', 'consent_outcome',

@@ -47,7 +47,7 @@ $limits$;
 -- schema repricer.
 GRANT EXECUTE ON FUNCTION repricer.twelfths(text), repricer.figure(numeric, text), repricer.fitting(numeric, text), repricer.seats_of(anyarray), repricer.wilson_bound(numeric, numeric, integer),
     repricer.lacks_amount(jsonb), repricer.tells_end(jsonb),
-    repricer.bridge_moves(timestamptz, uuid)
+    repricer.bridge_moves(timestamptz, uuid), repricer.marked_subscriptions(), repricer.is_that(uuid, uuid)
     TO repricer_finance, repricer_pricing, repricer_service;
 
 -- repricer_pricing plans: it reads.

@@ -222,6 +222,7 @@ END),
     CONSTRAINT price_changes_state CHECK ((state = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'sending'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text, 'effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))
 )
 WITH (fillfactor='80');
+ALTER TABLE ONLY repricer.price_changes ALTER COLUMN batch_id SET STATISTICS 0;
 
 COMMENT ON COLUMN repricer.price_changes.is_held_out IS 'Never sent, so that its customer can be compared with those of the others: ends aborted with the approval.';
 
@@ -526,7 +527,7 @@ COMMENT ON COLUMN report.batch_summary.rows_add_up IS 'Whether stored changes, t
 COMMENT ON COLUMN report.batch_summary.undoes_batch_id IS 'The batch whose scheduled changes this one takes back; null: it is no undo.';
 
 CREATE FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.batch_summary
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
@@ -596,6 +597,15 @@ CREATE FUNCTION repricer.fitting(p_sum numeric, p_what text) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN (abs(p_sum) > ('9223372036854775807'::bigint)::numeric) THEN repricer.figure(p_sum, p_what) ELSE (p_sum)::bigint END;
 
+CREATE FUNCTION repricer.marked_subscriptions() RETURNS SETOF text
+    LANGUAGE sql STABLE SECURITY DEFINER ROWS 100000 PARALLEL SAFE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT original_transaction_id FROM stale_figures
+$$;
+
+COMMENT ON FUNCTION repricer.marked_subscriptions() IS 'Subscriptions with a mark, some of them several times.';
+
 CREATE FUNCTION repricer.recording_instant() RETURNS timestamp with time zone
     LANGUAGE plpgsql PARALLEL SAFE
     AS $$
@@ -664,6 +674,7 @@ CREATE TABLE repricer.change_figures (
     outcome uuid,
     CONSTRAINT change_figures_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
+ALTER TABLE ONLY repricer.change_figures ALTER COLUMN batch_id SET STATISTICS 0;
 
 COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
 
@@ -757,6 +768,7 @@ CREATE TABLE repricer.dependent_cancellations (
     CONSTRAINT dependent_cancellations_proof CHECK (((state <> 'confirmed'::text) OR (settled_by_evidence IS NOT NULL))),
     CONSTRAINT dependent_cancellations_state CHECK ((state = ANY (ARRAY['requested'::text, 'confirmed'::text, 'cancel_sent'::text, 'discrepancy'::text, 'not_needed'::text])))
 );
+ALTER TABLE ONLY repricer.dependent_cancellations ALTER COLUMN batch_id SET STATISTICS 0;
 
 COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS 'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is called.';
 
@@ -1019,6 +1031,7 @@ CREATE TABLE repricer.money_entries (
     CONSTRAINT money_entries_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT money_entries_kind CHECK ((kind = ANY (ARRAY['charge'::text, 'refund'::text, 'reversal'::text])))
 );
+ALTER TABLE ONLY repricer.money_entries ALTER COLUMN batch_id SET STATISTICS 0;
 
 COMMENT ON TABLE repricer.money_entries IS 'Append-only, but for what explains a line. What the App Store signed as charged, refunded and taken back, each item of a transaction by itself.';
 
@@ -1051,6 +1064,7 @@ CREATE TABLE repricer.kept_exceptions (
     storefront text,
     CONSTRAINT kept_exceptions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
+ALTER TABLE ONLY repricer.kept_exceptions ALTER COLUMN batch_id SET STATISTICS 0;
 
 COMMENT ON TABLE repricer.kept_exceptions IS 'Charge exceptions of called changes. Only summarise_figures writes it.';
 
@@ -1479,8 +1493,8 @@ CREATE VIEW repricer.charge_exceptions AS
     k.bucket
    FROM repricer.kept_exceptions k
   WHERE (NOT (EXISTS ( SELECT
-           FROM repricer.stale_figures s
-          WHERE (s.original_transaction_id = k.original_transaction_id))))
+           FROM repricer.marked_subscriptions() s(id)
+          WHERE (s.id = k.original_transaction_id))))
 UNION ALL
  SELECT m.batch_id,
     m.original_transaction_id,
@@ -1529,8 +1543,8 @@ UNION ALL
    FROM repricer.change_figures k
   WHERE ((k.word_due_at < ( SELECT d.until
            FROM repricer.heard_charges d)) AND (k.paid_sku IS NOT NULL) AND (NOT (EXISTS ( SELECT
-           FROM repricer.stale_figures s
-          WHERE (s.original_transaction_id = k.original_transaction_id)))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.marked_subscriptions() s(id)
+          WHERE (s.id = k.original_transaction_id)))) AND (NOT (EXISTS ( SELECT
            FROM repricer.kept_exceptions x
           WHERE ((x.original_transaction_id = k.original_transaction_id) AND (x.change_id = k.change_id) AND (x.exception = 'missing'::text) AND (x.occurred_at = k.paid_until))))))
 UNION ALL
@@ -1549,8 +1563,8 @@ UNION ALL
     o.bucket
    FROM repricer.silent_open_changes o
   WHERE (NOT (EXISTS ( SELECT
-           FROM repricer.stale_figures s
-          WHERE (s.original_transaction_id = o.original_transaction_id))));
+           FROM repricer.marked_subscriptions() s(id)
+          WHERE (s.id = o.original_transaction_id))));
 
 COMMENT ON VIEW repricer.charge_exceptions IS 'Charges that are not as they should be, and renewals that were not charged.';
 
@@ -1600,7 +1614,7 @@ COMMENT ON COLUMN report.charge_exception.currency IS 'ISO 4217: the currency of
 COMMENT ON COLUMN report.charge_exception.storefront IS 'ISO 3166-1 alpha-3.';
 
 CREATE FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.charge_exception
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
@@ -2332,7 +2346,7 @@ COMMENT ON COLUMN report.consent_funnel.effective_basis_points IS 'effective of 
 COMMENT ON COLUMN report.consent_funnel.fell_with_parent IS 'Changes of dependents that ended since the increase of the item that they hang on was declined.';
 
 CREATE FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.consent_funnel
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
@@ -2497,7 +2511,7 @@ COMMENT ON COLUMN report.dependent_cancellation.cancel_reference_id IS 'The requ
 COMMENT ON COLUMN report.dependent_cancellation.period IS 'The period that it is paid by, as P1M; on another subscription that one''s. Null: not known.';
 
 CREATE FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.dependent_cancellation
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
@@ -2595,7 +2609,11 @@ CREATE VIEW repricer.live_forecast_outcomes AS
             came.consent AS came_consent,
                 CASE
                     WHEN (c.effective_at < c.forecast_effective_at) THEN 'earlier'::text
-                    WHEN (c.effective_at > c.forecast_effective_at) THEN 'later'::text
+                    WHEN (c.effective_at > (c.forecast_effective_at +
+                    CASE
+                        WHEN (COALESCE(c.moved_before_call, c.moved_since_call) IS NULL) THEN '01:00:00'::interval
+                        ELSE '00:00:00'::interval
+                    END)) THEN 'later'::text
                     WHEN (c.effective_at IS NOT NULL) THEN 'as_forecast'::text
                     ELSE NULL::text
                 END AS came,
@@ -2806,13 +2824,13 @@ COMMENT ON COLUMN report.forecast_accuracy.is_as_forecast IS 'Whether consent ca
 
 COMMENT ON COLUMN report.forecast_accuracy.effective IS 'Changes that took effect.';
 
-COMMENT ON COLUMN report.forecast_accuracy.effective_as_forecast IS 'Changes that took effect at the very renewal of the forecast.';
+COMMENT ON COLUMN report.forecast_accuracy.effective_as_forecast IS 'Changes that took effect at the renewal of the forecast, or within moments of it.';
 
 COMMENT ON COLUMN report.forecast_accuracy.forecast_reasons IS 'Why consent was forecast as required, all reasons of the change; empty: it was not.';
 
 COMMENT ON COLUMN report.forecast_accuracy.effective_earlier IS 'Changes that took effect before the renewal of the forecast.';
 
-COMMENT ON COLUMN report.forecast_accuracy.effective_later IS 'Changes that took effect after the renewal of the forecast.';
+COMMENT ON COLUMN report.forecast_accuracy.effective_later IS 'Changes that took effect after the renewal of the forecast: slipped says why.';
 
 COMMENT ON COLUMN report.forecast_accuracy.consent_outcome IS 'as_forecast, missed (the App Store asked, not forecast), false_alarm (forecast, not asked), was_not_known (the forecast did not say) or not_known (what came).';
 
@@ -2835,7 +2853,7 @@ COMMENT ON COLUMN report.forecast_accuracy.slipped_by_extension IS 'Of slipped: 
 COMMENT ON COLUMN report.forecast_accuracy.slipped_by_other IS 'Of slipped: an offer, a new verdict on consent, a later date of the App Store''s own for a call in time, what the customer did, or what nobody knows. Likewise.';
 
 CREATE FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.forecast_accuracy
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
@@ -3046,7 +3064,7 @@ COMMENT ON COLUMN report.holdout.upper_basis_points IS 'The upper end, likewise.
 COMMENT ON COLUMN report.holdout.answer IS 'more_left or fewer_left (of those sent: the interval leaves 0 out), no_difference_seen, or too_few (fewer than 30 on one side).';
 
 CREATE FUNCTION report.holdout_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.holdout
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
@@ -3257,8 +3275,8 @@ CREATE VIEW report.money AS
    FROM (repricer.money_entries e
      LEFT JOIN repricer.batches b ON ((b.batch_id = e.batch_id)))
   WHERE (NOT (EXISTS ( SELECT
-           FROM repricer.stale_figures s
-          WHERE (s.original_transaction_id = e.original_transaction_id))))
+           FROM repricer.marked_subscriptions() s(id)
+          WHERE (s.id = e.original_transaction_id))))
 UNION ALL
  SELECT m.original_transaction_id,
     l.transaction_id,
@@ -3370,7 +3388,7 @@ COMMENT ON COLUMN report.money.batch_name IS 'The name that the submitter gave t
 COMMENT ON COLUMN report.money.is_correction IS 'Whether it is the difference that a later statement made.';
 
 CREATE FUNCTION report.money_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.money
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
@@ -3515,7 +3533,7 @@ COMMENT ON COLUMN report.pending_consent.consent_due_at IS 'The renewal at which
 COMMENT ON COLUMN report.pending_consent.is_overdue IS 'Whether the due instant lies before report.as_of().';
 
 CREATE FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.pending_consent
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
@@ -3550,7 +3568,7 @@ $$;
 COMMENT ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, batch uuid) IS 'report.pending_consent as it was known at the instant: by what was recorded until then, late news left out.';
 
 CREATE FUNCTION report.price_change_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS TABLE(batch_id uuid, batch_name text, line bigint, original_transaction_id text, change_id uuid, sku text, storefront text, period text, direction text, currency text, current_price_milliunits bigint, new_price_milliunits bigint, difference_milliunits bigint, difference_basis_points bigint, dependent_skus text[], effective_on_or_after date, forecast_consent text, forecast_reasons text[], forecast_threshold_source text, forecast_renewal_at timestamp with time zone, forecast_notice_at timestamp with time zone, forecast_effective_at timestamp with time zone, send_after_at timestamp with time zone, send_by_at timestamp with time zone, due_effective_at timestamp with time zone, state text, reason text, is_final boolean, request_reference_id uuid, sent_at timestamp with time zone, scheduled_at timestamp with time zone, consent_asked_at timestamp with time zone, accepted_at timestamp with time zone, acceptance text, effective_at timestamp with time zone, ended_at timestamp with time zone, state_since_at timestamp with time zone, charged_renewals bigint, first_charged_at timestamp with time zone, charged_total_milliunits bigint, charged_uplift_milliunits bigint, undoes_change_id uuid, evidence_kind text, evidence_id text)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
@@ -3608,9 +3626,9 @@ SELECT v.*, h.evidence_kind, h.evidence_id FROM ( SELECT c.batch_id,
     c.undoes_change_id
    FROM (((repricer.price_changes_at(p_at) c
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = c.batch_id)))
-     LEFT JOIN repricer.frozen_figures_at(p_at) f ON (((f.original_transaction_id = c.original_transaction_id) AND (f.change_id = c.change_id) AND (f.batch_id = c.batch_id) AND (NOT (EXISTS ( SELECT
-           FROM repricer.stale_figures s
-          WHERE (s.original_transaction_id = f.original_transaction_id)))))))
+     LEFT JOIN repricer.frozen_figures_at(p_at) f ON (((f.original_transaction_id = c.original_transaction_id) AND (f.change_id = c.change_id) AND (f.batch_id = c.batch_id) AND repricer.is_that(f.change_id, c.change_id) AND (NOT (EXISTS ( SELECT
+           FROM repricer.marked_subscriptions() s(id)
+          WHERE (s.id = f.original_transaction_id)))))))
      LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
             min(h.purchased_at) AS first_at,
             repricer.fitting(sum(h.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
@@ -3843,7 +3861,7 @@ COMMENT ON COLUMN report.reconciliation.is_ok IS 'Whether none was found. Refund
 COMMENT ON COLUMN report.reconciliation.meaning IS 'What is counted.';
 
 CREATE FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.reconciliation
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
@@ -4026,7 +4044,7 @@ COMMENT ON COLUMN report.revenue_at_risk.at_risk_milliunits IS 'What a period br
 COMMENT ON COLUMN report.revenue_at_risk.at_risk_per_month_milliunits IS 'The same a month (weekly: times 52/12), rounded once.';
 
 CREATE FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_at_risk
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
@@ -4235,7 +4253,7 @@ COMMENT ON COLUMN report.revenue_bridge.other_milliunits IS 'All else: who came 
 COMMENT ON COLUMN report.revenue_bridge.closing_milliunits IS 'What they brought a month at its end.';
 
 CREATE FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_bridge
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
@@ -4477,7 +4495,7 @@ COMMENT ON COLUMN report.revenue_bridge_total.without_rate IS 'Currencies that h
 COMMENT ON COLUMN report.revenue_bridge_total.rates IS 'The rates that were used, each with the day since which it holds: units for one euro, whose own is 1. Money is divided by the rate of its currency and multiplied by that of the reporting one.';
 
 CREATE FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_bridge_total
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
@@ -4860,7 +4878,7 @@ COMMENT ON COLUMN report.revenue_impact.silent IS 'Of charged_changes set to ren
 COMMENT ON COLUMN report.revenue_impact.silent_per_period_milliunits IS 'Sum of the new prices of silent, times their last paid seats.';
 
 CREATE FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.revenue_impact
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
@@ -5039,7 +5057,7 @@ COMMENT ON COLUMN report.upcoming_effective.is_settled IS 'Whether nothing but t
 COMMENT ON COLUMN report.upcoming_effective.is_overdue IS 'Whether the due instant lies before report.as_of().';
 
 CREATE FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.upcoming_effective
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
@@ -5387,6 +5405,30 @@ FROM unnest(ARRAY[
     p_actor, p_action, p_object, p_details::text, p_previous_hash]) WITH ORDINALITY AS v (value, place)
 $$;
 
+CREATE FUNCTION repricer.await_recorders(p_at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_open text[];
+    v_until CONSTANT timestamptz := clock_timestamp() + interval '2 minutes';
+BEGIN
+    IF coalesce(current_setting('repricer.recorders_awaited', true), '') = 'yes' THEN
+        RETURN;
+    END IF;
+    v_open := ARRAY(SELECT r.id FROM open_recorders(p_at) r);
+    WHILE cardinality(v_open) > 0 AND clock_timestamp() < v_until LOOP
+        PERFORM pg_sleep(0.05);
+        PERFORM pg_stat_clear_snapshot();
+        v_open := ARRAY(SELECT unnest(v_open) INTERSECT SELECT r.id FROM open_recorders(p_at) r);
+    END LOOP;
+    IF cardinality(v_open) > 0 THEN
+        RAISE EXCEPTION 'a transaction that began before % has been recording for more than 2 minutes, and what was known then is '
+            'not certain before its end: try again, or end it', p_at USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+END
+$$;
+
 CREATE FUNCTION repricer.batch_in_submission(p_batch_id uuid) RETURNS repricer.batches
     LANGUAGE plpgsql
     SET search_path TO 'repricer', 'pg_temp'
@@ -5636,7 +5678,7 @@ DECLARE
             SELECT FROM kept_moves k
             WHERE k.original_transaction_id = c.original_transaction_id AND k.batch_id = p_batch AND k.counted_at <= p_at
                 AND k.known_after < p_at AND NOT EXISTS (
-                    SELECT FROM stale_figures s WHERE s.original_transaction_id = k.original_transaction_id)));
+                    SELECT FROM marked_subscriptions() s (id) WHERE s.id = k.original_transaction_id)));
 BEGIN
     RETURN QUERY
     SELECT k.batch_id, u.month, k.currency, k.storefront, sum(u.opening), sum(u.closing), u.cause, sum(u.price_effect)
@@ -6379,7 +6421,7 @@ CREATE FUNCTION repricer.frozen_figures_at(p_at timestamp with time zone) RETURN
     AS $$
 SELECT f.* FROM repricer.change_figures f
 WHERE f.counted_at <= p_at AND NOT EXISTS (
-    SELECT FROM repricer.stale_figures s WHERE s.original_transaction_id = f.original_transaction_id)
+    SELECT FROM repricer.marked_subscriptions() s (id) WHERE s.id = f.original_transaction_id)
 $$;
 
 CREATE FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamp with time zone) RETURNS void
@@ -6683,6 +6725,14 @@ BEGIN
         END IF;
     END LOOP;
     RETURN true;
+END
+$$;
+
+CREATE FUNCTION repricer.is_that(p_one uuid, p_other uuid) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    AS $$
+BEGIN
+    RETURN p_one = p_other;
 END
 $$;
 
@@ -7093,7 +7143,11 @@ CREATE FUNCTION repricer.live_forecast_outcomes_at(p_at timestamp with time zone
             came.consent AS came_consent,
                 CASE
                     WHEN (c.effective_at < c.forecast_effective_at) THEN 'earlier'::text
-                    WHEN (c.effective_at > c.forecast_effective_at) THEN 'later'::text
+                    WHEN (c.effective_at > (c.forecast_effective_at +
+                    CASE
+                        WHEN (COALESCE(c.moved_before_call, c.moved_since_call) IS NULL) THEN 'PT1H'::interval
+                        ELSE 'PT0S'::interval
+                    END)) THEN 'later'::text
                     WHEN (c.effective_at IS NOT NULL) THEN 'as_forecast'::text
                     ELSE NULL::text
                 END AS came,
@@ -8171,6 +8225,27 @@ CREATE FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sess
             FROM repricer.blocking_sessions blocking_sessions_1
           FOR UPDATE OF blocking_sessions_1 SKIP LOCKED));
 END;
+
+CREATE FUNCTION repricer.open_recorders(p_at timestamp with time zone) RETURNS TABLE(id text)
+    LANGUAGE sql
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT x::text
+FROM pg_current_snapshot() s, generate_series(
+    pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint - 1) AS x
+WHERE pg_is_in_recovery()
+UNION ALL
+SELECT DISTINCT l.virtualtransaction
+FROM pg_locks l
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN service_controls k ON k.clock_rate IS NOT NULL
+WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    AND l.relation = ANY (ARRAY['batches', 'price_changes', 'charges', 'money_entries', 'subscription_events',
+        'dependent_cancellations', 'dependent_claims', 'exchange_rates']::regclass[])
+    AND coalesce(CASE WHEN k.clock_rate IS NULL THEN a.xact_start
+        ELSE k.clock_start + (a.xact_start - k.clock_origin) * k.clock_rate END <= p_at, true)
+$$;
 
 CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.paid_changes
     LANGUAGE sql STABLE
@@ -9258,7 +9333,7 @@ END
 $$;
 
 CREATE FUNCTION repricer.require_past(p_at timestamp with time zone) RETURNS void
-    LANGUAGE plpgsql STABLE
+    LANGUAGE plpgsql
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 BEGIN
@@ -9277,6 +9352,7 @@ BEGIN
         RAISE EXCEPTION 'this standby has replayed what was committed until %, and does not know what was known at % yet',
             pg_last_xact_replay_timestamp(), p_at USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    PERFORM await_recorders(p_at);
 END
 $$;
 
@@ -10411,9 +10487,9 @@ CREATE VIEW report.price_change AS
     c.undoes_change_id
    FROM (((repricer.price_changes c
      JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
-     LEFT JOIN repricer.change_figures f ON (((f.original_transaction_id = c.original_transaction_id) AND (f.change_id = c.change_id) AND (f.batch_id = c.batch_id) AND (NOT (EXISTS ( SELECT
-           FROM repricer.stale_figures s
-          WHERE (s.original_transaction_id = f.original_transaction_id)))))))
+     LEFT JOIN repricer.change_figures f ON (((f.original_transaction_id = c.original_transaction_id) AND (f.change_id = c.change_id) AND (f.batch_id = c.batch_id) AND repricer.is_that(f.change_id, c.change_id) AND (NOT (EXISTS ( SELECT
+           FROM repricer.marked_subscriptions() s(id)
+          WHERE (s.id = f.original_transaction_id)))))))
      LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
             min(h.purchased_at) AS first_at,
             repricer.fitting(sum(h.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
@@ -11544,6 +11620,7 @@ CREATE TABLE repricer.kept_moves (
     price_effects numeric[] NOT NULL,
     CONSTRAINT kept_moves_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
+ALTER TABLE ONLY repricer.kept_moves ALTER COLUMN batch_id SET STATISTICS 0;
 
 COMMENT ON TABLE repricer.kept_moves IS 'What the revenue bridge counts of a subscription, in twelfths of milliunits. Only summarise_figures writes it.';
 
@@ -11988,6 +12065,7 @@ CREATE TABLE repricer.running_moves (
     price_effect numeric NOT NULL,
     CONSTRAINT running_moves_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
+ALTER TABLE ONLY repricer.running_moves ALTER COLUMN batch_id SET STATISTICS 0;
 
 COMMENT ON TABLE repricer.running_moves IS 'What is to be added to the whole month of kept_moves as of an instant within it, after from_at and not after until_at. Only summarise_figures writes it.';
 
@@ -13203,6 +13281,11 @@ GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_f
 GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.marked_subscriptions() FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.marked_subscriptions() TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.marked_subscriptions() TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.marked_subscriptions() TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.recording_instant() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.recording_instant() TO repricer_service;
 
@@ -13484,6 +13567,8 @@ REVOKE ALL ON FUNCTION repricer.approver_shortfall(p_approver text, p_has_first 
 REVOKE ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.audit_hash(p_sequence bigint, p_occurred_at timestamp with time zone, p_recorded_at timestamp with time zone, p_actor text, p_action text, p_object text, p_details json, p_previous_hash text) TO repricer_pricing;
 
+REVOKE ALL ON FUNCTION repricer.await_recorders(p_at timestamp with time zone) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.batch_in_submission(p_batch_id uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.batch_measure(p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb, OUT rise_basis_points numeric, OUT fall_basis_points numeric) FROM PUBLIC;
@@ -13597,6 +13682,11 @@ REVOKE ALL ON FUNCTION repricer.is_held_out(p_content_sha256 text, p_original_tr
 
 REVOKE ALL ON FUNCTION repricer.is_idle(p_kinds text[]) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.is_that(p_one uuid, p_other uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.is_that(p_one uuid, p_other uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.is_that(p_one uuid, p_other uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.is_that(p_one uuid, p_other uuid) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.keep_batch(p_batch_id uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.keep_changes(p_ids text[], p_change_ids uuid[]) FROM PUBLIC;
@@ -13669,6 +13759,8 @@ GRANT SELECT ON TABLE repricer.blocking_sessions TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text, p_is_all boolean) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text, p_is_all boolean) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.open_recorders(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) FROM PUBLIC;
 

@@ -98,7 +98,6 @@ package struct ReportStore: Sendable {
                 guard query.name.hasPast else { throw ReportError.hasNoPast(query.name) }
                 try await requireGathered()
                 try await requirePast(asOf)
-                try await waitForRecorders()
             }
             try await pool.withTransaction(.repeatableRead) { connection in
                 try await readSnapshot(query, on: connection, columns: columns, page: page)
@@ -107,9 +106,6 @@ package struct ReportStore: Sendable {
             throw reportError(error, of: query.name)
         }
     }
-
-    /// How long it waits for what is being recorded, in real time.
-    private static let recordersWait: Duration = .seconds(120)
 
     /// Refuses where the tables are spread over a cluster, and reports don't read them through the coordinator
     /// (`Deploy/citus/gather.sql`). Functions with parameters can't be asked of the spread tables themselves: one was seen
@@ -131,8 +127,8 @@ package struct ReportStore: Sendable {
         }
     }
 
-    /// Refuses an instant that is still to come before it waits for anybody: who begins to record later may bear that
-    /// instant.
+    /// Refuses an instant that is still to come, and waits for what was being recorded at the instant: both before the
+    /// snapshot in which the report is read.
     private func requirePast(_ asOf: Int64) async throws {
         try await pool.withTransaction { connection in
             _ = try connection.query(
@@ -141,47 +137,6 @@ package struct ReportStore: Sendable {
                 SELECT 1 FROM report.batch_summary_as_of(\(timestamp: asOf), \(uuid: noBatch)::uuid)
                 """)
         }
-    }
-
-    /// Waits until what is being recorded now is committed or not, because it may bear an instant before the asked
-    /// one. What is recorded from now on bears a later one, since it is dated under the lock of its table.
-    private func waitForRecorders() async throws {
-        let start = ContinuousClock.now
-        var open = try await recorders()
-        while !open.isEmpty {
-            guard ContinuousClock.now - start < Self.recordersWait else {
-                throw ReportError.failed(
-                    "a transaction has been recording for \(Self.recordersWait.components.seconds) s, and what is "
-                        + "known is not certain before its end; try again, or end it")
-            }
-            try await Task.sleep(for: .milliseconds(50))
-            open.formIntersection(try await recorders())
-        }
-    }
-
-    /// The transactions that write what reports read. Everybody may see these locks. A standby sees none of its
-    /// primary's locks, but only from which transaction on some had not ended.
-    private func recorders() async throws -> Set<String> {
-        let rows = try await pool.withTransaction { connection in
-            try connection.query(
-                """
-                -- name: openRecorders
-                SELECT x::text AS id
-                FROM pg_current_snapshot() s, generate_series(
-                    pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint - 1) AS x
-                WHERE pg_is_in_recovery()
-                UNION ALL
-                SELECT DISTINCT l.virtualtransaction AS id
-                FROM pg_locks l
-                JOIN pg_class c ON c.oid = l.relation
-                JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'repricer'
-                WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.granted
-                    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-                    AND c.relname IN ('batches', 'price_changes', 'charges', 'money_entries', 'subscription_events',
-                        'dependent_cancellations', 'dependent_claims', 'exchange_rates')
-                """)
-        }
-        return Set(try rows.map { try $0.text("id") })
     }
 }
 
@@ -200,6 +155,13 @@ private func readSnapshot(
         SELECT set_config('cursor_tuple_fraction', '1', true), set_config('jit', 'off', true),
             set_config('timezone', 'UTC', true), set_config('datestyle', 'ISO', true)
         """)
+    if query.asOf != nil {
+        _ = try connection.query(
+            """
+            -- name: setRecordersAwaited
+            SELECT set_config('repricer.recorders_awaited', 'yes', true)
+            """)
+    }
     if let judgedAt = query.judgedAt {
         _ = try connection.query(
             """

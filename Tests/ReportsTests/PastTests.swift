@@ -226,6 +226,46 @@ import Testing
         await recorder.close()
     }
 
+    /// Whoever asks by SQL is told the same as by the command line.
+    @Test func recorderThatIsOpen_isWaitedForBySQL_ifItBeganBeforeTheInstant() async throws {
+        let owner = try await TestDatabase.connect()
+        try await owner.script(ReportFixture.everyState)
+        let earlier = try await Self.instant(on: owner)
+        let recorder = try await TestDatabase.connect()
+        try await recorder.script("BEGIN;" + ReportFixture.charge("2", "2026-04-05Z", 5990))
+        let now = try await Self.instant(on: owner)
+        let asking = try await PostgresConnection.connect(
+            try await TestDatabase.login("fiona", memberOf: ["repricer_finance"]),
+            applicationName: "asking")
+        func charged(at instant: String) async throws -> Int64 {
+            try await asking.query(
+                "SELECT sum(charged_renewals)::bigint AS sum FROM report.price_change_as_of(\(instant)::timestamptz)"
+            ).one().int64("sum")
+        }
+
+        let before = try await charged(at: earlier)
+        async let asked = charged(at: now)
+        try await eventually("the report waits") {
+            try await owner.query(
+                """
+                SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'asking' AND wait_event = 'PgSleep') AS waits
+                """
+            ).one().bool("waits")
+        }
+        try await recorder.script("COMMIT")
+
+        #expect(try await asked == before + 1)
+        #expect(try await charged(at: now) == before + 1)
+        #expect(try await charged(at: earlier) == before)
+        await asking.close()
+        await owner.close()
+        await recorder.close()
+    }
+
+    private static func instant(on owner: PostgresConnection) async throws -> String {
+        try await owner.query("SELECT repricer.recording_instant()::text AS at").one().text("at")
+    }
+
     /// A dependent on another subscription was paid by the month when it fell. Its subscription is by the year since.
     @Test func whatADependentBrought_isByThePeriodThatItHadThen_forEver() async throws {
         let owner = try await TestDatabase.connect()

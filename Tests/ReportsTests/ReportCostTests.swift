@@ -209,6 +209,61 @@ import Testing
         }
     }
 
+    /// A burst of marks, after statistics found none: rows are found by keys, and not by comparing each with each, which takes hours
+    /// for 100,000.
+    @Test func report_afterABurstOfMarks_comparesNoRowWithEach() async throws {
+        try await Self.withFilled { owner in
+            try await owner.script(
+                """
+                INSERT INTO repricer.stale_figures SELECT original_transaction_id, bucket FROM repricer.subscriptions
+                WHERE original_transaction_id::bigint % 2 = 0
+                """)
+
+            for name in ReportName.allCases {
+                let batch = name.hasBatches ? " WHERE batch_id = '\(ReportFixture.batch)'" : ""
+                let compared = try await Self.compared("report.\(name.rawValue)\(batch)", on: owner)
+                #expect(
+                    compared < Self.changes * 20,
+                    "\(name.rawValue) compares \(compared) pairs of rows")
+            }
+        }
+    }
+
+    /// The newest batch is one that statistics do not know for some time. It would be taken for one row.
+    @Test func batch_thatStatisticsDoNotKnow_isTakenForOneOfTwoHundred() async throws {
+        try await Self.withFilled { owner in
+            let tables = try await owner.query(
+                """
+                SELECT c.relname::text AS name, (c.reltuples / 200)::bigint AS share FROM pg_class c
+                JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'batch_id'
+                JOIN pg_attribute b ON b.attrelid = c.oid AND b.attname = 'bucket'
+                WHERE c.relnamespace = 'repricer'::regnamespace AND c.relkind = 'r' AND NOT c.relispartition
+                """)
+
+            #expect(tables.count >= 7)
+            for table in tables {
+                let name = try table.text("name")
+                let plan = try await owner.query(
+                    "EXPLAIN SELECT FROM repricer.\(unsafe: name) WHERE batch_id = '00000000-0000-4000-8000-00000000feed'"
+                ).map { try $0.text("QUERY PLAN") }
+                let rows = plan.first?.firstMatch(of: /rows=(\d+)/).flatMap { Int64($0.1) }
+                #expect(try (rows ?? 0) >= table.int64("share"), "\(name): \(plan)")
+            }
+        }
+    }
+
+    /// How many pairs of rows a plan compares in vain.
+    private static func compared(_ source: String, on owner: PostgresConnection) async throws -> Int
+    {
+        try await owner.query(
+            "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) SELECT * FROM \(unsafe: source)"
+        ).map { try $0.text("QUERY PLAN") }
+            .compactMap {
+                $0.firstMatch(of: /Rows Removed by (?:Join )?Filter: (\d+)/).flatMap { Int($0.1) }
+            }
+            .reduce(0, +)
+    }
+
     /// Nothing was recorded since: what is kept is what was known. Before it was, all is counted from the facts, which
     /// shows that the bound means something.
     @Test func reportOfThePast_sinceWhichNothingWasRecorded_readsWhatIsKept() async throws {

@@ -543,10 +543,13 @@ package enum FormerViews {
             o.forecast_threshold_source, o.came_consent, count(*) AS changes,
             o.came_consent = nullif(o.forecast_consent, 'not_known') AS is_as_forecast,
             count(*) FILTER (WHERE o.effective_at IS NOT NULL) AS effective,
-            count(*) FILTER (WHERE o.effective_at = o.forecast_effective_at) AS effective_as_forecast,
+            count(*) FILTER (WHERE o.effective_at = o.forecast_effective_at
+                OR o.slip IS NULL AND o.effective_at > o.forecast_effective_at
+                    AND o.effective_at <= o.forecast_effective_at + interval '1 hour') AS effective_as_forecast,
             o.forecast_reasons,
             count(*) FILTER (WHERE o.effective_at < o.forecast_effective_at) AS effective_earlier,
-            count(*) FILTER (WHERE o.effective_at > o.forecast_effective_at) AS effective_later,
+            count(*) FILTER (WHERE o.effective_at > o.forecast_effective_at AND (o.slip IS NOT NULL
+                OR o.effective_at > o.forecast_effective_at + interval '1 hour')) AS effective_later,
             CASE
                 WHEN o.came_consent IS NULL THEN 'not_known'
                 WHEN o.forecast_consent = 'not_known' THEN 'was_not_known'

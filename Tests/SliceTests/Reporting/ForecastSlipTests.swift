@@ -225,6 +225,13 @@ import Testing
         ])
 
         #expect(try await harness.changes() == ["A effective"])
+        let owner = try await TestDatabase.connect()
+        let row = try await owner.query(
+            "SELECT effective_as_forecast, effective_later FROM report.forecast_accuracy"
+        ).one()
+        await owner.close()
+        #expect(try row.int64("effective_as_forecast") == 1)
+        #expect(try row.int64("effective_later") == 0)
         #expect(try await Self.slips(harness) == [:])
     }
 
