@@ -3556,7 +3556,7 @@ BEGIN
         ('forecast_accuracy', 'forecast_reasons',
             'Why consent was forecast as required, all reasons of the change; empty: it was not.'),
         ('forecast_accuracy', 'effective_earlier', 'Changes that took effect before the renewal of the forecast.'),
-        ('forecast_accuracy', 'effective_later', 'Changes that took effect after the renewal of the forecast: slipped says why.'),
+        ('forecast_accuracy', 'effective_later', 'Changes that took effect after the renewal of the forecast, and not within moments of it.'),
         ('forecast_accuracy', 'renewals_moved',
             'Changes that were sent, or are to be, for a later renewal than was forecast.'),
         ('forecast_accuracy', 'consent_outcome',

@@ -2830,7 +2830,7 @@ COMMENT ON COLUMN report.forecast_accuracy.forecast_reasons IS 'Why consent was 
 
 COMMENT ON COLUMN report.forecast_accuracy.effective_earlier IS 'Changes that took effect before the renewal of the forecast.';
 
-COMMENT ON COLUMN report.forecast_accuracy.effective_later IS 'Changes that took effect after the renewal of the forecast: slipped says why.';
+COMMENT ON COLUMN report.forecast_accuracy.effective_later IS 'Changes that took effect after the renewal of the forecast, and not within moments of it.';
 
 COMMENT ON COLUMN report.forecast_accuracy.consent_outcome IS 'as_forecast, missed (the App Store asked, not forecast), false_alarm (forecast, not asked), was_not_known (the forecast did not say) or not_known (what came).';
 
