@@ -759,7 +759,9 @@ CREATE VIEW repricer.missing_renewals AS
 SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, missed.at AS occurred_at,
     -- The first charge at the new price may be the one that is missing.
     repricer.fitting(CASE WHEN h.currency <> c.currency THEN NULL
-        WHEN t.is_in_effect OR c.state = 'effective' AND missed.at >= c.due_effective_at THEN c.new_price_milliunits
+        -- The App Store may date a renewal some moments off.
+        WHEN t.is_in_effect OR c.state = 'effective' AND missed.at >= c.due_effective_at - least(interval '1 hour', h.length / 10)
+            THEN c.new_price_milliunits
         ELSE c.current_price_milliunits END::numeric * CASE WHEN h.paid_by = 1 AND NOT h.is_added_seat THEN h.quantity ELSE coalesce((
             SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
             WHERE k.original_transaction_id = c.original_transaction_id
@@ -2413,7 +2415,7 @@ WITH subjects AS (
                             AND e.type IN ('DID_CHANGE_RENEWAL_PREF', 'OFFER_REDEEMED')
                             AND e.signed_at > n.purchased_at - interval '1 day'
                             AND e.signed_at < n.purchased_at + interval '1 day')) END) AT TIME ZONE 'UTC' AS ends,
-        g.given_back_at AT TIME ZONE 'UTC' AS given_back_at,
+        g.given_back_at AT TIME ZONE 'UTC' AS given_back_at, h.expires_at AT TIME ZONE 'UTC' AS expires,
         -- One that was given back in full, or revoked, ends no other: it may have been charged twice.
         h.revoked_at IS NULL
             AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) AS stands,
@@ -2446,16 +2448,21 @@ WITH subjects AS (
     JOIN (
         -- Of an item, whatever it was called. What an added seat costs may be a part of the price; from the renewal on it costs
         -- what each seat beside it does.
-        SELECT n.item, CASE WHEN r.is_added_seat THEN coalesce(r.quantity * (
+        SELECT r.item, CASE WHEN r.is_added_seat THEN coalesce(r.quantity * (
                 SELECT CASE WHEN NOT o.is_offer THEN o.price_milliunits::numeric END FROM repricer.charges o
-                WHERE o.original_transaction_id = r.id AND o.sku = ANY (n.names) AND NOT o.is_added_seat
+                WHERE o.original_transaction_id = r.id AND o.sku = ANY (r.names) AND NOT o.is_added_seat
                     AND o.currency = r.currency AND o.purchased_at <= r.purchased_at AND o.expires_at > r.purchased_at
                 ORDER BY o.purchased_at DESC, o.transaction_id DESC LIMIT 1), r.milliunits) ELSE r.milliunits END AS milliunits,
-            r.offer_days, r.days, r.period, r.currency, r.begins, r.given_back_at, r.stands,
-            r.is_added_seat, least(r.ends, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
+            r.offer_days, r.days, r.period, r.currency, r.begins, r.given_back_at, r.stands, r.is_added_seat,
+            -- The App Store may date a renewal some moments off: they are no gap.
+            CASE WHEN r.ends < r.next_begins AND r.ends = r.expires
+                    AND r.next_begins <= r.ends + least(interval '1 hour', (r.ends - r.begins) / 10)
+                THEN r.next_begins ELSE least(r.ends, r.next_begins) END AS ends
+        FROM (
+            SELECT n.item, n.names, r.*, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
                 PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS ends
-        FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS next_begins
+            FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r) r
         ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
     -- The customer may have changed the length of the period since the call: each charge is by that which was signed with it.
     -- Where none was, a dependent elsewhere is by its days. What has been put off has none of these lengths, and is by that
@@ -2493,8 +2500,14 @@ WITH subjects AS (
     GROUP BY p.item, p.at, p.begins, p.ends
 ), unpaid AS MATERIALIZED (
     -- Before the first known charge, it is what the plan knew: the price of each seat.
-    SELECT i.item, i.begins, i.ends, i.twelfths * i.old_price::numeric * i.forecast_seats AS old_price, i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews
+    SELECT i.item, i.begins, i.ends, i.twelfths * i.old_price::numeric * i.forecast_seats AS old_price,
+        -- Until the first charge, where that is moments late.
+        CASE WHEN f.at <= w.renews + interval '1 hour' THEN greatest(w.renews, f.at) ELSE w.renews END AS renews
     FROM items i
+    CROSS JOIN LATERAL (SELECT i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews) w
+    LEFT JOIN (
+        SELECT p.item, min(p.run_begins) AS at FROM paid p WHERE p.stands AND NOT p.is_added_seat GROUP BY p.item) f
+        ON f.item = i.item
     WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
 ), known AS (
     SELECT p.item, p.at, p.begins, p.ends, p.milliunits FROM points p

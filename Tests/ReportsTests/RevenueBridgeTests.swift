@@ -90,6 +90,43 @@ import Testing
             ])
     }
 
+    /// The App Store may date a renewal some moments off: the month turns between the end of a period and the next one.
+    @Test(arguments: [
+        ("2026-03-01T00:57Z", "03 9990 3000 0 0 0 0 0 0 12990"),
+        // Later than moments is a gap: nobody paid when the month turned.
+        ("2026-03-01T01:03Z", "03 0 3000 0 0 0 0 0 9990 12990"),
+    ])
+    func renewalThatIsMomentsLate_leavesNoGapWhereTheMonthTurns(at: String, march: String)
+        async throws
+    {
+        var life = Life(subscription: "1", line: 2)
+        life.paid = [
+            ("2026-01-28T23:58Z", "2026-02-28T23:58Z", 9990, "PLAN"),
+            (at, "2026-03-31T23:58Z", 12990, "PLAN"),
+        ]
+
+        let rows = try await bridge(
+            [life], until: "2026-03-10Z",
+            more: "UPDATE repricer.price_changes SET effective_at = '\(at)';")
+        #expect(rows.contains(march), "\(rows)")
+    }
+
+    /// Of who was called before the first charge that is known, the plan knew when the period that ran would end.
+    @Test func firstRenewalThatIsMomentsLate_leavesNoGapEither() async throws {
+        var life = Life(subscription: "1", line: 2)
+        life.paid = [("2026-03-01T00:03Z", "2026-03-31T23:58Z", 12990, "PLAN")]
+
+        #expect(
+            try await bridge(
+                [life], until: "2026-03-10Z",
+                more: """
+                    UPDATE repricer.price_changes SET effective_at = '2026-03-01T00:03Z', forecast_renewal_at = '2026-02-28T23:58Z';
+                    """) == [
+                    "01 9990 0 0 0 0 0 0 0 9990", "02 9990 0 0 0 0 0 0 0 9990",
+                    "03 9990 3000 0 0 0 0 0 0 12990",
+                ])
+    }
+
     @Test func eachLoss_standsUnderItsCause() async throws {
         var declined = Life(
             subscription: "1", line: 2, state: "declined", reason: "expired_for_price_increase",

@@ -69,6 +69,11 @@ struct MissingOracle {
         life.chargesOfCalled
     }
 
+    /// A renewal may be dated some moments off the one that the change is due at.
+    private static func isBefore(_ renewal: Int64, _ end: End) -> Bool {
+        renewal < end.dueAt - 60 * MoneyLife.minute
+    }
+
     /// The seats of a period: of its renewal, or of what was bought in its place, and what was bought beside that since and
     /// not given back.
     private static func seats(
@@ -113,7 +118,7 @@ struct MissingOracle {
                 !isExplained(at, charge, next, life)
                     && (isInEffect || at >= life.calledAt && (!hasEnded || next < end.endedAt ?? 0))
             }.map { at in
-                let isNew = isInEffect || end.state == "effective" && at >= end.dueAt
+                let isNew = isInEffect || end.state == "effective" && !isBefore(at, end)
                 // Beside another currency the prices of the change are no amount to expect.
                 return (
                     at, charge.currency == "USD" ? (isNew ? life.new : MoneyLife.old) * seats : nil
@@ -175,7 +180,7 @@ struct MissingOracle {
         // Who was asked and says nothing may have ended at the renewal that the change is due at.
         let isSettled =
             end.state == "accepted" || end.state == "scheduled" && life.new < MoneyLife.old
-        guard !isOpen || isSettled || until < end.dueAt else { return nil }
+        guard !isOpen || isSettled || isBefore(until, end) else { return nil }
         let period = charges.filter { $0.until == until }
         let kept = period.filter { $0.revokedAt == nil && $0.given < $0.total }
         guard let last = kept.last else { return nil }
@@ -189,7 +194,7 @@ struct MissingOracle {
             }
         }
         guard due < heard else { return nil }
-        let price = isOpen && until < end.dueAt ? MoneyLife.old : life.new
+        let price = isOpen && isBefore(until, end) ? MoneyLife.old : life.new
         let isOfTheChange = !isOpen || last.currency == "USD"
         return (until, isOfTheChange ? price * seats(until: until, among: charges) : nil)
     }

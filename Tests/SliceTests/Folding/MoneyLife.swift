@@ -31,6 +31,7 @@ struct MoneyLife {
         var stands: Bool { revokedAt == nil && given < total }
     }
 
+    static let minute: Int64 = 60_000
     static let day: Int64 = 86_400_000
     /// 2025-03-01T00:00:00Z.
     static let start: Int64 = 1_740_787_200_000
@@ -46,6 +47,8 @@ struct MoneyLife {
     private(set) var ends: [(at: Int64, cause: String)] = []
 
     private var random: StoryRandom
+    /// Apart, so that a seed tells the same life with and without it.
+    private var lateness: StoryRandom
     private var now = start
     private var price = old
     private var place = (currency: "USD", storefront: "USA")
@@ -69,6 +72,10 @@ struct MoneyLife {
         self.id = id
         self.requestID = requestID
         random = StoryRandom(seed: seed)
+        lateness = StoryRandom(seed: ~seed)
+        // Moments before midnight, so that a late renewal may come after the month has turned.
+        if lateness.chance(50) { now -= 10 * Self.minute }
+        if lateness.chance(30) { now += Int64.random(in: 1...6, using: &lateness) * Self.day }
         new = [12990, 15990, 7990].randomElement(using: &random) ?? 12990
         calledAt = Self.start + Int64.random(in: 35...50, using: &random) * Self.day
         running = Charge(
@@ -165,6 +172,8 @@ struct MoneyLife {
 
     private mutating func renew() {
         now = running.until
+        // The App Store may date it moments off.
+        if lateness.chance(25) { now += Int64.random(in: 1...59, using: &lateness) * Self.minute }
         // Some renewals never come, and nothing is told of them.
         if !isSilentOnce, random.chance(12) {
             isSilentOnce = true

@@ -21,8 +21,12 @@ enum RunOracle {
                     ? other.from > charge.from
                     : (other.from, other.transaction) > (charge.from, charge.transaction))
         }
-        if let next { ends.append(next.from) }
-        return ends.min() ?? charge.until
+        let end = ends.min() ?? charge.until
+        guard let next else { return end }
+        // A renewal that is dated some moments late leaves no gap.
+        let moments = min(60 * MoneyLife.minute, (charge.until - charge.from) / 10)
+        if end == charge.until, next.from <= end + moments { return next.from }
+        return min(end, next.from)
     }
 
     /// What it brings a month: of an added seat, the price of a seat beside it, of which it may cost a part.
