@@ -3176,7 +3176,6 @@ DO $past$
 DECLARE
     v record;
     v_text text;
-    v_columns text;
 BEGIN
     SELECT repricer.text_at('moves_of', p.prosrc) INTO v_text FROM pg_proc p
         WHERE p.oid = 'repricer.moves_of(text[], timestamptz[], uuid)'::regprocedure;
@@ -3285,24 +3284,10 @@ $body$;
             END IF;
             CONTINUE;
         END IF;
-        IF v.name = 'price_change' THEN
-            -- It holds what brought the state, too.
-            SELECT string_agg(format('%I %s', a.attname, format_type(a.atttypid, NULL)), ', ' ORDER BY a.attnum)
-                || ', evidence_kind text, evidence_id text' INTO v_columns
-                FROM pg_attribute a WHERE a.attrelid = 'report.price_change'::regclass AND a.attnum > 0;
-            v_columns := 'TABLE (' || v_columns || ')';
-            v_text := format('SELECT v.*, h.evidence_kind, h.evidence_id FROM (%s) v LEFT JOIN LATERAL ('
-                'SELECT l.evidence_kind, l.evidence_id FROM repricer.price_change_history l '
-                'WHERE l.original_transaction_id = v.original_transaction_id AND l.change_id = v.change_id '
-                'AND l.occurred_at = v.state_since_at AND l.state = v.state AND l.recorded_at <= p_at '
-                'ORDER BY l.evidence_id LIMIT 1) h ON true', v_text);
-        ELSE
-            v_columns := format('SETOF report.%I', v.name);
-        END IF;
         -- Planned anew each time, by the values: a plan for any batch would read all of them. VOLATILE, so that it reads what was
         -- committed while it waited.
         EXECUTE format($make$
-CREATE FUNCTION report.%I(p_at timestamptz, batch uuid DEFAULT NULL) RETURNS %s LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+CREATE FUNCTION report.%I(p_at timestamptz, batch uuid DEFAULT NULL) RETURNS SETOF report.%I LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $body$
 #variable_conflict use_column
 DECLARE
@@ -3313,7 +3298,7 @@ BEGIN
 %s
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
-$body$ $make$, v.name || '_as_of', v_columns, v_text);
+$body$ $make$, v.name || '_as_of', v.name, v_text);
     END LOOP;
 END
 $past$;
@@ -3382,8 +3367,7 @@ BEGIN
     LOOP
         EXECUTE format('COMMENT ON FUNCTION %s IS %L', v.signature, format(
             'report.%s as it was known at the instant: by what was recorded until then, late news left out.%s', v.name,
-            CASE v.name WHEN 'reconciliation' THEN ' Only the checks of rows and of money.'
-                WHEN 'price_change' THEN ' evidence_kind and evidence_id: what brought the state.' ELSE '' END));
+            CASE v.name WHEN 'reconciliation' THEN ' Only the checks of rows and of money.' ELSE '' END));
     END LOOP;
 END
 $comments$;

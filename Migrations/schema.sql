@@ -3567,7 +3567,159 @@ $$;
 
 COMMENT ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, batch uuid) IS 'report.pending_consent as it was known at the instant: by what was recorded until then, late news left out.';
 
-CREATE FUNCTION report.price_change_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS TABLE(batch_id uuid, batch_name text, line bigint, original_transaction_id text, change_id uuid, sku text, storefront text, period text, direction text, currency text, current_price_milliunits bigint, new_price_milliunits bigint, difference_milliunits bigint, difference_basis_points bigint, dependent_skus text[], effective_on_or_after date, forecast_consent text, forecast_reasons text[], forecast_threshold_source text, forecast_renewal_at timestamp with time zone, forecast_notice_at timestamp with time zone, forecast_effective_at timestamp with time zone, send_after_at timestamp with time zone, send_by_at timestamp with time zone, due_effective_at timestamp with time zone, state text, reason text, is_final boolean, request_reference_id uuid, sent_at timestamp with time zone, scheduled_at timestamp with time zone, consent_asked_at timestamp with time zone, accepted_at timestamp with time zone, acceptance text, effective_at timestamp with time zone, ended_at timestamp with time zone, state_since_at timestamp with time zone, charged_renewals bigint, first_charged_at timestamp with time zone, charged_total_milliunits bigint, charged_uplift_milliunits bigint, undoes_change_id uuid, evidence_kind text, evidence_id text)
+CREATE FUNCTION repricer.is_that(p_one uuid, p_other uuid) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    AS $$
+BEGIN
+    RETURN p_one = p_other;
+END
+$$;
+
+CREATE VIEW report.price_change AS
+ SELECT c.batch_id,
+    b.name AS batch_name,
+    c.line,
+    c.original_transaction_id,
+    c.change_id,
+    c.sku,
+    c.storefront,
+    c.period,
+    c.direction,
+    c.currency,
+    c.current_price_milliunits,
+    c.new_price_milliunits,
+    (c.new_price_milliunits - c.current_price_milliunits) AS difference_milliunits,
+        CASE
+            WHEN (c.current_price_milliunits <> 0) THEN (LEAST(('9223372036854775807'::bigint)::numeric, round(((((c.new_price_milliunits - c.current_price_milliunits))::numeric * (10000)::numeric) / (c.current_price_milliunits)::numeric))))::bigint
+            ELSE NULL::bigint
+        END AS difference_basis_points,
+    c.dependent_skus,
+    c.effective_on_or_after,
+    c.forecast_consent,
+    c.forecast_reasons,
+    c.forecast_threshold_source,
+    c.forecast_renewal_at,
+    c.forecast_notice_at,
+    c.forecast_effective_at,
+    c.send_after AS send_after_at,
+    c.send_by AS send_by_at,
+    c.due_effective_at,
+    c.state,
+    c.reason,
+    (c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AS is_final,
+    c.request_reference_id,
+    c.sent_at,
+    c.scheduled_at,
+    c.consent_asked_at,
+    c.accepted_at,
+    c.acceptance,
+    c.effective_at,
+    c.ended_at,
+    c.state_since AS state_since_at,
+    COALESCE(f.renewals, r.renewals, (0)::bigint) AS charged_renewals,
+    COALESCE(f.first_at, r.first_at) AS first_charged_at,
+    COALESCE(f.new_total_milliunits, r.new_total_milliunits, (0)::bigint) AS charged_total_milliunits,
+    COALESCE((f.new_total_milliunits - f.old_total_milliunits), (r.new_total_milliunits - r.old_total_milliunits), (0)::bigint) AS charged_uplift_milliunits,
+    c.undoes_change_id
+   FROM (((repricer.price_changes c
+     JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
+     LEFT JOIN repricer.change_figures f ON (((f.original_transaction_id = c.original_transaction_id) AND (f.change_id = c.change_id) AND (f.batch_id = c.batch_id) AND repricer.is_that(f.change_id, c.change_id) AND (NOT (EXISTS ( SELECT
+           FROM repricer.marked_subscriptions() s(id)
+          WHERE (s.id = f.original_transaction_id)))))))
+     LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
+            min(h.purchased_at) AS first_at,
+            repricer.fitting(sum(h.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
+            repricer.fitting(sum(h.price_milliunits), ('the renewals of price change '::text || c.change_id)) AS new_total_milliunits
+           FROM repricer.charged_renewals h
+          WHERE ((f.change_id IS NULL) AND (c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true));
+
+COMMENT ON VIEW report.price_change IS 'One row a price change: what was forecast and approved, what came, and what was charged.';
+
+COMMENT ON COLUMN report.price_change.batch_id IS 'The batch; null where the row is about the whole installation.';
+
+COMMENT ON COLUMN report.price_change.batch_name IS 'The name that the submitter gave to the batch.';
+
+COMMENT ON COLUMN report.price_change.line IS 'The line of the submitted file.';
+
+COMMENT ON COLUMN report.price_change.original_transaction_id IS 'The subscription, as Apple names it.';
+
+COMMENT ON COLUMN report.price_change.change_id IS 'The price change; unique within its subscription.';
+
+COMMENT ON COLUMN report.price_change.sku IS 'The item whose price changes.';
+
+COMMENT ON COLUMN report.price_change.storefront IS 'ISO 3166-1 alpha-3.';
+
+COMMENT ON COLUMN report.price_change.period IS 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.';
+
+COMMENT ON COLUMN report.price_change.direction IS 'increase or decrease.';
+
+COMMENT ON COLUMN report.price_change.currency IS 'ISO 4217: the currency of all money in the row.';
+
+COMMENT ON COLUMN report.price_change.current_price_milliunits IS 'Price a period before the change, in thousandths of the currency.';
+
+COMMENT ON COLUMN report.price_change.new_price_milliunits IS 'Price a period after the change, in thousandths of the currency.';
+
+COMMENT ON COLUMN report.price_change.difference_milliunits IS 'New price less old price; negative for a decrease.';
+
+COMMENT ON COLUMN report.price_change.difference_basis_points IS 'The difference in hundredths of a per cent of the old price, rounded half away from zero; null where the old price is 0.';
+
+COMMENT ON COLUMN report.price_change.dependent_skus IS 'Items that are cancelled with this one if its increase is declined.';
+
+COMMENT ON COLUMN report.price_change.effective_on_or_after IS 'First day that the submitter allowed; null: any.';
+
+COMMENT ON COLUMN report.price_change.forecast_consent IS 'Consent as forecast: required, not_known, not_required (announced only), none (a decrease).';
+
+COMMENT ON COLUMN report.price_change.forecast_reasons IS 'Why consent was forecast as required.';
+
+COMMENT ON COLUMN report.price_change.forecast_threshold_source IS 'Where the threshold came from: apple, estimated, unknown.';
+
+COMMENT ON COLUMN report.price_change.forecast_renewal_at IS 'The next renewal, as known at the forecast.';
+
+COMMENT ON COLUMN report.price_change.forecast_notice_at IS 'When the App Store was forecast to tell the subscriber.';
+
+COMMENT ON COLUMN report.price_change.forecast_effective_at IS 'The renewal at which the change was forecast to take effect.';
+
+COMMENT ON COLUMN report.price_change.send_after_at IS 'First instant to send at; null: at once.';
+
+COMMENT ON COLUMN report.price_change.send_by_at IS 'Last instant to send at.';
+
+COMMENT ON COLUMN report.price_change.due_effective_at IS 'The renewal at which the change is due to take effect, as planned now.';
+
+COMMENT ON COLUMN report.price_change.state IS 'State of the price change.';
+
+COMMENT ON COLUMN report.price_change.reason IS 'Why it is in this state: a row code, an error code of the App Store or a cause.';
+
+COMMENT ON COLUMN report.price_change.is_final IS 'Whether nothing more is expected.';
+
+COMMENT ON COLUMN report.price_change.request_reference_id IS 'The id of the call, as the App Store knows it.';
+
+COMMENT ON COLUMN report.price_change.sent_at IS 'When the call was made.';
+
+COMMENT ON COLUMN report.price_change.scheduled_at IS 'When the App Store took the change.';
+
+COMMENT ON COLUMN report.price_change.consent_asked_at IS 'When the App Store first asked for consent; null: it has not.';
+
+COMMENT ON COLUMN report.price_change.accepted_at IS 'When the increase was consented to or announced.';
+
+COMMENT ON COLUMN report.price_change.acceptance IS 'consented (the subscriber said yes, or was asked and then charged) or informed (told only).';
+
+COMMENT ON COLUMN report.price_change.effective_at IS 'The renewal at which the new price was first charged.';
+
+COMMENT ON COLUMN report.price_change.ended_at IS 'When the change became final.';
+
+COMMENT ON COLUMN report.price_change.state_since_at IS 'Since when it is in this state.';
+
+COMMENT ON COLUMN report.price_change.charged_renewals IS 'Renewals charged at the new price and not refunded in full.';
+
+COMMENT ON COLUMN report.price_change.first_charged_at IS 'The first of these renewals.';
+
+COMMENT ON COLUMN report.price_change.charged_total_milliunits IS 'What these renewals charged.';
+
+COMMENT ON COLUMN report.price_change.charged_uplift_milliunits IS 'What these renewals charged more than at the old price.';
+
+COMMENT ON COLUMN report.price_change.undoes_change_id IS 'The change that this one takes back; null: it is no undo.';
+
+CREATE FUNCTION report.price_change_as_of(p_at timestamp with time zone, batch uuid DEFAULT NULL::uuid) RETURNS SETOF report.price_change
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
@@ -3579,7 +3731,7 @@ DECLARE
 BEGIN
     PERFORM repricer.require_past(p_at);
     RETURN QUERY SELECT * FROM (
-SELECT v.*, h.evidence_kind, h.evidence_id FROM ( SELECT c.batch_id,
+ SELECT c.batch_id,
     b.name AS batch_name,
     c.line,
     c.original_transaction_id,
@@ -3634,12 +3786,12 @@ SELECT v.*, h.evidence_kind, h.evidence_id FROM ( SELECT c.batch_id,
             repricer.fitting(sum(h.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
             repricer.fitting(sum(h.price_milliunits), ('the renewals of price change '::text || c.change_id)) AS new_total_milliunits
            FROM repricer.charged_renewals_at(p_at) h
-          WHERE ((f.change_id IS NULL) AND (c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true))) v LEFT JOIN LATERAL (SELECT l.evidence_kind, l.evidence_id FROM repricer.price_change_history l WHERE l.original_transaction_id = v.original_transaction_id AND l.change_id = v.change_id AND l.occurred_at = v.state_since_at AND l.state = v.state AND l.recorded_at <= p_at ORDER BY l.evidence_id LIMIT 1) h ON true
+          WHERE ((f.change_id IS NULL) AND (c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true))
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
 $$;
 
-COMMENT ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, batch uuid) IS 'report.price_change as it was known at the instant: by what was recorded until then, late news left out. evidence_kind and evidence_id: what brought the state.';
+COMMENT ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, batch uuid) IS 'report.price_change as it was known at the instant: by what was recorded until then, late news left out.';
 
 CREATE FUNCTION repricer.lacks_amount(p_left_out jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -6725,14 +6877,6 @@ BEGIN
         END IF;
     END LOOP;
     RETURN true;
-END
-$$;
-
-CREATE FUNCTION repricer.is_that(p_one uuid, p_other uuid) RETURNS boolean
-    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-    AS $$
-BEGIN
-    RETURN p_one = p_other;
 END
 $$;
 
@@ -10461,150 +10605,6 @@ COMMENT ON COLUMN report.notification_health.stuck IS 'In the inbox with an erro
 
 COMMENT ON COLUMN report.notification_health.with_unknown_parts IS 'With something in them that the product does not know; report unknown_part names it.';
 
-CREATE VIEW report.price_change AS
- SELECT c.batch_id,
-    b.name AS batch_name,
-    c.line,
-    c.original_transaction_id,
-    c.change_id,
-    c.sku,
-    c.storefront,
-    c.period,
-    c.direction,
-    c.currency,
-    c.current_price_milliunits,
-    c.new_price_milliunits,
-    (c.new_price_milliunits - c.current_price_milliunits) AS difference_milliunits,
-        CASE
-            WHEN (c.current_price_milliunits <> 0) THEN (LEAST(('9223372036854775807'::bigint)::numeric, round(((((c.new_price_milliunits - c.current_price_milliunits))::numeric * (10000)::numeric) / (c.current_price_milliunits)::numeric))))::bigint
-            ELSE NULL::bigint
-        END AS difference_basis_points,
-    c.dependent_skus,
-    c.effective_on_or_after,
-    c.forecast_consent,
-    c.forecast_reasons,
-    c.forecast_threshold_source,
-    c.forecast_renewal_at,
-    c.forecast_notice_at,
-    c.forecast_effective_at,
-    c.send_after AS send_after_at,
-    c.send_by AS send_by_at,
-    c.due_effective_at,
-    c.state,
-    c.reason,
-    (c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AS is_final,
-    c.request_reference_id,
-    c.sent_at,
-    c.scheduled_at,
-    c.consent_asked_at,
-    c.accepted_at,
-    c.acceptance,
-    c.effective_at,
-    c.ended_at,
-    c.state_since AS state_since_at,
-    COALESCE(f.renewals, r.renewals, (0)::bigint) AS charged_renewals,
-    COALESCE(f.first_at, r.first_at) AS first_charged_at,
-    COALESCE(f.new_total_milliunits, r.new_total_milliunits, (0)::bigint) AS charged_total_milliunits,
-    COALESCE((f.new_total_milliunits - f.old_total_milliunits), (r.new_total_milliunits - r.old_total_milliunits), (0)::bigint) AS charged_uplift_milliunits,
-    c.undoes_change_id
-   FROM (((repricer.price_changes c
-     JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
-     LEFT JOIN repricer.change_figures f ON (((f.original_transaction_id = c.original_transaction_id) AND (f.change_id = c.change_id) AND (f.batch_id = c.batch_id) AND repricer.is_that(f.change_id, c.change_id) AND (NOT (EXISTS ( SELECT
-           FROM repricer.marked_subscriptions() s(id)
-          WHERE (s.id = f.original_transaction_id)))))))
-     LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
-            min(h.purchased_at) AS first_at,
-            repricer.fitting(sum(h.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
-            repricer.fitting(sum(h.price_milliunits), ('the renewals of price change '::text || c.change_id)) AS new_total_milliunits
-           FROM repricer.charged_renewals h
-          WHERE ((f.change_id IS NULL) AND (c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true));
-
-COMMENT ON VIEW report.price_change IS 'One row a price change: what was forecast and approved, what came, and what was charged.';
-
-COMMENT ON COLUMN report.price_change.batch_id IS 'The batch; null where the row is about the whole installation.';
-
-COMMENT ON COLUMN report.price_change.batch_name IS 'The name that the submitter gave to the batch.';
-
-COMMENT ON COLUMN report.price_change.line IS 'The line of the submitted file.';
-
-COMMENT ON COLUMN report.price_change.original_transaction_id IS 'The subscription, as Apple names it.';
-
-COMMENT ON COLUMN report.price_change.change_id IS 'The price change; unique within its subscription.';
-
-COMMENT ON COLUMN report.price_change.sku IS 'The item whose price changes.';
-
-COMMENT ON COLUMN report.price_change.storefront IS 'ISO 3166-1 alpha-3.';
-
-COMMENT ON COLUMN report.price_change.period IS 'Length of one billing period, ISO 8601: P1W, P1M, P2M, P3M, P6M, P1Y.';
-
-COMMENT ON COLUMN report.price_change.direction IS 'increase or decrease.';
-
-COMMENT ON COLUMN report.price_change.currency IS 'ISO 4217: the currency of all money in the row.';
-
-COMMENT ON COLUMN report.price_change.current_price_milliunits IS 'Price a period before the change, in thousandths of the currency.';
-
-COMMENT ON COLUMN report.price_change.new_price_milliunits IS 'Price a period after the change, in thousandths of the currency.';
-
-COMMENT ON COLUMN report.price_change.difference_milliunits IS 'New price less old price; negative for a decrease.';
-
-COMMENT ON COLUMN report.price_change.difference_basis_points IS 'The difference in hundredths of a per cent of the old price, rounded half away from zero; null where the old price is 0.';
-
-COMMENT ON COLUMN report.price_change.dependent_skus IS 'Items that are cancelled with this one if its increase is declined.';
-
-COMMENT ON COLUMN report.price_change.effective_on_or_after IS 'First day that the submitter allowed; null: any.';
-
-COMMENT ON COLUMN report.price_change.forecast_consent IS 'Consent as forecast: required, not_known, not_required (announced only), none (a decrease).';
-
-COMMENT ON COLUMN report.price_change.forecast_reasons IS 'Why consent was forecast as required.';
-
-COMMENT ON COLUMN report.price_change.forecast_threshold_source IS 'Where the threshold came from: apple, estimated, unknown.';
-
-COMMENT ON COLUMN report.price_change.forecast_renewal_at IS 'The next renewal, as known at the forecast.';
-
-COMMENT ON COLUMN report.price_change.forecast_notice_at IS 'When the App Store was forecast to tell the subscriber.';
-
-COMMENT ON COLUMN report.price_change.forecast_effective_at IS 'The renewal at which the change was forecast to take effect.';
-
-COMMENT ON COLUMN report.price_change.send_after_at IS 'First instant to send at; null: at once.';
-
-COMMENT ON COLUMN report.price_change.send_by_at IS 'Last instant to send at.';
-
-COMMENT ON COLUMN report.price_change.due_effective_at IS 'The renewal at which the change is due to take effect, as planned now.';
-
-COMMENT ON COLUMN report.price_change.state IS 'State of the price change.';
-
-COMMENT ON COLUMN report.price_change.reason IS 'Why it is in this state: a row code, an error code of the App Store or a cause.';
-
-COMMENT ON COLUMN report.price_change.is_final IS 'Whether nothing more is expected.';
-
-COMMENT ON COLUMN report.price_change.request_reference_id IS 'The id of the call, as the App Store knows it.';
-
-COMMENT ON COLUMN report.price_change.sent_at IS 'When the call was made.';
-
-COMMENT ON COLUMN report.price_change.scheduled_at IS 'When the App Store took the change.';
-
-COMMENT ON COLUMN report.price_change.consent_asked_at IS 'When the App Store first asked for consent; null: it has not.';
-
-COMMENT ON COLUMN report.price_change.accepted_at IS 'When the increase was consented to or announced.';
-
-COMMENT ON COLUMN report.price_change.acceptance IS 'consented (the subscriber said yes, or was asked and then charged) or informed (told only).';
-
-COMMENT ON COLUMN report.price_change.effective_at IS 'The renewal at which the new price was first charged.';
-
-COMMENT ON COLUMN report.price_change.ended_at IS 'When the change became final.';
-
-COMMENT ON COLUMN report.price_change.state_since_at IS 'Since when it is in this state.';
-
-COMMENT ON COLUMN report.price_change.charged_renewals IS 'Renewals charged at the new price and not refunded in full.';
-
-COMMENT ON COLUMN report.price_change.first_charged_at IS 'The first of these renewals.';
-
-COMMENT ON COLUMN report.price_change.charged_total_milliunits IS 'What these renewals charged.';
-
-COMMENT ON COLUMN report.price_change.charged_uplift_milliunits IS 'What these renewals charged more than at the old price.';
-
-COMMENT ON COLUMN report.price_change.undoes_change_id IS 'The change that this one takes back; null: it is no undo.';
-
 CREATE TABLE repricer.extension_requests (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -13460,6 +13460,15 @@ GRANT ALL ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone
 GRANT ALL ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.is_that(p_one uuid, p_other uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.is_that(p_one uuid, p_other uuid) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.is_that(p_one uuid, p_other uuid) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.is_that(p_one uuid, p_other uuid) TO repricer_service;
+
+GRANT SELECT ON TABLE report.price_change TO repricer_finance;
+GRANT SELECT ON TABLE report.price_change TO repricer_pricing;
+GRANT SELECT ON TABLE report.price_change TO repricer_service;
+
 REVOKE ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, batch uuid) FROM PUBLIC;
 GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
 GRANT ALL ON FUNCTION report.price_change_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
@@ -13704,11 +13713,6 @@ REVOKE ALL ON FUNCTION repricer.is_held_out(p_content_sha256 text, p_original_tr
 
 REVOKE ALL ON FUNCTION repricer.is_idle(p_kinds text[]) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.is_that(p_one uuid, p_other uuid) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.is_that(p_one uuid, p_other uuid) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.is_that(p_one uuid, p_other uuid) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.is_that(p_one uuid, p_other uuid) TO repricer_service;
-
 REVOKE ALL ON FUNCTION repricer.keep_batch(p_batch_id uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.keep_changes(p_ids text[], p_change_ids uuid[]) FROM PUBLIC;
@@ -13930,10 +13934,6 @@ GRANT SELECT ON TABLE report.closed_period TO repricer_service;
 GRANT SELECT ON TABLE report.notification_health TO repricer_finance;
 GRANT SELECT ON TABLE report.notification_health TO repricer_pricing;
 GRANT SELECT ON TABLE report.notification_health TO repricer_service;
-
-GRANT SELECT ON TABLE report.price_change TO repricer_finance;
-GRANT SELECT ON TABLE report.price_change TO repricer_pricing;
-GRANT SELECT ON TABLE report.price_change TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.extension_requests TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.extension_requests TO repricer_service;
