@@ -467,9 +467,10 @@ ALTER TABLE repricer.running_moves ALTER COLUMN batch_id SET STATISTICS 0;
 
 -- The marks, for reports that leave out what is marked. PostgreSQL takes the table of marks for empty, as it nearly always is when
 -- statistics of it are made, and would compare each row with each mark while there are many. What a function returns it takes
--- for as many rows as the function says, and makes a hash table of it.
+-- for as many rows as the function says, and makes a hash table of it. Where that says many more, it reads whole tables in the
+-- order of their keys instead, which takes ten times as long.
 CREATE FUNCTION repricer.marked_subscriptions() RETURNS SETOF text LANGUAGE sql STABLE SECURITY DEFINER PARALLEL SAFE
-    ROWS 100000 SET search_path = repricer, pg_temp AS $$
+    ROWS 2000 SET search_path = repricer, pg_temp AS $$
 SELECT original_transaction_id FROM stale_figures
 $$;
 COMMENT ON FUNCTION repricer.marked_subscriptions() IS 'Subscriptions with a mark, some of them several times.';
@@ -531,7 +532,8 @@ SELECT c.batch_id, c.original_transaction_id, c.change_id, h.transaction_id, h.p
     (SELECT CASE WHEN bool_and(e.tax_exclusive_milliunits IS NOT NULL) THEN sum(e.tax_exclusive_milliunits)::bigint END
         FROM repricer.money_entries e
         WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-            AND e.sku = h.sku AND e.currency = h.currency) AS tax_exclusive_milliunits
+            AND e.sku = h.sku AND e.currency = h.currency) AS tax_exclusive_milliunits,
+    h.sku, h.currency
 FROM repricer.price_changes c
 JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
     AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
@@ -1461,16 +1463,27 @@ BEGIN
         FROM live_change_figures f
         LEFT JOIN outcomes o ON o.original_transaction_id = f.original_transaction_id AND o.change_id = f.change_id
         WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
-    WITH charged AS MATERIALIZED (
-        SELECT x.* FROM explained_charges x WHERE x.original_transaction_id = ANY (v_ids)
+    WITH renewals AS MATERIALIZED (
+        SELECT r.original_transaction_id, r.change_id, r.transaction_id, r.sku, r.price_milliunits - r.old_price_milliunits AS uplift
+        FROM charged_renewals r WHERE r.original_transaction_id = ANY (v_ids)
+    ), charged AS MATERIALIZED (
+        -- A renewal that brought an uplift is explained by the change that it was charged for, and by no other.
+        SELECT x.*, r.uplift FROM explained_charges x
+        LEFT JOIN renewals r ON r.original_transaction_id = x.original_transaction_id AND r.change_id = x.change_id
+            AND r.transaction_id = x.transaction_id AND r.sku = x.sku
+        WHERE x.original_transaction_id = ANY (v_ids)
     ), explained AS (
-        UPDATE money_entries e SET change_id = x.change_id, batch_id = x.batch_id, explained_as = x.explained_as
+        UPDATE money_entries e SET change_id = x.change_id, batch_id = x.batch_id, explained_as = x.explained_as,
+            uplift_milliunits = CASE WHEN e.kind = 'charge' AND e.correction = 0 AND e.occurred_at = x.purchased_at
+                AND e.currency = x.currency THEN x.uplift END
         FROM charged x
         WHERE e.original_transaction_id = x.original_transaction_id AND e.bucket = x.bucket
             AND e.transaction_id = x.transaction_id AND e.sku = x.sku
-            AND (e.change_id, e.batch_id, e.explained_as) IS DISTINCT FROM (x.change_id, x.batch_id, x.explained_as)
+            AND (e.change_id, e.batch_id, e.explained_as, e.uplift_milliunits) IS DISTINCT FROM (x.change_id, x.batch_id,
+                x.explained_as, CASE WHEN e.kind = 'charge' AND e.correction = 0 AND e.occurred_at = x.purchased_at
+                    AND e.currency = x.currency THEN x.uplift END)
     ), forgotten AS (
-        UPDATE money_entries e SET change_id = NULL, batch_id = NULL, explained_as = NULL
+        UPDATE money_entries e SET change_id = NULL, batch_id = NULL, explained_as = NULL, uplift_milliunits = NULL
         WHERE e.original_transaction_id = ANY (v_ids) AND e.change_id IS NOT NULL AND NOT EXISTS (
             SELECT FROM charged x
             WHERE x.original_transaction_id = e.original_transaction_id AND x.transaction_id = e.transaction_id
@@ -1901,15 +1914,8 @@ WHERE NOT EXISTS (
     WHERE x.original_transaction_id = e.original_transaction_id AND x.transaction_id = e.transaction_id AND x.sku = e.sku);
 COMMENT ON VIEW repricer.live_money IS 'report.money, computed from the facts.';
 
-CREATE VIEW report.money AS
-SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
-    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, e.batch_id,
-    CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END AS explained_as, b.name AS batch_name,
-    e.correction > 0 AS is_correction
-FROM repricer.money_entries e
-LEFT JOIN repricer.batches b ON b.batch_id = e.batch_id
-WHERE NOT EXISTS (SELECT FROM repricer.marked_subscriptions() s (id) WHERE s.id = e.original_transaction_id)
-UNION ALL
+-- The lines of the marked, as the facts say.
+CREATE VIEW repricer.marked_money AS
 SELECT m.original_transaction_id, l.transaction_id, l.sku, l.kind, l.amount_milliunits, l.tax_exclusive_milliunits,
     l.currency, l.storefront, l.occurred_at, l.recorded_at, l.evidence_id, l.change_id, m.batch_id, l.explained_as,
     l.batch_name, l.is_correction
@@ -1920,7 +1926,7 @@ CROSS JOIN LATERAL (
     WHERE y.original_transaction_id = m.original_transaction_id AND y.batch_id = m.batch_id
     OFFSET 0) l
 UNION ALL
--- The lines of the marked that no change of ours is about.
+-- Those that no change of ours is about.
 SELECT m.original_transaction_id, l.transaction_id, l.sku, l.kind, l.amount_milliunits, l.tax_exclusive_milliunits,
     l.currency, l.storefront, l.occurred_at, l.recorded_at, l.evidence_id, NULL, NULL, l.explained_as, NULL, l.is_correction
 FROM (SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s) m
@@ -1928,6 +1934,18 @@ CROSS JOIN LATERAL (
     SELECT y.* FROM repricer.live_money y
     WHERE y.original_transaction_id = m.original_transaction_id AND y.batch_id IS NULL
     OFFSET 0) l;
+COMMENT ON VIEW repricer.marked_money IS 'The lines of report.money of subscriptions with a mark.';
+
+CREATE VIEW report.money AS
+SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_milliunits, e.tax_exclusive_milliunits,
+    e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, e.batch_id,
+    CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END AS explained_as, b.name AS batch_name,
+    e.correction > 0 AS is_correction
+FROM repricer.money_entries e
+LEFT JOIN repricer.batches b ON b.batch_id = e.batch_id
+WHERE NOT EXISTS (SELECT FROM repricer.marked_subscriptions() s (id) WHERE s.id = e.original_transaction_id)
+UNION ALL
+SELECT l.* FROM repricer.marked_money l;
 COMMENT ON VIEW report.money IS
     'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is '
     'followed by the difference, so that the sum of what was recorded by an instant is what was known then.';
@@ -2211,21 +2229,44 @@ CREATE TABLE repricer.closed_figures (
 COMMENT ON TABLE repricer.closed_months IS 'Append-only. Which months were closed, when and by whom; a month is one of UTC.';
 COMMENT ON TABLE repricer.closed_figures IS 'Append-only. The figures of a closed month as they were known when it was closed.';
 
--- The money of each closed month as it is known now, by what happened in it.
+-- The money of each closed month as it is known now, by what happened in it. OFFSET 0 makes PostgreSQL read the lines of each
+-- month by themselves, and not all there are. Who is marked is counted from the facts: once for all months, and not where none
+-- is closed.
 CREATE VIEW repricer.known_figures AS
 WITH months AS (
     SELECT month, month::timestamp AT TIME ZONE 'UTC' AS starts_at, (month + interval '1 month') AT TIME ZONE 'UTC' AS ends_at
     FROM repricer.closed_months
 )
-SELECT m.month, e.batch_id, e.currency, e.kind, sum(e.amount_milliunits) AS milliunits
-FROM months m JOIN report.money e ON e.occurred_at >= m.starts_at AND e.occurred_at < m.ends_at
-GROUP BY m.month, e.batch_id, e.currency, e.kind
-UNION ALL
-SELECT m.month, r.batch_id, c.currency, 'uplift', sum(r.price_milliunits - r.old_price_milliunits)
-FROM months m
-JOIN repricer.charged_renewals r ON r.purchased_at >= m.starts_at AND r.purchased_at < m.ends_at
-JOIN repricer.price_changes c ON c.original_transaction_id = r.original_transaction_id AND c.change_id = r.change_id
-GROUP BY m.month, r.batch_id, c.currency;
+SELECT f.month, f.batch_id, f.currency, f.kind, sum(f.milliunits) AS milliunits
+FROM (
+    SELECT m.month, e.batch_id, e.currency, k.kind, k.milliunits
+    FROM months m
+    CROSS JOIN LATERAL (
+        SELECT l.* FROM repricer.money_entries l
+        WHERE l.occurred_at >= m.starts_at AND l.occurred_at < m.ends_at
+            AND NOT EXISTS (SELECT FROM repricer.marked_subscriptions() s (id) WHERE s.id = l.original_transaction_id)
+        OFFSET 0) e
+    CROSS JOIN LATERAL (VALUES (e.kind, e.amount_milliunits), ('uplift', e.uplift_milliunits)) AS k (kind, milliunits)
+    WHERE k.milliunits IS NOT NULL
+    UNION ALL
+    SELECT m.month, e.batch_id, e.currency, e.kind, e.amount_milliunits
+    FROM (
+        SELECT l.* FROM repricer.marked_money l WHERE EXISTS (SELECT FROM repricer.closed_months) OFFSET 0) e
+    JOIN months m ON e.occurred_at >= m.starts_at AND e.occurred_at < m.ends_at
+    UNION ALL
+    -- A renewal brings an uplift where the ledger has a line of its charge.
+    SELECT m.month, r.batch_id, r.currency, 'uplift', r.price_milliunits - r.old_price_milliunits
+    FROM (
+        SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s
+        WHERE EXISTS (SELECT FROM repricer.closed_months)) s
+    CROSS JOIN LATERAL (
+        SELECT c.* FROM repricer.charged_renewals c WHERE c.original_transaction_id = s.original_transaction_id OFFSET 0) r
+    JOIN months m ON r.purchased_at >= m.starts_at AND r.purchased_at < m.ends_at
+    WHERE EXISTS (
+        SELECT FROM repricer.money_entries e
+        WHERE e.original_transaction_id = r.original_transaction_id AND e.transaction_id = r.transaction_id AND e.sku = r.sku
+            AND e.kind = 'charge' AND e.correction = 0 AND e.occurred_at = r.purchased_at AND e.currency = r.currency)) f
+GROUP BY f.month, f.batch_id, f.currency, f.kind;
 COMMENT ON VIEW repricer.known_figures IS 'The figures of closed months as they are known now.';
 
 CREATE VIEW report.closed_period AS

@@ -598,7 +598,7 @@ CREATE FUNCTION repricer.fitting(p_sum numeric, p_what text) RETURNS bigint
     RETURN CASE WHEN (abs(p_sum) > ('9223372036854775807'::bigint)::numeric) THEN repricer.figure(p_sum, p_what) ELSE (p_sum)::bigint END;
 
 CREATE FUNCTION repricer.marked_subscriptions() RETURNS SETOF text
-    LANGUAGE sql STABLE SECURITY DEFINER ROWS 100000 PARALLEL SAFE
+    LANGUAGE sql STABLE SECURITY DEFINER ROWS 2000 PARALLEL SAFE
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 SELECT original_transaction_id FROM stale_figures
@@ -1028,6 +1028,7 @@ CREATE TABLE repricer.money_entries (
     change_id uuid,
     batch_id uuid,
     explained_as text,
+    uplift_milliunits bigint,
     CONSTRAINT money_entries_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT money_entries_kind CHECK ((kind = ANY (ARRAY['charge'::text, 'refund'::text, 'reversal'::text])))
 );
@@ -1040,6 +1041,8 @@ COMMENT ON COLUMN repricer.money_entries.number IS 'Tells refunds of one item an
 COMMENT ON COLUMN repricer.money_entries.correction IS '0: as it was first told. Later ones are differences: all of a line add up to what is known.';
 
 COMMENT ON COLUMN repricer.money_entries.explained_as IS 'Why the charge is as it is; null: it has an exception, or no change of ours is about it.';
+
+COMMENT ON COLUMN repricer.money_entries.uplift_milliunits IS 'By how much more the renewal brought than at the old price: on the first line of a charge at the price of its change.';
 
 CREATE VIEW repricer.heard_charges AS
  SELECT (max(e.occurred_at) - '3 days'::interval) AS until
@@ -1716,7 +1719,9 @@ CREATE VIEW repricer.charged_renewals AS
                     ELSE NULL::bigint
                 END AS "case"
            FROM repricer.money_entries e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.transaction_id = h.transaction_id) AND (e.sku = h.sku) AND (e.currency = h.currency))) AS tax_exclusive_milliunits
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.transaction_id = h.transaction_id) AND (e.sku = h.sku) AND (e.currency = h.currency))) AS tax_exclusive_milliunits,
+    h.sku,
+    h.currency
    FROM (repricer.price_changes c
      JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
@@ -3221,7 +3226,8 @@ CREATE VIEW repricer.live_money AS
             m.recorded_at,
             m.change_id,
             m.batch_id,
-            m.explained_as
+            m.explained_as,
+            m.uplift_milliunits
            FROM repricer.money_entries m
           WHERE ((m.original_transaction_id = x.original_transaction_id) AND (m.transaction_id = x.transaction_id) AND (m.sku = x.sku))
          OFFSET 0) e)
@@ -3252,32 +3258,7 @@ UNION ALL
 
 COMMENT ON VIEW repricer.live_money IS 'report.money, computed from the facts.';
 
-CREATE VIEW report.money AS
- SELECT e.original_transaction_id,
-    e.transaction_id,
-    e.sku,
-    e.kind,
-    e.amount_milliunits,
-    e.tax_exclusive_milliunits,
-    e.currency,
-    e.storefront,
-    e.occurred_at,
-    e.recorded_at,
-    e.evidence_id,
-    e.change_id,
-    e.batch_id,
-        CASE
-            WHEN (e.kind = 'charge'::text) THEN e.explained_as
-            ELSE e.kind
-        END AS explained_as,
-    b.name AS batch_name,
-    (e.correction > 0) AS is_correction
-   FROM (repricer.money_entries e
-     LEFT JOIN repricer.batches b ON ((b.batch_id = e.batch_id)))
-  WHERE (NOT (EXISTS ( SELECT
-           FROM repricer.marked_subscriptions() s(id)
-          WHERE (s.id = e.original_transaction_id))))
-UNION ALL
+CREATE VIEW repricer.marked_money AS
  SELECT m.original_transaction_id,
     l.transaction_id,
     l.sku,
@@ -3352,6 +3333,52 @@ UNION ALL
            FROM repricer.live_money y
           WHERE ((y.original_transaction_id = m.original_transaction_id) AND (y.batch_id IS NULL))
          OFFSET 0) l);
+
+COMMENT ON VIEW repricer.marked_money IS 'The lines of report.money of subscriptions with a mark.';
+
+CREATE VIEW report.money AS
+ SELECT e.original_transaction_id,
+    e.transaction_id,
+    e.sku,
+    e.kind,
+    e.amount_milliunits,
+    e.tax_exclusive_milliunits,
+    e.currency,
+    e.storefront,
+    e.occurred_at,
+    e.recorded_at,
+    e.evidence_id,
+    e.change_id,
+    e.batch_id,
+        CASE
+            WHEN (e.kind = 'charge'::text) THEN e.explained_as
+            ELSE e.kind
+        END AS explained_as,
+    b.name AS batch_name,
+    (e.correction > 0) AS is_correction
+   FROM (repricer.money_entries e
+     LEFT JOIN repricer.batches b ON ((b.batch_id = e.batch_id)))
+  WHERE (NOT (EXISTS ( SELECT
+           FROM repricer.marked_subscriptions() s(id)
+          WHERE (s.id = e.original_transaction_id))))
+UNION ALL
+ SELECT l.original_transaction_id,
+    l.transaction_id,
+    l.sku,
+    l.kind,
+    l.amount_milliunits,
+    l.tax_exclusive_milliunits,
+    l.currency,
+    l.storefront,
+    l.occurred_at,
+    l.recorded_at,
+    l.evidence_id,
+    l.change_id,
+    l.batch_id,
+    l.explained_as,
+    l.batch_name,
+    l.is_correction
+   FROM repricer.marked_money l;
 
 COMMENT ON VIEW report.money IS 'Append-only: one line a signed charge, refund or reversal of one item. A line that a later statement makes another is followed by the difference, so that the sum of what was recorded by an instant is what was known then.';
 
@@ -3436,7 +3463,8 @@ BEGIN
             m.recorded_at,
             m.change_id,
             m.batch_id,
-            m.explained_as
+            m.explained_as,
+            m.uplift_milliunits
            FROM repricer.money_entries_at(p_at) m
           WHERE ((m.original_transaction_id = x.original_transaction_id) AND (m.transaction_id = x.transaction_id) AND (m.sku = x.sku))
          OFFSET 0) e)
@@ -6029,7 +6057,9 @@ CREATE FUNCTION repricer.charged_renewals_at(p_at timestamp with time zone) RETU
                     ELSE NULL::bigint
                 END AS "case"
            FROM repricer.money_entries_at(p_at) e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.transaction_id = h.transaction_id) AND (e.sku = h.sku) AND (e.currency = h.currency))) AS tax_exclusive_milliunits
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.transaction_id = h.transaction_id) AND (e.sku = h.sku) AND (e.currency = h.currency))) AS tax_exclusive_milliunits,
+    h.sku,
+    h.currency
    FROM (repricer.price_changes_at(p_at) c
      JOIN repricer.charges_at(p_at) h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
@@ -9957,16 +9987,27 @@ BEGIN
         FROM live_change_figures f
         LEFT JOIN outcomes o ON o.original_transaction_id = f.original_transaction_id AND o.change_id = f.change_id
         WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
-    WITH charged AS MATERIALIZED (
-        SELECT x.* FROM explained_charges x WHERE x.original_transaction_id = ANY (v_ids)
+    WITH renewals AS MATERIALIZED (
+        SELECT r.original_transaction_id, r.change_id, r.transaction_id, r.sku, r.price_milliunits - r.old_price_milliunits AS uplift
+        FROM charged_renewals r WHERE r.original_transaction_id = ANY (v_ids)
+    ), charged AS MATERIALIZED (
+        -- A renewal that brought an uplift is explained by the change that it was charged for, and by no other.
+        SELECT x.*, r.uplift FROM explained_charges x
+        LEFT JOIN renewals r ON r.original_transaction_id = x.original_transaction_id AND r.change_id = x.change_id
+            AND r.transaction_id = x.transaction_id AND r.sku = x.sku
+        WHERE x.original_transaction_id = ANY (v_ids)
     ), explained AS (
-        UPDATE money_entries e SET change_id = x.change_id, batch_id = x.batch_id, explained_as = x.explained_as
+        UPDATE money_entries e SET change_id = x.change_id, batch_id = x.batch_id, explained_as = x.explained_as,
+            uplift_milliunits = CASE WHEN e.kind = 'charge' AND e.correction = 0 AND e.occurred_at = x.purchased_at
+                AND e.currency = x.currency THEN x.uplift END
         FROM charged x
         WHERE e.original_transaction_id = x.original_transaction_id AND e.bucket = x.bucket
             AND e.transaction_id = x.transaction_id AND e.sku = x.sku
-            AND (e.change_id, e.batch_id, e.explained_as) IS DISTINCT FROM (x.change_id, x.batch_id, x.explained_as)
+            AND (e.change_id, e.batch_id, e.explained_as, e.uplift_milliunits) IS DISTINCT FROM (x.change_id, x.batch_id,
+                x.explained_as, CASE WHEN e.kind = 'charge' AND e.correction = 0 AND e.occurred_at = x.purchased_at
+                    AND e.currency = x.currency THEN x.uplift END)
     ), forgotten AS (
-        UPDATE money_entries e SET change_id = NULL, batch_id = NULL, explained_as = NULL
+        UPDATE money_entries e SET change_id = NULL, batch_id = NULL, explained_as = NULL, uplift_milliunits = NULL
         WHERE e.original_transaction_id = ANY (v_ids) AND e.change_id IS NOT NULL AND NOT EXISTS (
             SELECT FROM charged x
             WHERE x.original_transaction_id = e.original_transaction_id AND x.transaction_id = e.transaction_id
@@ -10484,24 +10525,97 @@ CREATE VIEW repricer.known_figures AS
             ((closed_months.month + '1 mon'::interval) AT TIME ZONE 'UTC'::text) AS ends_at
            FROM repricer.closed_months
         )
- SELECT m.month,
-    e.batch_id,
-    e.currency,
-    e.kind,
-    sum(e.amount_milliunits) AS milliunits
-   FROM (months m
-     JOIN report.money e ON (((e.occurred_at >= m.starts_at) AND (e.occurred_at < m.ends_at))))
-  GROUP BY m.month, e.batch_id, e.currency, e.kind
-UNION ALL
- SELECT m.month,
-    r.batch_id,
-    c.currency,
-    'uplift'::text AS kind,
-    sum((r.price_milliunits - r.old_price_milliunits)) AS milliunits
-   FROM ((months m
-     JOIN repricer.charged_renewals r ON (((r.purchased_at >= m.starts_at) AND (r.purchased_at < m.ends_at))))
-     JOIN repricer.price_changes c ON (((c.original_transaction_id = r.original_transaction_id) AND (c.change_id = r.change_id))))
-  GROUP BY m.month, r.batch_id, c.currency;
+ SELECT f.month,
+    f.batch_id,
+    f.currency,
+    f.kind,
+    sum(f.milliunits) AS milliunits
+   FROM ( SELECT m.month,
+            e.batch_id,
+            e.currency,
+            k.kind,
+            k.milliunits
+           FROM ((months m
+             CROSS JOIN LATERAL ( SELECT l.original_transaction_id,
+                    l.bucket,
+                    l.transaction_id,
+                    l.sku,
+                    l.kind,
+                    l.occurred_at,
+                    l.number,
+                    l.correction,
+                    l.amount_milliunits,
+                    l.tax_exclusive_milliunits,
+                    l.currency,
+                    l.storefront,
+                    l.evidence_id,
+                    l.recorded_at,
+                    l.change_id,
+                    l.batch_id,
+                    l.explained_as,
+                    l.uplift_milliunits
+                   FROM repricer.money_entries l
+                  WHERE ((l.occurred_at >= m.starts_at) AND (l.occurred_at < m.ends_at) AND (NOT (EXISTS ( SELECT
+                           FROM repricer.marked_subscriptions() s(id)
+                          WHERE (s.id = l.original_transaction_id)))))
+                 OFFSET 0) e)
+             CROSS JOIN LATERAL ( VALUES (e.kind,e.amount_milliunits), ('uplift'::text,e.uplift_milliunits)) k(kind, milliunits))
+          WHERE (k.milliunits IS NOT NULL)
+        UNION ALL
+         SELECT m.month,
+            e.batch_id,
+            e.currency,
+            e.kind,
+            e.amount_milliunits
+           FROM (( SELECT l.original_transaction_id,
+                    l.transaction_id,
+                    l.sku,
+                    l.kind,
+                    l.amount_milliunits,
+                    l.tax_exclusive_milliunits,
+                    l.currency,
+                    l.storefront,
+                    l.occurred_at,
+                    l.recorded_at,
+                    l.evidence_id,
+                    l.change_id,
+                    l.batch_id,
+                    l.explained_as,
+                    l.batch_name,
+                    l.is_correction
+                   FROM repricer.marked_money l
+                  WHERE (EXISTS ( SELECT
+                           FROM repricer.closed_months))
+                 OFFSET 0) e
+             JOIN months m ON (((e.occurred_at >= m.starts_at) AND (e.occurred_at < m.ends_at))))
+        UNION ALL
+         SELECT m.month,
+            r.batch_id,
+            r.currency,
+            'uplift'::text,
+            (r.price_milliunits - r.old_price_milliunits)
+           FROM ((( SELECT DISTINCT s_1.original_transaction_id
+                   FROM repricer.stale_figures s_1
+                  WHERE (EXISTS ( SELECT
+                           FROM repricer.closed_months))) s
+             CROSS JOIN LATERAL ( SELECT c.batch_id,
+                    c.original_transaction_id,
+                    c.change_id,
+                    c.transaction_id,
+                    c.purchased_at,
+                    c.old_price_milliunits,
+                    c.price_milliunits,
+                    c.tax_exclusive_milliunits,
+                    c.sku,
+                    c.currency
+                   FROM repricer.charged_renewals c
+                  WHERE (c.original_transaction_id = s.original_transaction_id)
+                 OFFSET 0) r)
+             JOIN months m ON (((r.purchased_at >= m.starts_at) AND (r.purchased_at < m.ends_at))))
+          WHERE (EXISTS ( SELECT
+                   FROM repricer.money_entries e
+                  WHERE ((e.original_transaction_id = r.original_transaction_id) AND (e.transaction_id = r.transaction_id) AND (e.sku = r.sku) AND (e.kind = 'charge'::text) AND (e.correction = 0) AND (e.occurred_at = r.purchased_at) AND (e.currency = r.currency))))) f
+  GROUP BY f.month, f.batch_id, f.currency, f.kind;
 
 COMMENT ON VIEW repricer.known_figures IS 'The figures of closed months as they are known now.';
 
@@ -13441,6 +13555,8 @@ GRANT ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, batch 
 GRANT ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.live_money TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.marked_money TO repricer_service;
 
 GRANT SELECT ON TABLE report.money TO repricer_finance;
 GRANT SELECT ON TABLE report.money TO repricer_pricing;

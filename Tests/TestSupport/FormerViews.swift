@@ -571,9 +571,34 @@ package enum FormerViews {
 
         """#
 
+    private static let knownFigures = #"""
+        CREATE VIEW former.known_figures AS
+        WITH months AS (
+            SELECT month, month::timestamp AT TIME ZONE 'UTC' AS starts_at,
+                (month + interval '1 month') AT TIME ZONE 'UTC' AS ends_at
+            FROM repricer.closed_months
+        )
+        SELECT m.month, e.batch_id, e.currency, e.kind, sum(e.amount_milliunits) AS milliunits
+        FROM months m JOIN repricer.live_money e ON e.occurred_at >= m.starts_at AND e.occurred_at < m.ends_at
+        GROUP BY m.month, e.batch_id, e.currency, e.kind
+        UNION ALL
+        SELECT m.month, r.batch_id, c.currency, 'uplift', sum(r.price_milliunits - r.old_price_milliunits)
+        FROM months m
+        JOIN repricer.charged_renewals r ON r.purchased_at >= m.starts_at AND r.purchased_at < m.ends_at
+        JOIN repricer.price_changes c
+            ON c.original_transaction_id = r.original_transaction_id AND c.change_id = r.change_id
+        -- What somebody wrote into the charges by hand is not in the ledger.
+        WHERE EXISTS (
+            SELECT FROM repricer.money_entries e
+            WHERE e.original_transaction_id = r.original_transaction_id AND e.transaction_id = r.transaction_id
+                AND e.kind = 'charge' AND e.occurred_at = r.purchased_at)
+        GROUP BY m.month, r.batch_id, c.currency;
+
+        """#
+
     static let all =
         "CREATE SCHEMA former;" + priceChange + consentFunnel + revenueImpact + chargeException
-        + reconciliation + forecastAccuracy
+        + reconciliation + forecastAccuracy + knownFigures
 
     /// Statistics of large tables alone, without which a view of thousands of rows is read row by row. Those of the small
     /// ones and of the catalogue take longer than many a test.
@@ -594,11 +619,11 @@ package enum FormerViews {
         on owner: PostgresConnection, instants: Int = 13
     ) async throws -> [String] {
         var found: [String] = []
-        for name in names {
+        for (name, schema) in names.map({ ($0, "report") }) + [("known_figures", "repricer")] {
             found += try await owner.query(
                 """
                 SELECT coalesce('now ' || n.row, 'former ' || f.row) AS row
-                FROM (SELECT v::text AS row FROM report.\(unsafe: name) v) n
+                FROM (SELECT v::text AS row FROM \(unsafe: schema).\(unsafe: name) v) n
                 FULL JOIN (SELECT v::text AS row FROM former.\(unsafe: name) v) f ON f.row = n.row
                 WHERE n.row IS NULL OR f.row IS NULL ORDER BY 1 LIMIT 3
                 """
